@@ -1,14 +1,14 @@
-"""Which row of the cache each sequence is in while a batch is decoded.
+"""Mapping of sequences to rows of the cache while a batch is decoded.
 
-Sequences that have had the same prompt and drawn the same tokens so far are one row: the members of a group begin as
-one, and with a policy that writes much the same before it decides they stay together for half of their tokens. A row is
-copied when its sequences part, and leaves the batch when the last of them has ended.
+Sequences with the same prompt and the same tokens so far share a row: the members of a group start in one row, and with
+a policy that writes much the same before it decides, they stay together for half of their tokens. A row is copied when
+its sequences diverge, and leaves the batch when the last of them has ended.
 
-    rows of the cache     | in the batch, dead ones among them | free | retired |
+    rows of the cache     | in the batch, including dead ones | free | retired |
 
-There is always room: every row, dead and retired ones too, is the row of at least one sequence. Nothing of an ended
-sequence is copied, since what it read is the beginning of what its row holds. Where nobody will ask for ended
-sequences their rows are not retired but overwritten.
+There is always room: every row, including dead and retired ones, belongs to at least one sequence. Nothing is copied
+for an ended sequence, since its tokens are a prefix of its row. If ended sequences need not be kept, their rows are not
+retired but overwritten.
 
 Suffixes: B sequences, A rows of the batch.
 """
@@ -20,26 +20,26 @@ from torch import Tensor
 from starpo.ragen.agents.rollout.kv_cache import KVCache
 
 _LEAVING_SHARE = 8
-"""Rows leave when 1 in this many is dead: to move a row costs about as much as some steps of it."""
+"""Dead rows are removed once at least 1 in this many is dead: moving a row costs about as much as some steps of it."""
 
 
 class Batch:
-    """The rows of a cache in which sequences go on, and the sequences in them.
+    """The active rows of a cache, and the sequences in them.
 
     Attributes:
         going: Sequences that have not ended, ascending. int64
-        rows_B: Row of each sequence, ended ones too if they are kept. int64
-        num_rows: Rows of the batch: the cache's first.
+        rows_B: Row of each sequence, including ended ones if they are kept. int64
+        num_rows: Number of rows in the batch, which are the first rows of the cache.
     """
 
     def __init__(self, cache: KVCache, rows_B: np.ndarray, num_rows: int, keeps_ended: bool) -> None:
-        """Begin with all sequences, in the rows of their prompts.
+        """Start with all sequences, in the rows of their prompts.
 
         Args:
-            cache: Its first rows are the prompts'.
+            cache: Cache with the prompts in its first rows.
             rows_B: Row of each sequence.
-            num_rows: Distinct prompts.
-            keeps_ended: Is what ended sequences have read to stay in their rows?
+            num_rows: Number of distinct prompts.
+            keeps_ended: Whether the tokens of ended sequences must stay in their rows.
         """
         self.rows_B = rows_B
         self.going = np.arange(len(rows_B))
@@ -49,33 +49,33 @@ class Batch:
         self._num_retired = 0
 
     def rows_of_going(self, device: torch.device) -> Tensor | None:
-        """Row of each sequence that goes on, int64; None: each is in the row of its own place."""
+        """Return the row of each active sequence, int64; None if it is the identity mapping."""
         rows = self.rows_B[self.going]
         if len(rows) == self.num_rows and (rows == np.arange(self.num_rows)).all():
             return None
         return torch.from_numpy(rows).to(device)
 
     def advance(self, drawn: np.ndarray, has_ended: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take in what the sequences that go on have drawn: some end, some part.
+        """Process the tokens drawn by the active sequences: some sequences end, some diverge.
 
         Args:
             drawn: Token of each sequence in `going`.
-            has_ended: Is it their last? Not all may be.
+            has_ended: Whether it is the last token of the sequence; must not be true for all of them.
 
         Returns:
-            For each row of the batch its next token, and a sequence that is in it.
+            The next token of each row of the batch, and one of the sequences in that row.
         """
         self.going, drawn = self.going[~has_ended], drawn[~has_ended]
         self._part(drawn)
         self._retire()
-        tokens_A = np.zeros(self.num_rows, dtype=np.int64)  # dead rows read token 0, at a place that exists
+        tokens_A = np.zeros(self.num_rows, dtype=np.int64)  # dead rows read token 0, at a valid position
         sequences_A = np.full(self.num_rows, self.going[0])
         rows = self.rows_B[self.going]
         tokens_A[rows], sequences_A[rows] = drawn, self.going
         return tokens_A, sequences_A
 
     def _part(self, drawn: np.ndarray) -> None:
-        """Give each token but the first that was drawn in a row a copy of that row."""
+        """Give every distinct token drawn in a row, except the first, a copy of that row."""
         num_tokens = int(drawn.max()) + 1
         branches, which = np.unique(self.rows_B[self.going] * num_tokens + drawn, return_inverse=True)
         parents = branches // num_tokens
@@ -89,7 +89,7 @@ class Batch:
             self.num_rows += num_copies
 
     def _retire(self) -> None:
-        """Move the batch's last rows into the places of dead ones, and these, if they are kept, to the cache's end."""
+        """Move the batch's last rows into the places of dead ones, and dead rows, if kept, to the end of the cache."""
         is_dead = np.ones(self.num_rows, dtype=bool)
         is_dead[self.rows_B[self.going]] = False
         dead = np.flatnonzero(is_dead)

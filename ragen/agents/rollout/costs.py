@@ -1,8 +1,8 @@
-"""What responses took (tokens, found prefixes, retries, money), on its way from the session to the stage's records.
+"""Usage of responses (tokens, cached prefixes, retries, money), passed from the session to the stage's records.
 
-session.usage() -> metadata of the `turns` that it played -> `play_shards` adds up -> the stage takes it off again
+session.usage() -> metadata of its `turns` -> summed by `play_shards` -> removed by the stage
 
-It travels with the rows because they may come from another process; datasets are stored without it.
+It is attached to the rows because they may come from another process; datasets are stored without it.
 """
 
 import json
@@ -15,14 +15,14 @@ _KEY = b"usage"
 
 
 def with_usage(turns: pa.Table, usage: Mapping[str, float]) -> pa.Table:
-    """The table with a note of what it took; the same table where that is nothing."""
+    """Attach usage to a table's metadata; the table is unchanged if usage is empty."""
     if not usage:
         return turns
     return turns.replace_schema_metadata({**(turns.schema.metadata or {}), _KEY: json.dumps(dict(usage))})
 
 
 def take_usage(turns: pa.Table) -> tuple[pa.Table, dict[str, float]]:
-    """The table as it is stored, and what it took."""
+    """Split a table into the table as stored and its usage."""
     metadata = dict(turns.schema.metadata or {})
     if _KEY not in metadata:
         return turns, {}
@@ -31,7 +31,7 @@ def take_usage(turns: pa.Table) -> tuple[pa.Table, dict[str, float]]:
 
 
 def total(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sums by name."""
+    """Sum usages by name."""
     summed: Counter[str] = Counter()
     for usage in usages:
         summed.update(usage)

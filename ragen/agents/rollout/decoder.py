@@ -1,4 +1,4 @@
-"""The decoder protocol: what the engine asks of a loaded model, and which implementation serves which architecture.
+"""The decoder protocol: the engine's interface to a loaded model, with one implementation per kind of architecture.
 
     fused_decoder   Qwen2 and Llama: our own forward pass on fused weights, several times faster for small models
     module_decoder  any other causal language model of transformers, through its own forward pass
@@ -17,24 +17,24 @@ from starpo.ragen.agents.rollout.prompt_tree import PromptTree
 
 
 class Decoder(Protocol):
-    """A model that reads prompts and single tokens into a cache; without state of a batch, so threads may share it."""
+    """A model that reads prompts and single tokens into a cache; it holds no batch state, so threads may share it."""
 
     cache_shape: CacheShape
     vocabulary_size: int
     max_positions: int
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy weights, by their names in a checkpoint, over the present ones.
+        """Copy weights, by their names in a checkpoint, over the current ones.
 
         Raises:
-            PolicyError: If one is missing or of the wrong shape; the present weights are then not to be used.
+            PolicyError: If one is missing or has the wrong shape; the decoder's weights are then invalid.
         """
 
     def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
         """Read the new tokens of every row, appending one block to the cache.
 
         Returns:
-            Logits behind each row's last token, [U, V].
+            Logits after each row's last token, [U, V].
         """
 
     def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
@@ -42,9 +42,9 @@ class Decoder(Protocol):
 
         Args:
             tokens_B: int64, on the model's device.
-            positions_B: Place of each token in its context. int64
-            cache: Its rows from B on are left alone.
+            positions_B: Position of each token in its context. int64
+            cache: Rows from B on are not modified.
 
         Returns:
-            Logits behind each token, [B, V].
+            Logits after each token, [B, V].
         """

@@ -1,9 +1,9 @@
 """The rollout engine protocol: token-id prompts + sampling settings + seeds -> token ids + log-probs.
 
-An engine knows nothing of environments, turns or rewards. It is handed whole contexts and may keep whatever lets it
-prefill only what is new: contexts grow by appending (the agent's context builder guarantees it), so the ids of an
-earlier call of the same `sequence_id`, prompt and response together, are a prefix of the next prompt unless the
-context was started anew.
+An engine is independent of environments, turns and rewards. It receives whole contexts and may keep state to prefill
+only new tokens: contexts grow by appending (the agent's context builder guarantees it), so the ids of the previous call
+with the same `sequence_id`, prompt and response together, are a prefix of the next prompt unless a new context was
+started.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,16 @@ from starpo.ragen.core.errors import EngineError
 
 @dataclass(frozen=True)
 class Request:
-    """One response asked for.
+    """A request for one response.
 
     Attributes:
-        sequence_id: Names the trajectory; unique within a shard.
+        sequence_id: Id of the trajectory; unique within a shard.
         prompt_ids: The whole context so far. [num_prompt_tokens]
-        uniforms: Numbers in [0, 1) that choose the tokens, one each, by inverse transform sampling in ascending order
-            of token id. float64 [max_response_tokens]. Engines that cannot take them (vLLM) use `seed`.
+        uniforms: Numbers in [0, 1) that select the tokens, one each, by inverse transform sampling in ascending order
+            of token id. float64 [max_response_tokens]. Engines that do not support them (vLLM) use `seed`.
         seed: Sampling seed of this response.
-        messages: Gives the same context as messages, `{"role": ..., "content": ...}`, for servers that take no ids.
+        messages: Returns the same context as messages, `{"role": ..., "content": ...}`, for servers that do not accept
+            ids.
     """
 
     sequence_id: str
@@ -38,12 +39,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What was sampled.
+    """A sampled response.
 
     Attributes:
-        token_ids: The end token included, where there is one. [num_response_tokens]
-        logprobs: Of each token under the distribution it was drawn from (temperature and top-p included), nats;
-            at temperature 0 under the unscaled distribution. float32 [num_response_tokens]
+        token_ids: Sampled tokens, including the end token if there is one. [num_response_tokens]
+        logprobs: Log-prob of each token under the distribution it was drawn from (temperature and top-p included), in
+            nats; at temperature 0 under the unscaled distribution. float32 [num_response_tokens]
         finish_reason: 'stop' at the end token, 'length' at `max_response_tokens`.
     """
 
@@ -53,47 +54,47 @@ class Response:
 
 
 class RolloutSession(Protocol):
-    """The state an engine keeps for the trajectories of one shard, answered together. Not shared between threads."""
+    """The state that an engine keeps for the trajectories of one shard, answered together. Not thread-safe."""
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
         """Answer all requests, in their order. The result does not depend on other sessions."""
 
     def close(self) -> None:
-        """Free what was kept."""
+        """Free the session's state."""
 
 
 @runtime_checkable
 class StreamingSession(Protocol):
-    """A session whose trajectories do not wait for each other: each response is handed over when it has ended."""
+    """A session whose trajectories do not wait for each other: each response is returned as soon as it has ended."""
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Put requests among those in flight; at most one of a `sequence_id` at a time."""
+        """Put requests in flight; at most one per `sequence_id` at a time."""
 
     def finished(self) -> list[tuple[str, Response]]:
         """Generate for a while.
 
         Returns:
-            (sequence_id, response) of those that have ended since the last call, in any order; it may be none. Only
+            (sequence_id, response) of those that have ended since the last call, in any order; may be empty. Only
             called while requests are in flight.
         """
 
     def usage(self) -> dict[str, float]:
-        """What the session's responses took so far, by name; sums over sessions make sense."""
+        """Return the usage of the session's responses so far, by name; usages of several sessions can be summed."""
 
     def close(self) -> None:
-        """Free what was kept; requests in flight are abandoned."""
+        """Free the session's state; requests in flight are abandoned."""
 
 
 class RolloutEngine(Protocol):
     """A loaded policy that can generate."""
 
     is_deterministic: bool
-    """Does the same shard give the same bytes on the same machine?"""
+    """Whether the same shard gives the same bytes on the same machine."""
     is_continuous: bool
-    """Are its sessions streaming ones? Then it is best given everything at once."""
+    """Whether its sessions are streaming; such engines are fastest with all requests at once."""
 
     def load(self, folder: str, checkpoint_key: str) -> None:
-        """Be at this checkpoint: a no-op when already there.
+        """Load this checkpoint; a no-op if it is already loaded.
 
         Args:
             folder: Local folder in Hugging Face's layout.
@@ -104,14 +105,14 @@ class RolloutEngine(Protocol):
         """
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> RolloutSession | StreamingSession:
-        """Begin a shard. Sessions may be used side by side, one thread each."""
+        """Start a session for one shard. Sessions may be used concurrently, one thread each."""
 
 
 def check_prompt(request: Request, max_response_tokens: int, vocabulary_size: int, max_context_tokens: int) -> None:
-    """Make sure that an engine can answer.
+    """Check that an engine can answer a request.
 
     Raises:
-        EngineError: If the prompt is empty, holds unknown ids, or leaves no room for a longest response.
+        EngineError: If the prompt is empty, contains unknown ids, or leaves no room for a response of maximum length.
     """
     name, ids = request.sequence_id, request.prompt_ids
     if len(ids) == 0:

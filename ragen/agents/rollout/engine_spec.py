@@ -1,4 +1,4 @@
-"""`EngineSpec`: which engine, told how, as it can be handed to another process or actor."""
+"""`EngineSpec`: an engine and its options, in a form that can be sent to another process or actor."""
 
 import json
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from starpo.ragen.core.registry import ENGINES
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The one place where engines are made.
+    """An engine and its options; the only place where engines are created.
 
     Attributes:
-        name: In `ragen.core.registry.ENGINES`.
+        name: Name in `ragen.core.registry.ENGINES`.
         options: Keyword arguments of its class, as JSON.
     """
 
@@ -23,7 +23,7 @@ class EngineSpec:
 
     @classmethod
     def of(cls, rollout: RolloutConfig) -> "EngineSpec":
-        """The engine that these settings ask for."""
+        """Return the spec of the engine that these settings select."""
         return cls(rollout.engine, json.dumps(rollout.engine_options, sort_keys=True))
 
     @property
@@ -32,10 +32,10 @@ class EngineSpec:
         return bool(load(ENGINES, self.name).is_continuous)
 
     def make(self, num_threads: int | None) -> RolloutEngine:
-        """An engine without a checkpoint.
+        """Create an engine without a checkpoint.
 
         Args:
-            num_threads: CPU threads it computes with; None: as many as its library likes.
+            num_threads: Number of CPU threads for computation; None for its library's default.
         """
         engine: RolloutEngine = load(ENGINES, self.name)(num_threads=num_threads, **json.loads(self.options))
         return engine

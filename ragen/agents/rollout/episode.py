@@ -1,9 +1,9 @@
-"""One episode: what identifies it, and its life from reset to end, recorded as rows of `turns`.
+"""One episode: its identity, and its course from reset to end, recorded as rows of `turns`.
 
     Episode (seeds) -> LiveEpisode: begin -> (prompt -> response -> steps) x K -> rows
 
-Owns an episode's rules: how many actions and turns there are, what a malformed response costs, what ends an episode
-and with which status. Knows nothing of engines, batches, deadlines' clocks or rewards' components.
+Implements an episode's rules: limits of actions and turns, the cost of a malformed response, what ends an episode and
+with which status. Independent of engines, batches, the clock of deadlines and reward components.
 """
 
 import copy
@@ -31,15 +31,15 @@ UNKNOWN_DIGEST = "0" * 16
 
 @dataclass(frozen=True)
 class Episode:
-    """What determines a trajectory, besides the policy and the settings.
+    """Everything that determines a trajectory, besides the policy and the settings.
 
     Attributes:
-        group_id: Names the group; its members have the same `env_seed`.
-        member: Index in the group, 0 .. N-1.
+        group_id: Id of the group, whose members have the same `env_seed`.
+        member: Index in the group: 0 .. N-1, then the greedy members.
         env_seed: Seed of the initial state.
-        dynamics_seed: Seed of the chance in this member's dynamics.
+        dynamics_seed: Seed of the randomness in this member's dynamics.
         sampling_seed: Seed of this member's tokens.
-        is_greedy: Are its tokens the most probable ones, whatever the seed?
+        is_greedy: Whether its tokens are the most probable ones, whatever the seed.
     """
 
     group_id: str
@@ -55,7 +55,7 @@ class Episode:
         return f"{self.group_id}-{self.member}"
 
     def branch(self, *path: str | int) -> "Episode":
-        """The same episode with other chance in its tokens and its steps, a function of its own and of this path."""
+        """Return the same episode with different randomness in tokens and steps, derived from its seeds and a path."""
         return replace(
             self,
             dynamics_seed=derive_seed(self.dynamics_seed, *path),
@@ -65,7 +65,7 @@ class Episode:
 
 @dataclass
 class _Reply:
-    """What the environment made of a response's actions; filled step by step, so that an error loses nothing."""
+    """The environment's reaction to a response's actions; filled step by step, so that an error loses nothing."""
 
     observation: str
     executed_actions: list[str] = field(default_factory=list)
@@ -80,11 +80,11 @@ class LiveEpisode:
     """An episode in play.
 
     Attributes:
-        episode: What identifies it.
-        rows: Of `turns`, one for each turn that has ended.
-        is_over: Has it ended, for whatever reason?
-        turn: Index of the present turn.
-        initial_digest: Of the first state; zeros where it was never seen.
+        episode: Its identity.
+        rows: Rows of `turns`, one for each completed turn.
+        is_over: Whether it has ended, for whatever reason.
+        turn: Index of the current turn.
+        initial_digest: Digest of the initial state; zeros if it was never observed.
     """
 
     def __init__(self, episode: Episode, environment: Environment, contexts: ContextBuilder) -> None:
@@ -104,7 +104,7 @@ class LiveEpisode:
         self._reward: float | None = None
         self._had_invalid_action = False
         self._prompt_ids: list[int] = []
-        # Environments are foreign code: whatever they raise is recorded as data and never scored as a reward of 0.
+        # Environments are third-party code: every exception is recorded as data and never scored as a reward of 0.
         try:
             observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
             self._observation = _as_text(observation)
@@ -115,14 +115,16 @@ class LiveEpisode:
             self.end_without_response("env_error", _facts(error))
 
     def branch(self, purpose: str, number: int) -> "LiveEpisode":
-        """The same episode to try something on, with a copy of the environment; this one stays as it is.
+        """Return a copy of the episode for exploration, with a copy of the environment; this one is unchanged.
 
         Args:
-            purpose: What for.
-            number: Which of several. The branch's chance is a function of this episode's, the turn and both.
+            purpose: Purpose of the branch.
+            number: Index among several branches. The branch's randomness is derived from this episode's seeds, the
+                turn, the purpose and the number.
 
         Returns:
-            An episode of origin 'search'; over, with a row of status 'env_error', if the environment cannot be copied.
+            An episode of origin 'search'; it is over, with a row of status 'env_error', if the environment cannot be
+            copied.
         """
         twin = copy.copy(self)
         twin.episode = self.episode.branch(purpose, self.turn, number)
@@ -131,15 +133,15 @@ class LiveEpisode:
         twin._origin = "search"
         try:
             twin._environment = self._environment.clone(twin.episode.dynamics_seed)
-        except Exception as error:  # as in reset: foreign code
+        except Exception as error:  # as in reset: third-party code
             twin.end_without_response("env_error", _facts(error))
         return twin
 
     def prompt(self) -> list[int]:
-        """Build the present turn's prompt.
+        """Build the current turn's prompt.
 
         Returns:
-            The whole context, up to where the response begins. [num_prompt_tokens]
+            The whole context, up to the beginning of the response. [num_prompt_tokens]
         """
         added = self._context.observe(
             self._observation,
@@ -151,7 +153,7 @@ class LiveEpisode:
         return self._context.token_ids
 
     def messages(self) -> list[dict[str, str]]:
-        """The present turn's prompt as messages: what the user said, and between that what the agent answered."""
+        """Return the current turn's prompt as messages: user messages and the agent's responses in between."""
         said = self._context.user_texts
         answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(said) :]]
         system = self._agent.system_prompt
@@ -162,14 +164,14 @@ class LiveEpisode:
         return messages
 
     def respond(self, response: Response, text: str) -> None:
-        """Carry out the response to the present prompt, record the turn, and go to the next or end.
+        """Execute the response to the current prompt, record the turn, and advance to the next turn or end.
 
-        The known actions before the first unknown one are taken, as far as limits allow. A malformed response of which
-        nothing can be taken forfeits as many actions as a turn may have, if `should_malformed_use_actions`: never
-        acting must not pay.
+        The known actions before the first unknown one are executed, as far as limits allow. A malformed response of
+        which nothing can be executed forfeits as many actions as a turn may have, if `should_malformed_use_actions`:
+        never acting must not pay off.
 
         Args:
-            response: What was sampled.
+            response: The sampled response.
             text: Its text without the end token.
         """
         self._context.respond(response.token_ids)
@@ -203,11 +205,11 @@ class LiveEpisode:
         self._had_invalid_action = not is_well_formed
 
     def end_without_response(self, status: str, facts: dict[str, str]) -> None:
-        """Record a last turn in which the agent could not speak.
+        """Record a last turn without a response.
 
         Args:
             status: 'truncated' (the context is full), 'timeout', or 'env_error'.
-            facts: Why, for the column `info`.
+            facts: Reason, for the column `info`.
         """
         origin = "greedy" if self.episode.is_greedy else NO_RESPONSE["origin"]
         is_cut = status != "env_error"
@@ -215,7 +217,7 @@ class LiveEpisode:
         self.is_over = True
 
     def end_late(self) -> None:
-        """Record a last turn in which the agent could not speak, for its shard's deadline has passed."""
+        """Record a last turn without a response because the shard's deadline has passed."""
         self.end_without_response("timeout", {"error": "the shard's deadline has passed (rollout.deadline_s)"})
 
     def _act(self, actions: tuple[str, ...]) -> _Reply:
@@ -287,13 +289,13 @@ def _as_json(info: dict[str, Any]) -> str:
 
 
 def _as_text(observation: str) -> str:
-    """An observation that can be stored: raises UnicodeEncodeError where it holds half a character."""
+    """Check that an observation can be stored; raises UnicodeEncodeError for lone surrogates."""
     observation.encode("utf-8")
     return observation
 
 
 def _as_reward(reward: float) -> float:
-    """A reward that can be stored and summed."""
+    """Check that a reward is finite, so that it can be stored and summed; raises EnvironmentFault otherwise."""
     number = float(reward)
     if not math.isfinite(number):
         raise EnvironmentFault(f"the reward of a step is {number}, expected a finite number")

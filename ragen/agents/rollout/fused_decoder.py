@@ -1,10 +1,10 @@
-"""Qwen2 and Llama by our own forward pass: for small models the overhead of a general one is most of its time.
+"""Qwen2 and Llama with our own forward pass: for small models, most of the time of a general one is overhead.
 
-What makes it fast: query, key and value (and gate and up) as one matrix, with the
-norm's weight before it multiplied in; rotary positions as one complex product in
-place (the weights' rows are reordered once, so that the two numbers that are rotated together are neighbours; scores do
-not notice); key-value heads that are not repeated; keys written as a slice; and in the last layer of a prefill
-everything but keys and values only for the tokens whose logits are wanted.
+It is fast for these reasons: query, key and value (and gate and up) are one matrix, with the weight of the preceding
+norm folded in; rotary embeddings are one in-place complex product (the weights' rows are permuted once, so that the two
+numbers that are rotated together are adjacent, which leaves attention scores unchanged); key-value heads are not
+repeated; keys are written as a slice; and the last layer of a prefill computes everything but keys and values only for
+the tokens whose logits are needed.
 
 Tensor suffixes: B rows, U distinct rows, N nodes of the prompt tree, E hidden width, H key-value heads, G query heads
 of each, D width of a head, T slots, V vocabulary, Q all of query, key and value.
@@ -24,7 +24,7 @@ from starpo.ragen.agents.rollout.prompt_tree import PromptTree
 from starpo.ragen.core.errors import PolicyError
 
 _CHUNK = 1024
-"""Tokens that go through a feed-forward layer together in a prefill: what is in between stays in the CPU's cache."""
+"""Tokens that pass a feed-forward layer together in a prefill, so that activations stay in the CPU's cache."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FusedDecoder:
     """Implements `ragen.agents.rollout.decoder.Decoder` for the models that `is_supported` names."""
 
     def __init__(self, config: Any, device: torch.device, dtype: torch.dtype) -> None:
-        """Allocate the weights of a transformers config; `load_weights` fills them."""
+        """Allocate the weights for a transformers config; `load_weights` fills them."""
         self.vocabulary_size = config.vocab_size
         self.max_positions = config.max_position_embeddings
         self._eps = torch.full((1,), config.rms_norm_eps, device=device)
@@ -75,7 +75,7 @@ class FusedDecoder:
 
     @staticmethod
     def is_supported(config: Any) -> bool:
-        """Is a model of this transformers config computed exactly here?"""
+        """Whether a model of this transformers config is computed exactly here."""
         rope = getattr(config, "rope_parameters", None) or {}
         layer_types = getattr(config, "layer_types", None) or ["full_attention"]
         return (
@@ -167,25 +167,25 @@ class FusedDecoder:
         return self._logits(x_BE)
 
     def _project(self, layer: _Layer, x_NE: Tensor, rotations_N1: Tensor) -> Tensor:
-        """Query, key and value of each token, query and key rotated to its position."""
+        """Compute query, key and value of each token, query and key rotated to its position."""
         qkv_NQ = F.linear(self._normed(x_NE), layer.qkv, layer.qkv_bias)
         rotated = qkv_NQ[:, : self._query_size + self._H * self._D]
         pairs = rotated.unflatten(-1, (-1, self._D // 2, 2))
         if rotated.dtype == torch.float32:
             torch.view_as_complex(pairs).mul_(rotations_N1)
-        else:  # there is no complex bfloat16
+        else:  # torch has no complex bfloat16
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()) * rotations_N1))
         return qkv_NQ
 
     def _row_bias(self, cache: KVCache, num_rows: int) -> Tensor:
-        """The cache's bias for `_attend_one`, [B * H, 1, T]."""
+        """Return the cache's bias for `_attend_one`, [B * H, 1, T]."""
         return cache.bias_BT[:num_rows, None, : cache.num_slots].repeat_interleave(self._H, 0)
 
     def _attend_one(self, qkv_BQ: Tensor, kept: Tensor, bias_R1T: Tensor) -> Tensor:
-        """Attend from one token a row to all slots in use.
+        """Attend from one token per row to all slots in use.
 
         Args:
-            qkv_BQ: Of these tokens.
+            qkv_BQ: Query, key and value of these tokens.
             kept: This layer's keys and values, [2, B, H, T, D].
             bias_R1T: From `_row_bias`.
 
@@ -208,7 +208,7 @@ class FusedDecoder:
         return F.linear(self._normed(x_BE).mul_(self._norm), self._head)
 
     def _normed(self, x_NE: Tensor) -> Tensor:
-        """RMSNorm but for its weight, which is in the matrix that follows; half the time of torch's own."""
+        """RMSNorm without its weight, which is folded into the next matrix; takes half the time of torch's own."""
         norms_N1 = torch.linalg.vector_norm(x_NE, dim=-1, keepdim=True, dtype=torch.float32)
         mean_squares_N1 = torch.addcmul(self._eps, norms_N1, norms_N1, value=1 / x_NE.shape[-1])
         return x_NE * mean_squares_N1.rsqrt_().to(x_NE.dtype)
@@ -223,10 +223,10 @@ def _head_dim(config: Any) -> int:
 
 
 def _causal_mask(bias_UT: Tensor, num_carried: int, width: int) -> Tensor:
-    """What to add to the scores of the new tokens, [U, 1, new tokens, T]."""
+    """Return the bias to add to the attention scores of the new tokens, [U, 1, new tokens, T]."""
     causal = torch.full((width, width), -torch.inf, dtype=bias_UT.dtype, device=bias_UT.device).triu_(1)
     mask = bias_UT[:, None, None].expand(-1, 1, width, -1).clone()
-    # The gaps behind a row's own end stay visible to the queries there only, whose results nobody reads.
+    # Gaps after a row's end stay visible only to the queries at these gaps, whose results are not used.
     mask[..., num_carried:] = causal
     return mask
 

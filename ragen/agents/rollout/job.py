@@ -1,4 +1,4 @@
-"""`RolloutJob`: what the shards of a rollout have in common, as it can be sent to another process."""
+"""`RolloutJob`: the input that all shards of a rollout share, in a form that can be sent to another process."""
 
 import json
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ class RolloutJob:
     Attributes:
         folder: Local folder of the policy.
         checkpoint_key: Its artifact key.
-        environment: What is played.
+        environment: Settings of the environment.
         agent: How observations become prompts and responses become actions.
         sampling: How tokens are drawn.
-        max_context_tokens: Prompt and response together.
-        deadline_s: Wall-clock limit of a shard, from when it begins; None: no limit.
-        store_url: The store that has the checkpoint, for who plays on another machine; None: nobody does.
-        search: How responses are chosen among several; None: the first that is sampled is taken.
+        max_context_tokens: Limit of prompt and response together.
+        deadline_s: Wall-clock limit of a shard, from its start; None for no limit.
+        store_url: The store that has the checkpoint, for workers on other machines; None if there are none.
+        search: How responses are selected from several candidates; None to take the first sample.
     """
 
     folder: str
@@ -39,14 +39,14 @@ class RolloutJob:
     search: SearchConfig | None = None
 
     def to_json(self) -> str:
-        """As text, for `from_json`."""
+        """Serialise the job for `from_json`."""
         settings = {name: getattr(self, name).model_dump(mode="json") for name in ("environment", "agent", "sampling")}
         search = self.search and self.search.model_dump(mode="json")
         return json.dumps({**self.__dict__, **settings, "search": search})
 
     @classmethod
     def from_json(cls, text: str) -> "RolloutJob":
-        """Read what `to_json` wrote; the environment must be a registered one."""
+        """Read the output of `to_json`; the environment must be registered."""
         values = json.loads(text)
         values["environment"] = TypeAdapter(EnvironmentConfig).validate_python(values["environment"])
         values["agent"] = AgentConfig.model_validate(values["agent"])

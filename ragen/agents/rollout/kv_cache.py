@@ -1,19 +1,19 @@
 """The keys and values of a batch, in slots that all rows share.
 
-A decoded token's keys go to the same slot in every row, so that writing them is one slice and not a scatter. The
-price is gaps: rows whose part of a block is shorter leave slots unused, and these are masked. Gaps are squeezed out
-once a turn, when the beginnings of rows are carried over into the next turn's cache. Two rows after one turn:
+A decoded token's keys go to the same slot in every row, so that writing them is a slice assignment and not a scatter.
+The price is gaps: rows whose part of a block is shorter leave slots unused, and these are masked. Gaps are removed once
+per turn, when the prefixes of rows are carried over into the next turn's cache. Two rows after one turn:
 
     slot      0  1  2  3  4 | 5  6  7
     row 0     a  b  c  .  . | x  y  z       prompt abc, response xyz
-    row 1     d  e  f  g  h | u  -  -       prompt defgh, response u; what is behind is not carried over
+    row 1     d  e  f  g  h | u  -  -       prompt defgh, response u; later slots are not carried over
               block           columns
 
     carried over, lengths (6, 6):   row 0  a b c x y z    row 1  d e f g h u
 
-Rows are copied when two sequences that were alike so far part, and moved when the batch shrinks.
+Rows are copied when two sequences that were equal so far diverge, and moved when the batch shrinks.
 
-Tensor suffixes: B rows, H key-value heads, T slots, D width of a head, R rows asked for.
+Tensor suffixes: B rows, H key-value heads, T slots, D width of a head, R requested rows.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CacheShape:
-    """What a model keeps for a token."""
+    """Shape, type and device of the keys and values of a token."""
 
     num_layers: int
     num_kv_heads: int
@@ -36,7 +36,7 @@ class CacheShape:
 
 @dataclass
 class _Block:
-    """Slots from `start`; row b holds `counts[b]` tokens in the first of them."""
+    """A range of slots from `start`; row b has `counts[b]` tokens in the first of them."""
 
     start: int
     counts: np.ndarray
@@ -47,13 +47,13 @@ class KVCache:
 
     Attributes:
         buffer: [num_layers, 2 (keys, values), B, H, capacity, D]
-        bias_BT: What to add to attention scores: 0 where a slot holds a token or is still free, -inf in gaps.
-            [B, capacity], of the buffer's type.
-        num_slots: Slots in use, the same for all rows.
+        bias_BT: Bias to add to attention scores: 0 for slots with a token and free slots, -inf for gaps. [B, capacity],
+            of the buffer's dtype.
+        num_slots: Number of slots in use, the same for all rows.
     """
 
     def __init__(self, shape: CacheShape, num_rows: int, capacity: int) -> None:
-        """Allocate, without clearing: every slot of a row is written before it is read."""
+        """Allocate without initialising: every slot of a row is written before it is read."""
         self.shape = shape
         self.num_slots = 0
         self.buffer = torch.empty(
@@ -67,23 +67,23 @@ class KVCache:
 
     @property
     def num_rows(self) -> int:
-        """Rows there is room for."""
+        """Number of allocated rows."""
         return self.buffer.shape[2]
 
     @property
     def capacity(self) -> int:
-        """Slots there is room for."""
+        """Number of allocated slots."""
         return self.buffer.shape[4]
 
     def in_use(self, num_rows: int) -> Tensor:
-        """Keys and values of the first rows in the slots in use, [num_layers, 2, B, H, T, D]; a view."""
+        """Return the keys and values of the first rows in the slots in use, [num_layers, 2, B, H, T, D]; a view."""
         return self.buffer[:, :, :num_rows, :, : self.num_slots]
 
     def append_block(self, counts_R: np.ndarray, width: int) -> slice:
-        """Take `width` slots into use, of which each of the first rows holds tokens in the first `counts_R`.
+        """Take `width` slots into use; the first rows have tokens in the first `counts_R` of them.
 
         Returns:
-            The slots; the caller writes all of them, in each of these rows.
+            The slots; the caller must write all of them, in each of these rows.
         """
         assert self._columns is None, "columns come last"
         slots = slice(self.num_slots, self.num_slots + width)
@@ -97,7 +97,7 @@ class KVCache:
         return slots
 
     def append_column(self) -> int:
-        """Take one more slot into use, of which every row holds a token; the caller writes it."""
+        """Take one more slot into use, with a token in every row; the caller must write it."""
         assert self.num_slots < self.capacity
         if self._columns is None:
             self._columns = _Block(self.num_slots, np.zeros(self.num_rows, dtype=np.int64))
@@ -107,11 +107,11 @@ class KVCache:
         return self.num_slots - 1
 
     def copy_rows(self, sources: np.ndarray, targets: np.ndarray) -> None:
-        """Make rows copies of others; all are read before any is written."""
+        """Copy rows over others, with the semantics of reading all before writing any."""
         rows = self.buffer[:, :, :, :, : self.num_slots].transpose(0, 2)
         last_read = {source: place for place, source in enumerate(sources.tolist())}
         held: dict[int, Tensor] = {}
-        # Row by row: one copy of long runs each, five times faster on the CPU than indexing with all rows at once.
+        # Row by row: copies of long contiguous runs, five times faster on the CPU than indexing with all rows at once.
         for place, (source, target) in enumerate(zip(sources.tolist(), targets.tolist(), strict=True)):
             if last_read.get(target, place) > place:
                 held[target] = rows[target].clone()
@@ -122,13 +122,13 @@ class KVCache:
             block.counts[targets] = block.counts[sources]
 
     def carried_over(self, rows_R: np.ndarray, lengths_R: np.ndarray, num_rows: int, num_free: int) -> "KVCache":
-        """Copy the beginnings of rows into the first rows of a new cache, gaps squeezed out.
+        """Copy prefixes of rows into the first rows of a new cache, with gaps removed.
 
         Args:
-            rows_R: Row numbers, of which one may occur several times.
-            lengths_R: Tokens to copy of each, at most what it holds; 0 for a row that starts empty.
+            rows_R: Row numbers, possibly repeated.
+            lengths_R: Number of tokens to copy of each, at most as many as it has; 0 for a row that starts empty.
             num_rows: Rows of the new cache.
-            num_free: Slots to leave free behind them.
+            num_free: Slots to leave free after them.
         """
         width = int(lengths_R.max(initial=0))
         carried = KVCache(self.shape, num_rows, width + num_free)
@@ -143,7 +143,7 @@ class KVCache:
         return carried
 
     def _slots(self, rows_R: np.ndarray, lengths_R: np.ndarray) -> np.ndarray:
-        """Slots of the first tokens of rows, int64 [R, longest]; slot 0 behind a row's end."""
+        """Return the slots of the first tokens of rows, int64 [R, longest]; slot 0 after a row's end."""
         slots_RT = np.zeros((len(rows_R), int(lengths_R.max())), dtype=np.int64)
         places_RT = np.broadcast_to(np.arange(slots_RT.shape[1]), slots_RT.shape)
         first_R = np.zeros(len(rows_R), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Shards played in this process by one engine: its sessions run in threads."""
+"""Shards played in this process by one engine, whose sessions run in threads."""
 
 import time
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from starpo.ragen.core.errors import EngineError
 
 
 class LocalPlayer:
-    """Implements `ragen.agents.rollout.shards.ShardPlayer`; for one job, since what was stopped stays stopped."""
+    """Implements `ragen.agents.rollout.shards.ShardPlayer`; for a single job, since a stopped player stays stopped."""
 
     def __init__(self, engine: RolloutEngine, num_workers: int = 1) -> None:
-        """Take an engine into use; `play` brings it to the job's checkpoint."""
+        """Wrap an engine; `play` loads the job's checkpoint into it."""
         self.num_workers = num_workers
         self.is_continuous = engine.is_continuous
         self._engine = engine
@@ -76,7 +76,7 @@ class LocalPlayer:
 
 
 def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Table:
-    """Rows of several tables, in the order of the episodes; a group has one first state, whoever saw it."""
+    """Combine the rows of several tables in the order of the episodes, with one initial-state digest per group."""
     parts, usages = zip(*map(take_usage, tables), strict=True)
     turns = _with_known_states(pa.concat_tables(parts))
     order = {episode.trajectory_id: index for index, episode in enumerate(episodes)}
@@ -85,7 +85,7 @@ def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Tab
 
 
 def _with_known_states(turns: pa.Table) -> pa.Table:
-    """Members whose reset failed get the digest that others of their group saw, greedy or sampled."""
+    """Give members whose reset failed the digest that others of their group observed, greedy or sampled."""
     name = "initial_state_digest"
     seen = pl.col(name).filter(pl.col(name) != UNKNOWN_DIGEST).first().over("group_id")
     digests = pl.DataFrame(turns.select(["group_id", name])).select(
@@ -104,7 +104,7 @@ def _contexts(
 
 
 class _Stoppable:
-    """A session that goes no further once the rollout is being stopped."""
+    """A session that raises once the rollout is being stopped."""
 
     def __init__(self, session: StreamingSession, stop: Event) -> None:
         self._session = session

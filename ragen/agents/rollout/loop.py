@@ -1,11 +1,11 @@
-"""The rollout loop: a shard of episodes played side by side, turn by turn.
+"""The rollout loop: a shard of episodes played concurrently, turn by turn.
 
     episodes -> prompts -> submit -> (engine) -> finished -> parse, step -> rows of `turns`
                    ^--------------------------------------------'
 
-An episode whose response has ended takes its step and asks for its next turn at once; with an engine that answers in
-rounds that is one call a turn for all live episodes. An episode that ends leaves; the others do not notice, because
-tokens depend on nothing but an episode's own seeds and context.
+An episode whose response has ended takes its step and requests its next turn at once; with an engine that answers in
+rounds, that is one call per turn for all live episodes. When an episode ends, the others are unaffected, because tokens
+depend only on an episode's own seeds and context.
 """
 
 import time
@@ -42,23 +42,23 @@ def play(
 ) -> pa.Table:
     """Play episodes to their ends.
 
-    An episode whose context has no room for a longest response ends with a turn of status 'truncated'; those that live
-    when the deadline has passed end with one of status 'timeout' (a call of `generate` or `finished` is not
-    interrupted).
+    An episode whose context has no room for a response of maximum length ends with a turn of status 'truncated';
+    episodes still live when the deadline has passed end with a turn of status 'timeout' (a call of `generate` or
+    `finished` is not interrupted).
 
     Args:
         session: Answers prompts; not closed here.
-        contexts: Made for this tokenizer and `agent`.
-        tokenizer: Turns response ids to text.
-        settings: Of the environment that is played.
+        contexts: Built for this tokenizer and `agent`.
+        tokenizer: Decodes response ids to text.
+        settings: Settings of the environment.
         agent: Limits of turns and actions, and the response's form.
-        sampling: Longest response.
-        max_context_tokens: Prompt and response together.
-        episodes: With unique trajectory ids.
-        deadline_s: Seconds from now; None: no limit.
+        sampling: Maximum response length.
+        max_context_tokens: Limit of prompt and response together.
+        episodes: Episodes with unique trajectory ids.
+        deadline_s: Seconds from now; None for no limit.
 
     Returns:
-        Dataset `turns`: the rows of an episode together, in the order of `episodes`. No episodes: no rows.
+        Dataset `turns`: the rows of an episode together, in the order of `episodes`. Empty without episodes.
 
     Raises:
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
@@ -92,8 +92,8 @@ def play(
 
 
 def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:
-    """Give rows of members whose reset failed the digest of their group's first state."""
-    # A member whose reset failed never saw its first state, but its group did: groups have one initial state.
+    """Give rows of members whose reset failed the digest of their group's initial state."""
+    # A member whose reset failed never observed its initial state, but all members of a group share one.
     seen = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
     for episode in episodes:
         for row in episode.rows:
@@ -113,7 +113,7 @@ def _ask(
 
 
 def prompt_with_room(episode: LiveEpisode, sampling: SamplingConfig, max_context_tokens: int) -> list[int] | None:
-    """The present turn's prompt; None: a longest response has no room behind it, and the episode has ended."""
+    """Return the current turn's prompt; if a response of maximum length does not fit, end the episode, return None."""
     prompt_ids = episode.prompt()
     num_needed = len(prompt_ids) + sampling.max_response_tokens
     if num_needed <= max_context_tokens:
@@ -124,7 +124,7 @@ def prompt_with_room(episode: LiveEpisode, sampling: SamplingConfig, max_context
 
 
 def request_of(episode: LiveEpisode, sequence_id: str, prompt_ids: list[int], sampling: SamplingConfig) -> Request:
-    """Ask for the present turn's response, by the chance of the episode's own seeds."""
+    """Build the request for the current turn's response, with randomness from the episode's own seeds."""
     seed = episode.episode.sampling_seed
     return Request(
         sequence_id=sequence_id,
@@ -138,7 +138,7 @@ def request_of(episode: LiveEpisode, sequence_id: str, prompt_ids: list[int], sa
 def texts_of(
     tokenizer: PreTrainedTokenizerBase, finished: list[tuple[str, Response]], stop_token_ids: tuple[int, ...]
 ) -> list[str]:
-    """Texts of responses, without their end tokens.
+    """Decode responses to texts, without their end tokens.
 
     Raises:
         EngineError: If log-probs do not align with tokens.
@@ -152,16 +152,16 @@ def texts_of(
                 "sampled token needs one"
             )
         spoken.append(ids[:-1] if ids and ids[-1] in stop_token_ids else ids)
-    if not spoken:  # which some releases of transformers take for one empty text
+    if not spoken:  # some releases of transformers treat this as one empty text
         return []
-    # Special tokens inside a response stay visible: they break its form, as they should. Text is stored as spoken,
-    # so spaces before punctuation are not tidied away.
-    if tokenizer.is_fast:  # the same, without looking at every id
+    # Special tokens inside a response stay visible: they break its form, as they should. Text is stored as generated,
+    # so spaces before punctuation are not cleaned up.
+    if tokenizer.is_fast:  # the same result, without checking every id
         return tokenizer.backend_tokenizer.decode_batch(spoken, skip_special_tokens=False)
     return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 def table_of(rows: list[Row]) -> pa.Table:
-    """Dataset `turns` of a shard's rows."""
+    """Convert a shard's rows to dataset `turns`."""
     columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
     return pa.Table.from_arrays(columns, schema=TURNS.schema)

@@ -1,7 +1,7 @@
-"""Any causal language model of transformers through its own forward pass, on the engine's cache.
+"""Any causal language model of transformers with its own forward pass, on the engine's cache.
 
-Slower than `fused_decoder` and right for every architecture that keeps keys and values of all tokens in all layers, and
-goes by positions and masks, not by where in the cache they lie; others are refused.
+Slower than `fused_decoder`, and correct for every architecture that keeps the keys and values of all tokens in all
+layers and relies on position ids and masks, not on slots in the cache; others are rejected.
 
 Tensor suffixes: B rows, U distinct rows, T slots or new tokens, V vocabulary.
 """
@@ -20,10 +20,11 @@ from starpo.ragen.core.errors import PolicyError
 
 _PROMPT_LENGTHS = (2, 5)
 _NUM_EMPTY_SLOTS = 512
-"""Between prompts and the token behind them, in the check: more than any window that a module applies by itself."""
+"""Empty slots between prompts and the next token in the check: more than any window that a module applies by itself."""
 _TOLERANCE = 0.01
 _TOLERANCE_16_BITS = 0.15
-"""Of the check, in standard deviations of a token's logits: rounding makes 1e-6 and 0.02, an unseen context 0.3."""
+"""Tolerances of the check, in standard deviations of a token's logits. Rounding causes gaps of 1e-6 (32 bits) and 0.02
+(16 bits), missing context one of 0.3."""
 _USE_ANOTHER = "use another engine or another model"
 
 
@@ -31,11 +32,11 @@ class ModuleDecoder:
     """Implements `ragen.agents.rollout.decoder.Decoder` on a transformers module."""
 
     def __init__(self, model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> None:
-        """Take the model over; its weights are replaced by `load_weights`.
+        """Take over the model; `load_weights` replaces its weights.
 
         Raises:
-            PolicyError: If the model remembers its context otherwise than by keys and values of every token, or does
-                not give its own log-probs on the engine's cache.
+            PolicyError: If the model stores its context in any form other than keys and values of every token, or if
+                its logits on the engine's cache differ from its own.
         """
         module: Any = model  # transformers hides the signature of `to`
         self._model: Any = module.to(device, dtype).eval()
@@ -47,7 +48,7 @@ class ModuleDecoder:
             gap = self._largest_gap()
         except (PolicyError, torch.OutOfMemoryError):
             raise
-        except Exception as error:  # of any kind: modules of transformers say in many ways what they cannot take
+        except Exception as error:  # modules of transformers report unsupported inputs with exceptions of many types
             raise PolicyError(
                 f"the torch engine cannot run the architecture '{name}' ({type(error).__name__}: "
                 f"{(str(error).splitlines() or [''])[0]}); {_USE_ANOTHER}"
@@ -75,7 +76,7 @@ class ModuleDecoder:
             )
 
     def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
-        """See `Decoder.prefill`. Rows are padded on the right; nothing is shared between them."""
+        """See `Decoder.prefill`. Rows are padded on the right; prefixes are not shared."""
         num_rows, width = tree.nodes.shape
         columns = np.arange(width)
         first_U = tree.positions[tree.nodes[:, 0]]
@@ -97,17 +98,17 @@ class ModuleDecoder:
 
     @torch.inference_mode()
     def _largest_gap(self) -> float:
-        """Read two prompts of different lengths, and one token behind each; compare with the module's own forward pass.
+        """Read two prompts of different lengths and one token after each; compare with the module's own forward pass.
 
         Returns:
-            The largest mean difference of a token's logits, in standard deviations of them.
+            The largest mean absolute difference of a token's logits, in standard deviations of the logits.
         """
         rng = np.random.default_rng(0)
         lengths = np.array(_PROMPT_LENGTHS)
         contexts = [rng.integers(self.vocabulary_size, size=length + 1) for length in lengths]
         num_empty = min(_NUM_EMPTY_SLOTS, self.max_positions - max(_PROMPT_LENGTHS) - 1)
         cache = KVCache(self.cache_shape, len(lengths), max(_PROMPT_LENGTHS) + num_empty + 1)
-        cache.buffer.zero_()  # nobody writes the empty slots, and what is masked is still multiplied
+        cache.buffer.zero_()  # the empty slots are never written, and masked values still enter the product
         tree = grow_prompt_tree([context[:-1] for context in contexts], np.zeros_like(lengths))
         found = [self.prefill(tree, cache)]
         cache.append_block(np.zeros_like(lengths), num_empty)
@@ -117,7 +118,7 @@ class ModuleDecoder:
         for row, context in enumerate(contexts):
             input_ids = torch.as_tensor(context, device=self.cache_shape.device)[None]
             own_logits = self._model(input_ids=input_ids, use_cache=False).logits[0, -2:].float()
-            if own_logits.isfinite().all():  # the session names a policy that has diverged
+            if own_logits.isfinite().all():  # the session reports a policy that has diverged
                 for ours, own in zip(found, own_logits, strict=True):
                     gap = (ours[row].float() - own).abs().mean() / own.std().clamp(min=1e-6)
                     largest = max(largest, float(gap.nan_to_num(torch.inf)))
@@ -126,7 +127,7 @@ class ModuleDecoder:
     def _forward(
         self, tokens: np.ndarray | Tensor, positions: np.ndarray, mask: Tensor, window: "_Window", wanted: np.ndarray
     ) -> Tensor:
-        """Logits at the columns `wanted`, [rows, wanted, V]."""
+        """Compute the logits at the columns `wanted`, [rows, wanted, V]."""
         device = self.cache_shape.device
         return self._model(
             input_ids=torch.as_tensor(tokens, device=device),
@@ -139,7 +140,7 @@ class ModuleDecoder:
 
 
 class _Window(DynamicCache):
-    """The slots of a `KVCache` that one forward pass writes, dressed as transformers' own cache."""
+    """The slots of a `KVCache` that one forward pass writes, with the interface of transformers' cache."""
 
     def __init__(self, cache: KVCache, slots: slice, num_rows: int) -> None:
         super().__init__()
@@ -148,18 +149,18 @@ class _Window(DynamicCache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write one layer's keys and values, and return those of all slots in use."""
+        """Write one layer's keys and values; return those of all slots in use."""
         keys, values = self._cache.in_use(self._num_rows)[layer_idx]
         keys[:, :, self._slots], values[:, :, self._slots] = key_states, value_states
         return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Slots before this pass."""
+        """Return the number of slots before this pass."""
         return self._slots.start
 
 
 def _probed_shape(model: Any, device: torch.device, dtype: torch.dtype) -> CacheShape:
-    """Find out what the model keeps for a token by reading one."""
+    """Determine the shape of the model's cache by reading one token."""
     with torch.inference_mode():
         kept = model(input_ids=torch.zeros((1, 1), dtype=torch.int64, device=device), use_cache=True).past_key_values
     layers = getattr(kept, "layers", [])

@@ -1,4 +1,4 @@
-"""The client of a server that speaks OpenAI's protocol, with the key from the environment: it is in no setting."""
+"""Client of a server with an OpenAI-compatible API; the API key comes from the environment, never from settings."""
 
 import os
 from typing import Any
@@ -8,11 +8,11 @@ from starpo.ragen.core.errors import MissingPackageError
 
 
 def open_client(server: OpenAIServer, asker: str) -> Any:
-    """A client, which retries by itself; whoever opens it closes it.
+    """Open a client, which retries by itself; the caller must close it.
 
     Args:
-        server: Where it is, and with how much patience to ask.
-        asker: Who asks, for the message.
+        server: Address, timeout and retries.
+        asker: Name of the component that needs it, for the error message.
 
     Raises:
         MissingPackageError: If the package `openai` is not installed.

@@ -1,9 +1,9 @@
-"""An engine that asks a server which speaks OpenAI's protocol. For evaluation alone: it knows no behaviour log-probs.
+"""An engine that queries a server with an OpenAI-compatible API. For evaluation only: behaviour log-probs are unknown.
 
-checkpoint folder (its tokenizer) -> OpenAIEngine -> OpenAISession (one a shard) -> HTTP -> responses
+checkpoint folder (its tokenizer) -> OpenAIEngine -> OpenAISession (one per shard) -> HTTP -> responses
 
-The model that answers is the server's; a checkpoint gives the tokenizer, the chat template and the panel it is compared
-on.
+The server's model generates the responses; the checkpoint provides the tokenizer, the chat template and the panel of
+the comparison.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ _GREETING_TIMEOUT_S = 20.0
 
 
 class OpenAIEngine:
-    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used side by side.
+    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used concurrently.
 
     Attributes:
-        is_deterministic: No.
-        is_continuous: Yes.
+        is_deterministic: False.
+        is_continuous: True.
     """
 
     is_deterministic = False
     is_continuous = True
 
     def __init__(self, num_threads: int | None = None, **options: Any) -> None:
-        """Choose whom to ask; `load` asks for the first time.
+        """Configure the engine; `load` sends the first request.
 
         Args:
-            num_threads: No effect: it waits, it does not compute.
+            num_threads: No effect, since nothing is computed locally.
             options: Fields of `OpenAIEngineConfig`.
         """
         self._config = OpenAIEngineConfig(**options)
@@ -46,11 +46,11 @@ class OpenAIEngine:
         self._checkpoint_key: str | None = None
 
     def load(self, folder: str, checkpoint_key: str) -> None:
-        """Take this checkpoint's tokenizer, and see that the server answers and has the model.
+        """Load this checkpoint's tokenizer, and check that the server responds and has the model.
 
         Raises:
             PolicyError: If the folder has no tokenizer.
-            EngineError: If the server does not answer, refuses the key, or does not know the model.
+            EngineError: If the server does not respond, rejects the key, or does not have the model.
             MissingPackageError: If the package `openai` is not installed.
         """
         if checkpoint_key == self._checkpoint_key:
@@ -60,7 +60,7 @@ class OpenAIEngine:
         self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> OpenAISession:
-        """Begin a shard.
+        """Start a session for one shard.
 
         Raises:
             EngineError: If no checkpoint is loaded.
@@ -71,7 +71,7 @@ class OpenAIEngine:
         return OpenAISession(client, self._config, self._tokenizer, sampling, stop_token_ids)
 
     def _greet(self) -> None:
-        """Ask for the list of models, which many servers have; those that have not are taken on trust."""
+        """Check the model against the server's list of models; servers without such a list are trusted."""
         import openai
 
         config = self._config

@@ -1,4 +1,4 @@
-"""What went wrong with a server, in words for users: where, what, and what to do. Never the key."""
+"""Error messages for failed server requests: where, what, and what to do. They never contain the key."""
 
 import os
 
@@ -11,15 +11,16 @@ _LONGEST = 300
 def explained(
     error: Exception, config: OpenAIServer, max_retries: int, settings: str = "rollout.openai"
 ) -> EngineError:
-    """The error to raise in place of one of the package `openai`, `from None`: servers repeat keys in what they answer.
+    """Translate an error of the package `openai`; raise the result `from None`, since servers echo keys in responses.
 
-    Of a refused key nothing is quoted, since they repeat parts of it; of anything else not the key.
+    For a rejected key the server's text is not quoted at all, since it may contain parts of the key; in other quotes
+    the key is masked.
 
     Args:
-        error: What was raised.
+        error: The original error.
         config: The server.
-        max_retries: Attempts after the first.
-        settings: Where the server's settings are, for advice.
+        max_retries: Number of attempts after the first.
+        settings: Path of the server's settings, for advice.
     """
     import openai
 

@@ -1,4 +1,4 @@
-"""One shard on a server: a thread a request, as many in flight as is allowed, each handed over when it is answered.
+"""One shard on a server: one thread per request in flight, up to a limit; each response is returned when it arrives.
 
 requests -> threads -> client (retries, back-off, Retry-After) -> answers -> responses
 """
@@ -17,22 +17,22 @@ from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
-_POLL_S = 0.5  # so that a deadline is noticed while a server is silent
-_LARGEST_SEED = 2**31  # what servers take is not written anywhere
+_POLL_S = 0.5  # so that deadlines are checked while the server does not respond
+_LARGEST_SEED = 2**31  # the range that servers accept is not documented
 _TAGS = ("<think>", "<answer>")
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What came back.
+    """An answer of the server.
 
     Attributes:
-        text: What was said.
-        token_ids: Its tokens, where the server tells.
-        is_finished: Did it end by itself?
-        prompt_tokens: As the server counts them.
-        response_tokens: As the server counts them.
-        retries: Attempts before this one.
+        text: Generated text.
+        token_ids: Its tokens, if the server returns them.
+        is_finished: Whether it ended by itself, not at the length limit.
+        prompt_tokens: Number of prompt tokens, as counted by the server.
+        response_tokens: Number of response tokens, as counted by the server.
+        retries: Number of failed attempts before this one.
     """
 
     text: str
@@ -54,7 +54,7 @@ class OpenAISession:
         sampling: SamplingConfig,
         stop_token_ids: Sequence[int],
     ) -> None:
-        """Made by `OpenAIEngine.session`; closes the client."""
+        """Created by `OpenAIEngine.session`; takes ownership of the client, which `close` closes."""
         self._client = client
         self._config = config
         self._tokenizer = tokenizer
@@ -76,7 +76,7 @@ class OpenAISession:
         """See `StreamingSession.finished`.
 
         Raises:
-            EngineError: If a request has failed for good; the others are abandoned by `close`.
+            EngineError: If a request has failed after all retries; `close` abandons the others.
         """
         done, _ = wait(self._in_flight, timeout=_POLL_S, return_when=FIRST_COMPLETED)
         finished = []
@@ -88,11 +88,11 @@ class OpenAISession:
         return finished
 
     def usage(self) -> dict[str, float]:
-        """Requests, retries, tokens as the server counts them, and their cost in the currency of the prices."""
+        """Return requests, retries, tokens as counted by the server, and their cost in the currency of the prices."""
         return dict(self._usage)
 
     def close(self) -> None:
-        """See `StreamingSession.close`; requests on their way end with an error that nobody hears."""
+        """See `StreamingSession.close`; requests in flight end with an error that is ignored."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
         self._in_flight = {}
@@ -130,7 +130,7 @@ class OpenAISession:
             raise TypeError
         token_ids = None
         if self._config.protocol == "vllm":
-            token_ids = list(choice.token_ids)  # a server that gives none is not vLLM's: TypeError
+            token_ids = list(choice.token_ids)  # a server that returns none is not vLLM: TypeError
         usage = completion.usage
         return _Answer(
             text=(text or "").lstrip().removeprefix(opening) if opening else text or "",
@@ -146,7 +146,7 @@ class OpenAISession:
             ids = answer.token_ids
         else:
             ids = self._tokenizer.encode(answer.text, add_special_tokens=False)
-            ids += self._stop_token_ids[:1] if answer.is_finished or not ids else []  # all may have gone into thinking
+            ids += self._stop_token_ids[:1] if answer.is_finished or not ids else []  # reasoning may consume all tokens
         return Response(ids, [math.nan] * len(ids), "stop" if answer.is_finished else "length")
 
     def _count(self, answer: _Answer) -> None:
@@ -156,7 +156,7 @@ class OpenAISession:
             self._usage[name] += value
 
     def _opening(self, request: Request) -> str:
-        """The tag that the prompt ends with, where a chat model is not shown it and says it itself."""
+        """Return the opening tag that the prompt ends with, if a chat model does not see it and generates it itself."""
         if self._config.protocol != "chat":
             return ""
         tail = str(self._tokenizer.decode(list(request.prompt_ids)[-16:])).rstrip()  # a template may end the line

@@ -1,6 +1,6 @@
-"""A pool of workers that play shards elsewhere; one that is lost is replaced, and its shard played again.
+"""A pool of workers that play shards elsewhere; a lost worker is replaced, and its shard is retried.
 
-play_shards (threads that wait) -> Pool.play -> an idle worker -> rows
+play_shards (waiting threads) -> Pool.play -> an idle worker -> rows
 """
 
 import json
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerLostError(Exception):
-    """A worker died, or hung and was killed; the message says how."""
+    """A worker died, or hung and was killed; the message gives the details."""
 
 
 class Worker(Protocol):
@@ -30,44 +30,44 @@ class Worker(Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Can it be asked?"""
+        """Whether it can play a shard."""
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
         """Play a shard.
 
         Raises:
-            WorkerLostError: If it is lost meanwhile.
-            StarPOError: What it met itself.
+            WorkerLostError: If the worker is lost while playing.
+            StarPOError: An error raised in the worker.
         """
 
     def kill(self) -> None:
-        """End it; may be called by any thread while it plays."""
+        """Terminate the worker; may be called by any thread while it plays."""
 
 
 class Pool:
-    """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers start when first needed, and stay.
+    """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers start when first needed, and are reused.
 
     Attributes:
-        num_workers: Workers at most.
+        num_workers: Maximum number of workers.
         is_continuous: See `ShardPlayer`.
-        num_lost: Workers that were lost and replaced so far.
+        num_lost: Number of workers lost so far.
     """
 
     def __init__(self, start: Callable[[], Worker], num_workers: int, is_continuous: bool, advice: str) -> None:
-        """Start nothing yet.
+        """Create the pool without starting workers.
 
         Args:
             start: Starts a worker.
-            num_workers: Workers at most.
-            is_continuous: Do their engines batch whatever is in flight?
-            advice: What to do when workers are lost over the same shard again and again.
+            num_workers: Maximum number of workers.
+            is_continuous: Whether their engines batch all requests in flight.
+            advice: Advice for the error message when workers are lost repeatedly on the same shard.
         """
         self.num_workers = num_workers
         self.is_continuous = is_continuous
         self.num_lost = 0
         self._start = start
         self._advice = advice
-        self._places: LifoQueue[Worker | None] = LifoQueue()  # None: a place whose worker is yet to be started
+        self._places: LifoQueue[Worker | None] = LifoQueue()  # None: a slot whose worker is not started yet
         for _ in range(num_workers):
             self._places.put(None)
         self._busy: set[Worker] = set()
@@ -98,19 +98,19 @@ class Pool:
         raise AssertionError
 
     def stop(self) -> None:
-        """See `ShardPlayer.stop`: workers at work are killed; others take their places when needed."""
+        """See `ShardPlayer.stop`: busy workers are killed, and replaced when needed."""
         with self._lock:
             self._num_stops += 1
             for worker in self._busy:
                 worker.kill()
 
     def close(self) -> None:
-        """End idle workers at once; those at work end when nobody needs them."""
+        """Terminate idle workers at once; busy ones end when they are no longer referenced."""
         idle: list[Worker | None] = []
         with suppress(Empty):
             while True:
                 idle.append(self._places.get_nowait())
-        for worker in idle:  # not put back before all are taken: the queue gives what came last
+        for worker in idle:  # put back only after all are taken, since the queue is last in, first out
             if worker is not None:
                 worker.kill()
             self._places.put(None)
@@ -126,7 +126,7 @@ class Pool:
 
 
 def error_of(payload: bytes) -> StarPOError:
-    """The error that a worker met, of its own type where that is one of the library's; from `worker.failure`."""
+    """Decode an error from `worker.failure`; errors of this library keep their type, others become EngineError."""
     failure = json.loads(payload)
     kind = getattr(errors, failure["type"], EngineError)
     is_ours = isinstance(kind, type) and issubclass(kind, StarPOError)

@@ -1,9 +1,9 @@
-"""Prompts as a tree: tokens that follow the same beginning are computed once.
+"""Prompts as a prefix tree: tokens with the same prefix are computed once.
 
-The prompts of a shard have much in common: the system message, the first state of a group, a state that two members
-are both in. A token's hidden state depends only on what stands before it, so every distinct beginning is one node,
-and only nodes go through the matrices. This also packs: rows of different lengths cost no padding there. Attention
-works on rows, which look their tokens up by node.
+The prompts of a shard have much in common: the system message, the initial state of a group, a state that two members
+have both reached. A token's hidden state depends only on the tokens before it, so every distinct prefix is one node,
+and only nodes go through the matrix products. This also packs rows of different lengths without padding. Attention
+works on rows, which look up their tokens by node.
 
     a b c d         nodes  0:a 1:b 2:c 3:d 4:e 5:f          nodes_UT  0 1 2 3
     a b e f                                                          0 1 4 5
@@ -23,11 +23,11 @@ class PromptTree:
     """New tokens of the distinct rows of a batch.
 
     Attributes:
-        tokens: Token of each node. int64
-        positions: Its place in the context, the carried tokens before it counted. int64
-        places: Where a node stands first: row * T + column. int64
-        nodes: Node of each row's token; 0 behind a row's end. int64
-        lengths: New tokens of each row, at least 1. int64
+        tokens: Token of each node. int64 [N]
+        positions: Its position in the context, counting carried-over tokens. int64 [N]
+        places: First occurrence of each node: row * T + column. int64 [N]
+        nodes: Node of each row's tokens; 0 after a row's end. int64 [U, T]
+        lengths: Number of new tokens of each row, at least 1. int64 [U]
     """
 
     tokens: np.ndarray
@@ -43,12 +43,12 @@ class PromptTree:
 
 
 def grow_prompt_tree(prompts: Sequence[Sequence[int]], num_carried_U: np.ndarray) -> PromptTree:
-    """Merge the rows that begin alike.
+    """Merge rows with common prefixes.
 
     Args:
         prompts: New tokens of each row; none is empty.
-        num_carried_U: Tokens that each row has in the cache already. Only rows without any can share nodes: the others
-            follow different contexts.
+        num_carried_U: Number of tokens that each row already has in the cache. Only rows without any can share nodes:
+            the others follow different contexts.
     """
     lengths_U = np.fromiter(map(len, prompts), dtype=np.int64, count=len(prompts))
     width = int(lengths_U.max())
@@ -68,7 +68,7 @@ def grow_prompt_tree(prompts: Sequence[Sequence[int]], num_carried_U: np.ndarray
         parents_U[rows] = nodes_UT[rows, column] = num_nodes + which
         places.append(rows[first] * width + column)
         num_nodes += len(distinct)
-        if len(distinct) == len(rows):  # all have parted, and will not meet again
+        if len(distinct) == len(rows):  # all rows have diverged for good
             rest_rows, rest_columns = np.nonzero(is_token_UT[:, column + 1 :])
             rest_columns += column + 1
             nodes_UT[rest_rows, rest_columns] = num_nodes + np.arange(len(rest_rows))

@@ -1,4 +1,4 @@
-"""The Ray cluster: joined, or started on this machine, and asked whether it has room.
+"""The Ray cluster: connecting to one or starting one on this machine, and checking its capacity.
 
 RAY_ADDRESS -> connect -> check_room -> actors, cells
 """
@@ -14,33 +14,33 @@ from typing import Any
 from starpo.ragen.core.errors import ConfigError, EngineError, MissingPackageError, first_line
 
 REACH_S = 10.0
-"""Seconds in which something must answer at RAY_ADDRESS."""
+"""Timeout in seconds of a connection to RAY_ADDRESS."""
 
-_OBJECT_STORE_BYTES = 512 * 2**20  # on one machine; what does not fit goes to disk
+_OBJECT_STORE_BYTES = 512 * 2**20  # of a local cluster; what does not fit spills to disk
 _EVERYWHERE = {"RAY_USAGE_STATS_ENABLED": "0"}
 _ALONE = {
-    "RAY_AUTH_MODE": "token",  # Ray's default, which it warns of unless it is asked for
+    "RAY_AUTH_MODE": "token",  # Ray's default, which it warns about unless set explicitly
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name, on every system: listen on loopback
 }
 _connecting = Lock()
 
 
 def prepare() -> None:
-    """Say how Ray is to listen, and whom it lets in, before anything imports it: it reads that once."""
+    """Set how Ray listens and authenticates, before anything imports it: it reads these variables only once."""
     if "ray" not in sys.modules:
         for name, value in {**_EVERYWHERE, **({} if os.environ.get("RAY_ADDRESS") else _ALONE)}.items():
             os.environ.setdefault(name, value)
 
 
 def connect(num_cpus: int) -> Any:
-    """Ray's module, connected: to the cluster of RAY_ADDRESS, or to one that ends with this process.
+    """Connect to the cluster at RAY_ADDRESS, or start one that ends with this process; return Ray's module.
 
     Args:
-        num_cpus: CPUs of the latter.
+        num_cpus: CPUs of a cluster that is started here.
 
     Raises:
         MissingPackageError: If Ray is not installed.
-        EngineError: If no cluster answers at RAY_ADDRESS, or it does not let this process in.
+        EngineError: If no cluster responds at RAY_ADDRESS, or if it rejects this process.
     """
     address = os.environ.get("RAY_ADDRESS") or None
     prepare()
@@ -73,16 +73,16 @@ def connect(num_cpus: int) -> Any:
 
 
 def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], count: int, what: str) -> None:
-    """Make sure that a cluster could hold so many actors or tasks at once, if it held nothing else.
+    """Check that a cluster could hold a number of actors or tasks at once, if it were otherwise empty.
 
     Args:
-        nodes: As `ray.nodes()` tells them.
-        asked: Resource -> what each of them asks for.
-        count: How many.
-        what: Them, for the message, with the settings that say so.
+        nodes: As returned by `ray.nodes()`.
+        asked: Resource -> amount that each of them requests.
+        count: Number of actors or tasks.
+        what: Description of them for the message, with the settings that determine their resources.
 
     Raises:
-        ConfigError: If not.
+        ConfigError: If the cluster is too small.
     """
     alive = [node for node in nodes if node["Alive"]]
     found = sum(num_places(node["Resources"], asked) for node in alive)
@@ -96,7 +96,7 @@ def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], c
 
 
 def num_places(resources: Mapping[str, float], asked: Mapping[str, float]) -> float:
-    """How many of something that asks for these resources a node has place for; infinity where it asks for none."""
+    """Return how many actors that request these resources fit on a node; infinity if they request none."""
     # Ray counts in ten-thousandths
     return min(
         (round(resources.get(name, 0) * 10_000) // round(amount * 10_000) for name, amount in asked.items()),
@@ -109,7 +109,7 @@ def _listed(resources: Mapping[str, float], names: Iterable[str]) -> str:
 
 
 def _check_answer(address: str) -> None:
-    """Ray itself would try for ten minutes and more, deaf to being interrupted."""
+    """Check that RAY_ADDRESS accepts connections; Ray itself would retry for over ten minutes, ignoring interrupts."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host:  # 'auto', 'local'
         return

@@ -2,8 +2,8 @@
 
     Pool -> an actor: job and episodes as JSON -> checkpoint (from the store, on another node) -> LocalPlayer -> rows
 
-Rows come back through Ray's object store: on the node of this process they are read where the actor wrote them. The
-actors are plain ones, not Prefect tasks, which would cost more than a small shard does.
+Rows are returned through Ray's object store: on the node of this process they are read without copying. The actors are
+plain Ray actors, not Prefect tasks, whose overhead would exceed the cost of a small shard.
 """
 
 import json
@@ -31,7 +31,7 @@ from starpo.ragen.core.registry import ENGINES
 _log = logging.getLogger(__name__)
 
 GRACE_S = 60.0
-"""How much longer than its own deadline a shard may take before its actor is taken for hung."""
+"""Seconds that a shard may exceed its own deadline before its actor is considered hung."""
 
 _ADVICE = (
     "is there enough memory on its node, and time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
@@ -43,24 +43,24 @@ class RayPool(Pool):
     """Implements `ragen.agents.rollout.shards.ShardPlayer`. Actors end with this process, or when they are killed.
 
     Attributes:
-        is_deterministic: Do the engines of all actors that have been at work repeat themselves?
+        is_deterministic: Whether the engines of all actors used so far are deterministic.
     """
 
     def __init__(self, spec: EngineSpec, settings: RayRuntime, num_threads: int, python: str | None = None) -> None:
         """Connect to the cluster; actors start when they are needed.
 
         Args:
-            spec: The engine of each.
-            settings: How many actors, what each asks for, and how long it may take.
-            num_threads: Actors where the settings do not say, and CPUs of a cluster that is started here.
-            python: Interpreter of the actors, at the same place on every node, of an environment that has this package
-                and the same releases of Ray and Python. None: this one's.
+            spec: The engine of each actor.
+            settings: Number of actors, their resources and time limits.
+            num_threads: Default number of actors, and CPUs of a cluster that is started here.
+            python: Interpreter of the actors, at the same path on every node, in an environment with this package and
+                the same releases of Ray and Python. None: that of this process.
 
         Raises:
             MissingPackageError: If Ray is not installed.
             EngineError: If the cluster cannot be joined.
-            ConfigError: If it does not have what so many actors ask for, or they ask for fewer GPUs than the engine's
-                tensors are to be split over.
+            ConfigError: If the cluster lacks the resources for all actors, or if an actor requests fewer GPUs than the
+                engine's tensor-parallel size.
         """
         num_actors = settings.actors or num_threads
         num_parallel = json.loads(spec.options).get("tensor_parallel_size", 1)
@@ -90,7 +90,7 @@ class RayPool(Pool):
 
 
 class _Actor:
-    """A Ray actor, seen from here; implements `ragen.agents.rollout.pool.Worker`."""
+    """Local handle of a Ray actor; implements `ragen.agents.rollout.pool.Worker`."""
 
     def __init__(
         self, ray: Any, spec: EngineSpec, settings: RayRuntime, python: str | None, learn: Callable[[bool], None]
@@ -114,7 +114,7 @@ class _Actor:
         )
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
-        job = replace(job, folder=str(Path(job.folder).resolve()))  # actors have a working folder of their own
+        job = replace(job, folder=str(Path(job.folder).resolve()))  # actors have their own working directory
         if job.checkpoint_key != self._checkpoint_key:
             self._learn(self._get(self._handle.load.remote(job.to_json()), self._settings.start_s, "to start"))
             self._checkpoint_key = job.checkpoint_key
@@ -144,15 +144,15 @@ class _Actor:
 
 
 class ShardActor:
-    """What runs in the actor's process: an engine on one thread, and a player."""
+    """The code in the actor's process: an engine on one thread, and a player."""
 
     def __init__(self, spec: EngineSpec, target: str, asking_node: str) -> None:
-        """Load nothing yet.
+        """Register the engine without loading anything.
 
         Args:
             spec: The engine.
-            target: Where it is, as the asking process has registered it: `module:attribute`.
-            asking_node: Ray's id of the node of the process that asks.
+            target: Its `module:attribute`, as registered in the driver process.
+            asking_node: Ray's id of the driver's node.
         """
         ENGINES[spec.name] = target
         self._spec = spec
@@ -160,7 +160,7 @@ class ShardActor:
         self._folders: dict[str, str] = {}
 
     def load(self, job: str) -> tuple[bytes, Any]:
-        """Be at a job's checkpoint; (ROWS, does the engine repeat itself?), or (FAILURE, the error)."""
+        """Load a job's checkpoint; return (ROWS, whether the engine is deterministic), or (FAILURE, the error)."""
 
         def work() -> bool:
             here = self._here(RolloutJob.from_json(job))
@@ -170,7 +170,7 @@ class ShardActor:
         return _answer(work)
 
     def play(self, request: bytes) -> tuple[bytes, Any]:
-        """Play a shard; (ROWS, dataset `turns`), or (FAILURE, the error)."""
+        """Play a shard; return (ROWS, dataset `turns`), or (FAILURE, the error)."""
 
         def work() -> pa.Table:
             from starpo.ragen.agents.rollout.local_player import LocalPlayer
@@ -185,7 +185,7 @@ class ShardActor:
         return self._spec.make(num_threads=1)
 
     def _here(self, job: RolloutJob) -> RolloutJob:
-        """The job with a folder on this node: the store's own where it is the asking one, so that nothing is copied."""
+        """Return the job with a policy folder on this node; on the driver's node, the original one without copying."""
         import ray
 
         if job.store_url is None or ray.get_runtime_context().get_node_id() == self._asking_node:
@@ -213,6 +213,6 @@ def _answer(work: Callable[[], Any]) -> tuple[bytes, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What Ray says of a lost actor, in a line: its first, and the last where that is an error's own."""
+    """Summarise Ray's message about a lost actor: its first line and, if it has a traceback, its last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return f"{lines[0]} {lines[-1]}" if "Traceback" in str(error) else lines[0]

@@ -1,7 +1,7 @@
-"""Drawing tokens: inverse transform sampling, so that given numbers in [0, 1) choose the tokens.
+"""Drawing tokens by inverse transform sampling, so that given numbers in [0, 1) determine the tokens.
 
-A random number generator would tie a token to its place in the batch; a number of its own ties it to nothing but its
-trajectory and turn.
+A shared random number generator would make a token depend on its place in the batch; with a number of its own, it
+depends only on its trajectory and turn.
 
     logits_AV, uniforms_B -> tokens_B, logprobs_B
 
@@ -17,21 +17,21 @@ def draw_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Draw one token for each number.
 
-    The token is the first, in ascending id, whose cumulative probability passes `uniform * total`; the cumulative sum
+    The token is the first, in ascending id, whose cumulative probability exceeds `uniform * total`; the cumulative sum
     is in float64, and a token of probability 0 is never drawn.
 
     Args:
-        logits_AV: Of any floating type; the arithmetic is float32, sums float64.
-        uniforms_B: Numbers in [0, 1), float64; not looked at where temperature = 0.
-        temperature: Divides the logits. 0: the most probable token, the first of equals.
-        top_p: Draw from the smallest set of most probable tokens whose probabilities add up to at least this; of
-            tokens equally probable at the edge the smaller ids enter.
-        rows_B: Which logits each token is drawn from. None: those of its own place.
+        logits_AV: Of any floating dtype; arithmetic is in float32, sums in float64.
+        uniforms_B: Numbers in [0, 1), float64; ignored at temperature 0.
+        temperature: Divides the logits. 0 selects the most probable token, the one with the smallest id if tied.
+        top_p: Draw from the smallest set of most probable tokens whose probabilities add up to at least this; among
+            equally probable tokens at the boundary, smaller ids are included first.
+        rows_B: Row of the logits that each token is drawn from. None: row b for draw b.
 
     Returns:
-        Tokens, int64 [B], and log-probabilities, float32 [B], nats: of the distribution drawn from (temperature and
-        top_p included), at temperature 0 of the unscaled one. Logits that are not finite give a log-probability that
-        is not finite.
+        Tokens, int64 [B], and log-probabilities, float32 [B], in nats, under the distribution drawn from (temperature
+        and top_p included); at temperature 0 under the unscaled one. Non-finite logits give a non-finite
+        log-probability.
     """
     logits_AV = logits_AV.float()
     if temperature == 0.0:
@@ -43,11 +43,11 @@ def draw_tokens(
         probs_AV = _nucleus(probs_AV, top_p)
     cumulative_BV = _of_draws(probs_AV.cumsum(-1, dtype=torch.float64), rows_B)
     total_B1 = cumulative_BV[:, -1:].contiguous()
-    # A number just below 1 may round to the total itself, which no cumulative sum passes.
+    # A number just below 1 may round to the total itself, which no cumulative sum exceeds.
     below_total_B1 = torch.nextafter(total_B1, torch.zeros_like(total_B1))
     targets_B1 = torch.minimum(uniforms_B[:, None] * total_B1, below_total_B1)
     tokens_B1 = torch.searchsorted(cumulative_BV, targets_B1, right=True)
-    tokens_B1.clamp_(max=probs_AV.shape[-1] - 1)  # only logits that are not finite get here
+    tokens_B1.clamp_(max=probs_AV.shape[-1] - 1)  # only has an effect for non-finite logits
     tokens_B = tokens_B1[:, 0]
     probs_B = probs_AV.gather(-1, tokens_B1)[:, 0] if rows_B is None else probs_AV[rows_B, tokens_B]
     return tokens_B, (probs_B / total_B1[:, 0]).log().float()
@@ -58,7 +58,7 @@ def _of_draws(values_A: Tensor, rows_B: Tensor | None) -> Tensor:
 
 
 def _nucleus(probs_BV: Tensor, top_p: float) -> Tensor:
-    """Zero what is outside the smallest set of probability >= top_p; the rest is not renormalised."""
+    """Zero all probabilities outside the smallest set of probability >= top_p, without renormalising the rest."""
     descending_BV, ids_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     before_BV = descending_BV.cumsum(-1, dtype=torch.float64) - descending_BV
     kept_BV = torch.where(before_BV < top_p, descending_BV, 0.0)

@@ -1,11 +1,12 @@
-"""Rollout by search: every turn's response is the best of several, each carried out on a copy of the environment.
+"""Rollout by search: every turn's response is the best of several, each executed on a copy of the environment.
 
     beginnings -> M candidates each -> (engine) -> respond on a copy -> score -> the best beginnings -> next turn
 
-One loop has all three ways: 'best_of' and 'lookahead' keep one beginning a trajectory, 'beam' keeps B. Candidates of
-one context differ in their seeds alone, so the same shard gives the same rows. The first candidate has the name of what
-it goes on from, so that an engine finds the context that it has read; what was not chosen is a name that nobody asks
-for again, and where a context does not go on from what the engine keeps under its name it is read anew.
+One loop implements all three methods: 'best_of' and 'lookahead' keep one beginning (a partial trajectory) per
+trajectory, 'beam' keeps B. Candidates of one context differ only in their seeds, so the same shard gives the same rows.
+The first candidate keeps the name of its parent, so that an engine can reuse the context it has cached; names of
+candidates that were not selected are never used again, and a context that does not extend what the engine has under its
+name is read from scratch.
 """
 
 import time
@@ -33,15 +34,15 @@ _OF_THE_RESPONSE = ("response_ids", "behaviour_logprobs", "response", "executed_
 
 @dataclass
 class _Beginning:
-    """A trajectory as far as it was played.
+    """A partial trajectory.
 
     Attributes:
         live: The episode.
-        name: Under which the engine knows its context.
-        parent: Number of the candidate that it goes on from; -1: there is none.
-        number: Among the candidates of its last turn; -1 before the first.
-        score: What it is compared by; None: the environment failed.
-        path: For each turn with a response, what is told of its candidates, and the number of the one that was taken.
+        name: Sequence id of its context in the engine.
+        parent: Number of the candidate that it continues; -1 if there is none.
+        number: Its number among the candidates of its last turn; -1 before the first turn.
+        score: Score for comparison; None if the environment failed.
+        path: For each turn with a response, the records of its candidates, and the number of the selected one.
     """
 
     live: LiveEpisode
@@ -53,12 +54,12 @@ class _Beginning:
 
     @property
     def has_spoken(self) -> bool:
-        """Has its last turn a response?"""
+        """Whether its last turn has a response."""
         return bool(self.live.rows) and self.live.rows[-1]["finish_reason"] != "none"
 
 
 class _Search:
-    """What all rounds of one shard have in common."""
+    """State shared by all rounds of one shard."""
 
     def __init__(
         self,
@@ -80,13 +81,13 @@ class _Search:
         self._width = search.beam_width if isinstance(search, BeamConfig) else 1
 
     def play_turn(self, beams: list[list[_Beginning]]) -> list[list[_Beginning]]:
-        """Go on with every beginning that is not over; what is over stays, and is compared with the others.
+        """Continue every beginning that is not over; those that are over remain and compete with the others.
 
         Args:
-            beams: Beginnings of each trajectory, the best first.
+            beams: Beginnings of each trajectory, best first.
 
         Returns:
-            The best of what became of them, as many of each trajectory as are kept.
+            The best beginnings after this turn, as many per trajectory as the method keeps.
         """
         requests: list[tuple[LiveEpisode, Request]] = []
         pools, grown = [], []
@@ -116,7 +117,7 @@ class _Search:
 
     def _prompt(self, beginning: _Beginning) -> list[int] | None:
         prompt_ids = prompt_with_room(beginning.live, self._sampling, self._max_context_tokens)
-        if prompt_ids is None and self._is_beam:  # what it gives up is paid for
+        if prompt_ids is None and self._is_beam:  # the score includes the cost of forfeited actions
             beginning.score = _paid(beginning.live.rows)
         return prompt_ids
 
@@ -132,7 +133,7 @@ class _Search:
             )
 
     def _answer(self, requests: Sequence[tuple[LiveEpisode, Request]]) -> None:
-        """Have all requests answered and the responses carried out."""
+        """Obtain the responses to all requests and execute them."""
         waiting = {request.sequence_id: episode for episode, request in requests}
         if requests:
             self._stream.submit([request for _, request in requests])
@@ -145,7 +146,7 @@ class _Search:
                 waiting.pop(name).respond(response, text)
 
     def _score(self, candidates: Sequence[_Beginning]) -> None:
-        """Score candidates, after the turns that are looked ahead."""
+        """Score candidates, after playing the lookahead turns."""
         seen = [candidate.live for candidate in candidates]
         if self._depth > 1:
             seen = [live if live.is_over else live.branch("lookahead", 0) for live in seen]
@@ -175,23 +176,24 @@ def play_searching(
     search: SearchConfig,
     deadline_s: float | None = None,
 ) -> pa.Table:
-    """Play episodes to their ends as `loop.play` does, each turn's response chosen among several.
+    """Play episodes to their ends as `loop.play` does, selecting each turn's response from several candidates.
 
     Args:
         session: Answers prompts; not closed here.
-        contexts: Made for this tokenizer and `agent`.
-        tokenizer: Turns response ids to text.
-        settings: Of the environment that is played.
+        contexts: Built for this tokenizer and `agent`.
+        tokenizer: Decodes response ids to text.
+        settings: Settings of the environment.
         agent: Limits of turns and actions, and the response's form.
-        sampling: Longest response.
-        max_context_tokens: Prompt and response together.
-        episodes: With unique trajectory ids.
-        search: How responses are chosen.
-        deadline_s: Seconds from now; None: no limit.
+        sampling: Maximum response length.
+        max_context_tokens: Limit of prompt and response together.
+        episodes: Episodes with unique trajectory ids.
+        search: How responses are selected.
+        deadline_s: Seconds from now; None for no limit.
 
     Returns:
-        Dataset `turns`, the rows of an episode together, in the order of `episodes`; behind its columns each turn's
-        siblings (`siblings.TRAVELLING`). Candidates of turns that the chosen trajectory does not have are left out.
+        Dataset `turns`, the rows of an episode together, in the order of `episodes`, with each turn's siblings as an
+        additional last column (`siblings.TRAVELLING`). Candidates of turns that the selected trajectory does not have
+        are dropped.
 
     Raises:
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
@@ -215,7 +217,7 @@ def play_searching(
 
 
 def _paid(rows: Sequence[Row]) -> float | None:
-    """What the environment pays for turns, the price of actions that they gave up included; None: it failed."""
+    """Return the environment's reward for turns, including the cost of forfeited actions; None if it failed."""
     if any(row["status"] == "env_error" for row in rows):
         return None
     total = 0.0
@@ -226,12 +228,12 @@ def _paid(rows: Sequence[Row]) -> float | None:
 
 
 def _place(beginning: _Beginning) -> tuple[bool, float]:
-    """Sorts the best first; sorting is stable, so that ties go to the earlier one."""
+    """Sort key that puts the best first; sorting is stable, so ties go to the earlier one."""
     return beginning.score is None, 0.0 if beginning.score is None else -beginning.score
 
 
 def _note(candidates: list[_Beginning]) -> None:
-    """Write down what every candidate of a trajectory's turn was chosen among."""
+    """Record, in every candidate of a trajectory's turn, the candidates that it competed with."""
     spoken = [candidate for candidate in candidates if candidate.has_spoken]
     told: list[Row] = [
         {
@@ -252,7 +254,7 @@ def _note(candidates: list[_Beginning]) -> None:
 
 
 def _siblings(beginning: _Beginning) -> Iterator[list[Row]]:
-    """For each of its rows, the candidates of that turn."""
+    """Yield, for each of its rows, the candidates of that turn."""
     for turn, row in enumerate(beginning.live.rows):
         told, taken = beginning.path[turn] if row["origin"] == "search" else ([], -1)
         yield [{**candidate, "chosen": candidate["candidate"] == taken} for candidate in told]

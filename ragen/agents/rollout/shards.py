@@ -2,7 +2,7 @@
 
     groups -> make_episodes -> shards -> play_shards (a thread each, which plays or waits for a worker) -> `turns`
 
-The same shard gives the same rows, whoever plays it and whatever else is played.
+The same shard gives the same rows, whichever worker plays it and whatever else is played.
 """
 
 import json
@@ -22,39 +22,39 @@ from starpo.schemas.datasets import TURNS
 
 
 class ShardPlayer(Protocol):
-    """Plays shards, several at a time: here or in processes of its own."""
+    """Plays shards, several at a time, in this process or in others."""
 
     num_workers: int
-    """Shards that it plays side by side."""
+    """Number of shards that it plays concurrently."""
     is_continuous: bool
-    """Does its engine batch whatever is in flight? Then `play_shards` gives each worker one shard of all its groups."""
+    """Whether its engine batches all requests in flight; `play_shards` then gives each worker a single large shard."""
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
-        """Play one shard to its end; returns dataset `turns`. May be called by many threads at once.
+        """Play one shard to its end and return dataset `turns`. May be called by many threads at once.
 
         Raises:
             StarPOError: If it cannot be played.
         """
 
     def stop(self) -> None:
-        """Make the shards in play fail soon; nobody waits for them any more."""
+        """Make the shards in play fail soon; their results are no longer needed."""
 
 
 def make_episodes(
     groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int, batch: int = 0, num_greedy: int = 0
 ) -> list[list[Episode]]:
-    """Seed the members of every group and deal whole groups to shards, in order.
+    """Seed the members of every group and distribute whole groups over shards, in order.
 
     Args:
         groups: (group_id, env_seed) of each group.
-        group_size: N, members of a group.
-        shard_groups: Groups of a shard; the last shard may have fewer.
-        batch: The members of batch b have the chance that members b * N, b * N + 1, ... of larger groups would have.
-        num_greedy: Members beside those N, behind them, that are played greedily.
+        group_size: N, members per group.
+        shard_groups: Groups per shard; the last shard may have fewer.
+        batch: The members of batch b get the seeds of members b * N, b * N + 1, ... of larger groups.
+        num_greedy: Number of additional members, after the N others, that are played greedily.
 
     Returns:
-        Shards of episodes, members of a group one after another. Seeds depend on a group's `env_seed` and the member
-        alone, so no other group, shard size or earlier run moves them.
+        Shards of episodes, members of a group one after another. Seeds depend only on a group's `env_seed` and the
+        member, and not on other groups, shard size or earlier runs.
     """
     members = [
         [
@@ -82,17 +82,17 @@ def play_shards(
     shards: Sequence[Sequence[Episode]],
     on_shard: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
-    """Play shards side by side. A continuous player is given as few, larger ones as it has workers.
+    """Play shards concurrently. For a continuous player, they are merged into one larger shard per worker.
 
     Args:
-        player: Who plays them.
+        player: Plays the shards.
         job: Policy, environment and settings.
         shards: From `make_episodes`.
-        on_shard: Called in this thread after each shard with the number of shards done and of all.
+        on_shard: Called in this thread after each shard with the number of finished shards and the total.
 
     Returns:
-        Dataset `turns`, rows in shard order whatever order they end in, with what they took (`usage`) and, where the
-        job searches, each turn's siblings. No shards: no rows.
+        Dataset `turns`, rows in shard order whatever order they finish in, with their `usage` as metadata and, if the
+        job uses search, each turn's siblings. Empty without shards.
 
     Raises:
         ConfigError: If no episode of any shard has room for even its first response.
@@ -120,7 +120,7 @@ def play_shards(
                 if on_shard is not None:
                     on_shard(done, len(shards))
         except BaseException:
-            # Also on an interrupt from the keyboard: leaving the pool waits for its threads.
+            # Also on KeyboardInterrupt: leaving the pool waits for its threads.
             player.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -135,7 +135,7 @@ def play_shards(
 
 
 def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:
-    """The same episodes in the same order, in at most `num_workers` shards."""
+    """Merge shards into at most `num_workers`, with the same episodes in the same order."""
     size = -(-len(shards) // num_workers)
     return [
         [episode for shard in shards[first : first + size] for episode in shard]

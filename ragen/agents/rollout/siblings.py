@@ -1,8 +1,8 @@
-"""What search passed over, on its way from who played to the stage: with each turn, a list of its candidates.
+"""Candidates of a search, passed from the player to the stage: a list of candidates for each turn.
 
-search -> column of the `turns` that it played -> `play_shards` -> take_siblings -> datasets `turns` and `siblings`
+search -> column of its `turns` -> `play_shards` -> take_siblings -> datasets `turns` and `siblings`
 
-It travels with the rows because they may come from another process; datasets are stored without it.
+They are attached to the rows because these may come from another process; datasets are stored without the column.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ _NAME = "siblings"
 _OF_THE_TURN = ("trajectory_id", "turn")
 _TYPE = pa.list_(pa.struct([field for field in SIBLINGS.schema if field.name not in _OF_THE_TURN]))
 TRAVELLING = TURNS.schema.append(pa.field(_NAME, _TYPE))
-"""Columns of turns and, behind them, each turn's siblings."""
+"""Columns of `turns`, followed by each turn's siblings."""
 
 
 def with_siblings(turns: pa.Table, siblings: Sequence[Sequence[dict[str, Any]]] | None = None) -> pa.Table:
-    """The turns with the candidates of each; None: nothing was chosen, and they have none."""
+    """Attach each turn's candidates; None for turns without search, which have none."""
     siblings = [[]] * turns.num_rows if siblings is None else siblings
     return turns.append_column(TRAVELLING.field(_NAME), pa.array(siblings, _TYPE))
 
 
 def take_siblings(turns: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Datasets `turns` and `siblings`, rows in the order of the turns."""
+    """Split into datasets `turns` and `siblings`, rows in the order of the turns."""
     lists = turns[_NAME].combine_chunks()
     rows = np.repeat(np.arange(turns.num_rows), pc.list_value_length(lists).to_numpy(zero_copy_only=False))
     own = turns.select(_OF_THE_TURN).take(pa.array(rows, pa.int64()))

@@ -1,7 +1,7 @@
-"""One way to drive both kinds of session: requests go in, responses come out when they have ended.
+"""One interface for both kinds of session: requests are submitted, and responses are returned when they have ended.
 
-RolloutSession   -> Rounds -> all that was submitted is answered together, in the order of submission
-StreamingSession ----------> as it is
+RolloutSession   -> Rounds -> all submitted requests are answered together, in the order of submission
+StreamingSession ----------> unchanged
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from starpo.ragen.core.errors import EngineError
 
 
 def as_stream(session: RolloutSession | StreamingSession) -> StreamingSession:
-    """The session as a streaming one."""
+    """Return the session as a streaming one."""
     return session if isinstance(session, StreamingSession) else Rounds(session)
 
 
 class Rounds:
-    """Implements `StreamingSession` by rounds: `finished` makes one call of `generate` of all that was submitted."""
+    """Implements `StreamingSession` in rounds: `finished` calls `generate` once with all submitted requests."""
 
     def __init__(self, session: RolloutSession) -> None:
-        """Take a session into use."""
+        """Wrap a session."""
         self._session = session
         self._submitted: list[Request] = []
 
@@ -28,7 +28,7 @@ class Rounds:
         self._submitted += requests
 
     def finished(self) -> list[tuple[str, Response]]:
-        """See `StreamingSession.finished`; all in flight, in the order in which they were submitted.
+        """See `StreamingSession.finished`; returns all requests in flight, in the order of submission.
 
         Raises:
             EngineError: If the engine does not answer every request.
@@ -40,7 +40,7 @@ class Rounds:
         return [(request.sequence_id, response) for request, response in zip(requests, responses, strict=True)]
 
     def usage(self) -> dict[str, float]:
-        """Nothing that is worth counting."""
+        """Return an empty dict: nothing is counted."""
         return {}
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The rollout engine in this process: PyTorch on the CPU or one GPU.
+"""The in-process rollout engine: PyTorch on the CPU or one GPU.
 
-checkpoint folder -> TorchEngine -> TorchSession (one a shard) -> responses
+checkpoint folder -> TorchEngine -> TorchSession (one per shard) -> responses
 """
 
 import threading
@@ -21,14 +21,15 @@ from starpo.ragen.core.errors import EngineError
 
 
 class TorchEngine:
-    """Implements `engine.RolloutEngine`. Sessions share the weights and may run in threads of their own.
+    """Implements `engine.RolloutEngine`. Sessions share the weights and may run in separate threads.
 
     Two cores are used best by two sessions in two threads with `num_threads=1`: a small model's matrices are too small
-    to be divided.
+    to be split.
 
     Attributes:
-        is_deterministic: On the CPU the same shard gives the same bytes, on one machine type and thread count.
-        is_continuous: No: its sessions answer a shard's trajectories together.
+        is_deterministic: True on the CPU, where the same shard gives the same bytes for one machine type and thread
+            count.
+        is_continuous: False: its sessions answer a shard's trajectories together.
     """
 
     is_continuous = False
@@ -40,13 +41,13 @@ class TorchEngine:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Choose where and how to compute; `load` does the work.
+        """Configure device and precision; `load` does the work.
 
         Args:
-            num_threads: torch's threads within one `generate` call. They are set with `torch.set_num_threads` in the
-                calling thread for the time of the call, and set back after it. None: torch's setting is left alone.
+            num_threads: torch's threads within one `generate` call, set with `torch.set_num_threads` in the calling
+                thread during the call and restored afterwards. None: torch's setting is unchanged.
             device: None: the GPU if there is one, otherwise the CPU.
-            dtype: Of weights and arithmetic. None: float32 on the CPU, the checkpoint's own on a GPU.
+            dtype: Type of weights and arithmetic. None: float32 on the CPU, the checkpoint's own on a GPU.
         """
         self._num_threads = num_threads
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -61,9 +62,9 @@ class TorchEngine:
         self._threads_before = 0
 
     def load(self, folder: str, checkpoint_key: str) -> None:
-        """Be at this checkpoint: a no-op when already there.
+        """Load this checkpoint; a no-op if it is already loaded.
 
-        Weights of the same architecture are copied over the present ones. Sessions begun before become invalid.
+        Weights of the same architecture are copied over the current ones. Existing sessions become invalid.
 
         Raises:
             PolicyError: If the folder is not a policy: config, weights or tokenizer missing or damaged.
@@ -76,7 +77,7 @@ class TorchEngine:
                 raise EngineError(
                     f"checkpoint '{checkpoint_key}' cannot be loaded while {self._num_running} sessions generate"
                 )
-            self._checkpoint_key = None  # whatever fails below, the weights may be half of one checkpoint
+            self._checkpoint_key = None  # if anything fails below, the weights may be partially updated
             check_folder(folder)
             config_text = (Path(folder) / "config.json").read_text()
             if self._decoder is None or config_text != self._config_text:
@@ -87,7 +88,7 @@ class TorchEngine:
             self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> TorchSession:
-        """Begin a shard. Sessions may be used side by side, one thread each.
+        """Start a session for one shard. Sessions may be used concurrently, one thread each.
 
         Raises:
             EngineError: If no checkpoint is loaded, or a stop token is not in the vocabulary.
@@ -102,7 +103,7 @@ class TorchEngine:
         return TorchSession(decoder, sampling, stop_token_ids, lambda: self._running(checkpoint_key))
 
     def _new_decoder(self, folder: str) -> Decoder:
-        self._decoder = None  # two models need not fit into memory
+        self._decoder = None  # free the old model first: two may not fit into memory
         model, _ = load_policy(folder, self._dtype or "auto")
         dtype = self._dtype or model.dtype
         self._weight_names = frozenset(name for name, _ in model.named_parameters())
@@ -114,7 +115,7 @@ class TorchEngine:
 
     @contextmanager
     def _running(self, checkpoint_key: str) -> Iterator[None]:
-        """Hold the weights, and the number of threads, for one call of `generate`."""
+        """Hold the weights and the number of threads constant during one call of `generate`."""
         with self._lock:
             if checkpoint_key != self._checkpoint_key:
                 raise EngineError(

@@ -1,8 +1,8 @@
-"""One shard's generation: prefill what is new, decode until all rows have ended, keep the cache for the next turn.
+"""One shard's generation: prefill new tokens, decode until all rows have ended, keep the cache for the next turn.
 
     requests -> distinct prompts -> carried-over cache + prompt tree -> prefill -> decode as a batch -> responses
 
-Tensor suffixes: B sequences (one a request), U distinct prompts, A rows of the batch, K steps, V vocabulary.
+Tensor suffixes: B sequences (one per request), U distinct prompts, A rows of the batch, K steps, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,14 +25,14 @@ from starpo.ragen.core.errors import EngineError
 
 @dataclass
 class _Kept:
-    """Where a sequence is in the cache: its row, and the ids whose keys are there."""
+    """Position of a sequence in the cache: its row, and the ids whose keys are cached."""
 
     row: int
     ids: list[int]
 
 
 class TorchSession:
-    """Implements `engine.RolloutSession`. Keeps the sequences of its last call; others begin anew."""
+    """Implements `engine.RolloutSession`. Keeps the sequences of its last call; others are read from scratch."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class TorchSession:
         stop_token_ids: Sequence[int],
         running: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Made by `TorchEngine.session`; `running` holds the engine's weights in place while it generates."""
+        """Created by `TorchEngine.session`; `running` prevents changes of the engine's weights during generation."""
         self._decoder = decoder
         self._sampling = sampling
         self._distribution = (sampling.temperature, sampling.top_p)
@@ -53,11 +53,11 @@ class TorchSession:
         self._goes_on = True
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
-        """Answer all requests, in their order; none give none.
+        """Answer all requests, in their order; without requests, return an empty list.
 
         Raises:
-            EngineError: If a prompt is empty, too long or holds unknown ids, ids of sequences are not unique, uniforms
-                are too few, the engine has moved to another checkpoint, or log-probs are not finite.
+            EngineError: If a prompt is empty, too long or contains unknown ids, sequence ids are not unique, there are
+                too few uniforms, the engine has loaded another checkpoint, or log-probs are not finite.
         """
         if not requests:
             return []
@@ -85,8 +85,8 @@ class TorchSession:
         """Read all prompts, identical ones once.
 
         Returns:
-            The cache, in whose first rows the distinct prompts are; the logits behind each of them, [U, V]; and the
-            row of each request, [B].
+            The cache, with the distinct prompts in its first rows; the logits after each of them, [U, V]; and the row
+            of each request, [B].
         """
         row_of: dict[tuple[int, ...], int] = {}
         rows_B = np.array([row_of.setdefault(tuple(request.prompt_ids), len(row_of)) for request in requests])
@@ -100,7 +100,7 @@ class TorchSession:
             [prompt[len(entry.ids) :] for prompt, entry in zip(prompts, kept, strict=True)], num_carried_U
         )
         num_free = tree.nodes.shape[1] + self._sampling.max_response_tokens
-        if self._kept:  # with a limited window every prompt begins anew, and nothing need be kept for the next
+        if self._kept:  # with a limited window every prompt starts a new context, and nothing need be kept
             self._goes_on = bool(num_carried_U.any())
         if self._cache is not None and num_carried_U.any():
             kept_rows_U = np.array([entry.row for entry in kept])
@@ -111,7 +111,7 @@ class TorchSession:
         return cache, self._decoder.prefill(tree, cache), rows_B
 
     def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept:
-        """What is kept of this sequence, if the prompt goes on from there; otherwise nothing, in any row."""
+        """Return the cached part of this sequence if the prompt extends it; otherwise an empty entry, with any row."""
         kept = self._kept.get(sequence_id)
         if kept is not None and len(kept.ids) < len(prompt) and prompt[: len(kept.ids)] == kept.ids:
             return kept
@@ -120,7 +120,7 @@ class TorchSession:
     def _decode(
         self, requests: Sequence[Request], cache: KVCache, logits: Tensor, rows_B: np.ndarray
     ) -> list[Response]:
-        """Draw tokens until every sequence has ended; sequences that have drawn the same so far are one row."""
+        """Draw tokens until every sequence has ended; sequences with equal tokens so far share a row."""
         num_steps = self._sampling.max_response_tokens
         num_prompt_B = np.array([len(request.prompt_ids) for request in requests])
         uniforms_KB = np.stack([request.uniforms[:num_steps] for request in requests], axis=1).astype(np.float64)
@@ -155,7 +155,7 @@ class TorchSession:
         _check_finite(requests, responses)
         if self._goes_on:
             self._cache = cache
-            self._kept = {  # but for the last token drawn, which was never read
+            self._kept = {  # except the last token drawn, which was never read
                 request.sequence_id: _Kept(row, [*request.prompt_ids, *response.token_ids[:-1]])
                 for request, response, row in zip(requests, responses, batch.rows_B.tolist(), strict=True)
             }

@@ -1,8 +1,8 @@
 """The rollout engine on vLLM: prefix caching, continuous batching, weights updated in place.
 
-checkpoint folder -> VLLMEngine (one vLLM, in this process) -> VLLMSession (one a shard) -> responses
+checkpoint folder -> VLLMEngine (one vLLM, in this process) -> VLLMSession (one per shard) -> responses
 
-vLLM is imported by the first `load`, so that settings can be told and questions answered without it.
+vLLM is imported by the first `load`, so that the engine can be configured and inspected without it.
 """
 
 import os
@@ -28,32 +28,32 @@ _CPU_CACHE_GIB = 1.0
 _CPU_BLOCK = 32  # the smallest that vLLM's CPU attention takes; its default of 128 is longer than many a prompt
 _CPU_BATCHED_TOKENS = 16_384
 _ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # steps are taken here, one by one
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # steps are executed in this process, one by one
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # workers and learner share the cores; who runs where is the system's affair
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # workers and learner share the cores; the operating system schedules them
 }
 
 
 class VLLMEngine:
-    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used side by side.
+    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used concurrently.
 
     Attributes:
-        is_deterministic: No: which trajectories share a step, and so the rounding, depends on the clock.
-        is_continuous: Yes.
-        update_s: Seconds that the last update of the weights took, cache reset included, probe not.
-        probe_gap: Largest difference that the last probe found, nats a token.
+        is_deterministic: False: which trajectories share a step, and thus the rounding, depends on timing.
+        is_continuous: True.
+        update_s: Seconds of the last weight update, including the cache reset, without the probe.
+        probe_gap: Largest difference found by the last probe, in nats per token.
     """
 
     is_deterministic = False
     is_continuous = True
 
     def __init__(self, num_threads: int | None = None, *, max_context_tokens: int = 4096, **options: Any) -> None:
-        """Choose how to compute; `load` does the work.
+        """Configure the engine; `load` does the work.
 
         Args:
-            num_threads: On the CPU, torch's threads in this process. None: torch's setting is left alone.
-            max_context_tokens: Prompt and response together; a policy with a shorter context keeps its own.
+            num_threads: On the CPU, torch's threads in this process. None: torch's setting is unchanged.
+            max_context_tokens: Limit of prompt and response together; a policy with a shorter context keeps its own.
             options: Fields of `VLLMEngineConfig`.
         """
         self._num_threads = num_threads
@@ -73,15 +73,15 @@ class VLLMEngine:
         self.probe_gap = 0.0
 
     def load(self, folder: str, checkpoint_key: str) -> None:
-        """Be at this checkpoint: a no-op when already there.
+        """Load this checkpoint; a no-op if it is already loaded.
 
-        Weights of the same architecture replace the present ones, cached prefixes are forgotten, and a probe compares
+        Weights of the same architecture replace the current ones, the prefix cache is reset, and a probe compares
         log-probs with those of the checkpoint.
 
         Raises:
             PolicyError: If the folder is not a policy: config, weights or tokenizer missing or damaged.
-            EngineError: If responses are in flight, vLLM cannot hold the policy, or the probe fails.
-            MissingPackageError: If there is no vLLM.
+            EngineError: If responses are in flight, vLLM cannot load the policy, or the probe fails.
+            MissingPackageError: If vLLM is not installed.
         """
         with self._lock:
             if checkpoint_key == self._checkpoint_key:
@@ -91,7 +91,7 @@ class VLLMEngine:
                     f"checkpoint '{checkpoint_key}' cannot be loaded while {len(self._in_flight)} responses are in "
                     "flight"
                 )
-            self._checkpoint_key = None  # whatever fails below, the weights may be half of one checkpoint
+            self._checkpoint_key = None  # if anything fails below, the weights may be partially updated
             check_folder(folder)
             architecture = architecture_of(_read_config(folder))
             try:
@@ -114,7 +114,7 @@ class VLLMEngine:
             self._checkpoint_key, self._weights_key = checkpoint_key, weights_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> VLLMSession:
-        """Begin a shard.
+        """Start a session for one shard.
 
         Raises:
             EngineError: If no checkpoint is loaded, or a stop token is not in the vocabulary.
@@ -129,24 +129,24 @@ class VLLMEngine:
 
     @property
     def should_seed_requests(self) -> bool:
-        """Does each response have random numbers of its own?"""
+        """Whether each response has its own seed."""
         return self._config.should_seed_requests
 
     @property
     def vocabulary_size(self) -> int:
-        """Tokens that the policy knows."""
+        """Size of the policy's vocabulary."""
         return int(self._llm.model_config.get_vocab_size())
 
     @property
     def max_context_tokens(self) -> int:
-        """Prompt and response together."""
+        """Limit of prompt and response together."""
         return int(self._llm.model_config.max_model_len)
 
     def add(self, entry: InFlight, params: Any) -> None:
         """Put a request in flight, for its session.
 
         Raises:
-            EngineError: If the engine has moved to another checkpoint than the session's.
+            EngineError: If the engine has loaded a checkpoint other than the session's.
         """
         with self._lock:
             if entry.session.checkpoint_key != self._checkpoint_key:
@@ -159,10 +159,10 @@ class VLLMEngine:
             self._in_flight[name] = entry
 
     def advance(self) -> None:
-        """One step of all that is in flight, whosever it is; what ends goes to its session.
+        """Execute one step for all requests in flight, of all sessions; finished responses go to their sessions.
 
         Raises:
-            EngineError: If vLLM fails; it is started anew by the next `load`.
+            EngineError: If vLLM fails; the next `load` restarts it.
         """
         with self._lock:
             for output in self._step():
@@ -171,7 +171,7 @@ class VLLMEngine:
                     entry.session.take(entry, output)
 
     def abandon(self, session: VLLMSession) -> None:
-        """Drop what a session has in flight."""
+        """Abort a session's requests in flight."""
         with self._lock:
             names = [name for name, entry in self._in_flight.items() if entry.session is session]
             for name in names:
@@ -180,12 +180,12 @@ class VLLMEngine:
                 self._llm.abort_request(names)
 
     def _start(self, folder: str) -> Any:
-        """A vLLM for policies of this architecture; its weights are yet to be loaded."""
+        """Start vLLM for policies of this architecture; weights are not loaded yet."""
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         is_cpu = not torch.cuda.is_available()
         if is_cpu:
-            # vLLM compiles single functions at first use, for half a minute of one core each.
+            # vLLM compiles individual functions at first use, which takes half a minute of one core each.
             torch.compiler.set_stance("force_eager")
             if self._num_threads is not None:
                 torch.set_num_threads(self._num_threads)
@@ -207,7 +207,7 @@ class VLLMEngine:
             "gpu_memory_utilization": config.gpu_memory_utilization,
         }
         if is_cpu:
-            # A seeded request whose prompt is cut into chunks crashes on the CPU, so prompts are not cut there.
+            # A seeded request whose prompt is split into chunks crashes on the CPU, so prompts are not split there.
             batched = max(config.max_num_batched_tokens or _CPU_BATCHED_TOKENS, max_model_len, config.max_num_seqs)
             options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": batched, "block_size": _CPU_BLOCK}
         if config.max_lora_rank is not None:
@@ -232,7 +232,7 @@ class VLLMEngine:
         )
 
     def _stop(self) -> None:
-        """Free what vLLM holds: two models need not fit into memory."""
+        """Shut down vLLM and free its memory, since two models may not fit."""
         if self._llm is None:
             return
         from vllm.distributed import cleanup_dist_env_and_memory
@@ -264,7 +264,7 @@ class VLLMEngine:
                 f"the adapter in '{folder}' has rank {shape.rank}, above rollout.vllm.max_lora_rank = "
                 f"{self._config.max_lora_rank}"
             )
-        self._num_adapters += 1  # vLLM knows an adapter by its number and would take a known one for unchanged
+        self._num_adapters += 1  # vLLM identifies an adapter by its number and would treat a known number as unchanged
         adapter = LoRARequest(f"policy-{self._num_adapters}", self._num_adapters, folder)
         self._llm.add_lora(adapter)
         return adapter
@@ -279,7 +279,7 @@ class VLLMEngine:
                 return [step[token].logprob for token, step in scored]
 
     def _step(self) -> list[Any]:
-        """Take one step; what has ended with it."""
+        """Execute one step; return the outputs that finished with it."""
         try:
             return [output for output in self._llm.step() if output.finished]
         except Exception as error:
@@ -309,7 +309,7 @@ def _read_config(folder: str) -> PreTrainedConfig:
 
 
 def _served_rank(rank: int) -> int:
-    """The next of the ranks that vLLM has kernels for."""
+    """Round a rank up to one that vLLM has kernels for."""
     return next(known for known in (8, 16, 32, 64, 128, 256, 320, 512) if known >= rank)
 
 

@@ -1,9 +1,8 @@
-"""After every update of an engine's weights: are they the checkpoint's?
+"""Check after every weight update that the engine's weights are the checkpoint's.
 
     checkpoint folder -> transformers, on the CPU -> log-probs of a fixed prompt <-> the engine's
 
-The weights that vLLM computes with are packed, cut up and fused; comparing what comes out is the only check that sees
-all of it.
+vLLM's weights are packed, sharded and fused; comparing outputs is the only check that covers all of this.
 """
 
 import json
@@ -22,28 +21,28 @@ _NO_SHAPE = ("architectures", "dtype", "transformers_version", "_name_or_path", 
 
 
 def architecture_of(config: PreTrainedConfig) -> str:
-    """A model's configuration as text, but for what says nothing of its shape."""
+    """Serialise a model's configuration, without fields that do not affect its shape."""
     values = config.to_diff_dict()
     return json.dumps({name: values[name] for name in sorted(values) if name not in _NO_SHAPE}, default=str)
 
 
 def probe_ids(folder: str) -> list[int]:
-    """The fixed prompt: tokens spread evenly over the policy's vocabulary. [NUM_PROBE_TOKENS]"""
+    """Return the fixed prompt: tokens spread evenly over the policy's vocabulary. [NUM_PROBE_TOKENS]"""
     vocabulary = int(json.loads((Path(folder) / "config.json").read_text())["vocab_size"])
     return [number * (vocabulary - 1) // (NUM_PROBE_TOKENS - 1) for number in range(NUM_PROBE_TOKENS)]
 
 
 class Reference:
-    """A policy in transformers, in float32 on the CPU: 4 bytes a parameter, kept between checkpoints."""
+    """A policy in transformers, in float32 on the CPU: 4 bytes per parameter, kept between checkpoints."""
 
     def __init__(self) -> None:
-        """Load nothing yet."""
+        """Create the reference without a model; `logprobs` loads it."""
         self._model: PreTrainedModel | None = None
         self._architecture = ""
 
     @torch.inference_mode()
     def logprobs(self, folder: str, ids: Sequence[int]) -> list[float]:
-        """Of each token but the first, given those before it, at temperature 1; nats. [num_tokens - 1]
+        """Compute the log-prob of each token but the first, given its prefix, at temperature 1; nats. [num_tokens - 1]
 
         Raises:
             PolicyError: If the folder is not a policy.
@@ -53,7 +52,7 @@ class Reference:
             with torch.random.fork_rng(devices=[]):
                 self._model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
             self._architecture = architecture_of(config)
-        # An output layer that is tied to the embeddings may be left out: it is no parameter of its own.
+        # An output layer that is tied to the embeddings may be missing: it is not a separate parameter.
         weights = read_module_weights(folder, {name for name, _ in self._model.named_parameters()})
         strangers = self._model.load_state_dict(weights, strict=False).unexpected_keys
         if strangers:
@@ -68,13 +67,13 @@ class Reference:
 
 
 def compare(engine: Sequence[float], reference: Sequence[float], tolerance: float, checkpoint_key: str) -> float:
-    """The largest difference, nats a token.
+    """Return the largest difference of log-probs, in nats per token.
 
     Raises:
-        EngineError: If it is above the tolerance, or no number.
+        EngineError: If it exceeds the tolerance or is NaN.
     """
     assert len(engine) == len(reference)
-    gap = float(np.abs(np.subtract(engine, reference)).max())  # a NaN anywhere is the largest
+    gap = float(np.abs(np.subtract(engine, reference)).max())  # NaN propagates through max
     if not gap <= tolerance:
         raise EngineError(
             f"after its weights were updated to checkpoint '{checkpoint_key}' the engine gives a fixed prompt "

@@ -1,4 +1,4 @@
-"""Where vLLM is: in this interpreter, or in that of an environment of its own."""
+"""The interpreter that has vLLM: this one, or that of a separate environment."""
 
 import sys
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ _MADE = Path(__file__).resolve().parents[3] / ".venv-vllm" / "bin" / "python"
 
 
 def vllm_python() -> str:
-    """The interpreter that rollouts with vLLM run in; `sys.executable` where this one has it.
+    """Return the interpreter for rollouts with vLLM; without RAGEN_VLLM_PYTHON, `sys.executable` if it has vLLM.
 
     Raises:
         MissingPackageError: If there is none.

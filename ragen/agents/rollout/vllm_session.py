@@ -1,4 +1,4 @@
-"""One shard on vLLM: requests join those in flight at once, whosever they are; each response is handed over as it ends.
+"""One shard on vLLM: requests immediately join those in flight, of all sessions; responses are returned as they end.
 
 requests -> SamplingParams -> VLLMEngine.add -> VLLMEngine.advance -> take -> responses
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InFlight:
-    """A request on its way, and whose it is."""
+    """A request in flight, and the session that it belongs to."""
 
     session: "VLLMSession"
     request: Request
@@ -28,13 +28,13 @@ class VLLMSession:
     """Implements `ragen.agents.rollout.engine.StreamingSession`.
 
     Attributes:
-        checkpoint_key: The checkpoint that it was begun at.
+        checkpoint_key: The checkpoint that was loaded when the session started.
     """
 
     def __init__(
         self, engine: "VLLMEngine", sampling: SamplingConfig, stop_token_ids: Sequence[int], checkpoint_key: str
     ) -> None:
-        """Made by `VLLMEngine.session`."""
+        """Created by `VLLMEngine.session`."""
         self.checkpoint_key = checkpoint_key
         self._engine = engine
         self._sampling = sampling
@@ -46,7 +46,7 @@ class VLLMSession:
         """See `StreamingSession.submit`.
 
         Raises:
-            EngineError: If a prompt is empty, too long or holds unknown ids, or the engine has moved to another
+            EngineError: If a prompt is empty, too long or contains unknown ids, or if the engine has loaded another
                 checkpoint.
         """
         for request in requests:
@@ -60,10 +60,10 @@ class VLLMSession:
             self._engine.add(InFlight(self, request), self._params(request))
 
     def finished(self) -> list[tuple[str, Response]]:
-        """See `StreamingSession.finished`: after at most one step of the engine.
+        """See `StreamingSession.finished`; executes at most one step of the engine.
 
         Raises:
-            EngineError: If vLLM fails, or log-probs are not finite.
+            EngineError: If vLLM fails, or if log-probs are not finite.
         """
         if not self._finished:
             self._engine.advance()
@@ -71,7 +71,7 @@ class VLLMSession:
         return finished
 
     def usage(self) -> dict[str, float]:
-        """Prompt tokens, those of them that were found in the prefix cache, and response tokens."""
+        """Return the numbers of prompt tokens, of those found in the prefix cache, and of response tokens."""
         return dict(self._usage)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class VLLMSession:
         self._engine.abandon(self)
 
     def take(self, entry: InFlight, output: Any) -> None:
-        """Receive a response that has ended; called by the engine."""
+        """Receive a finished response; called by the engine."""
         (spoken,) = output.outputs
         name, ids = entry.request.sequence_id, list(spoken.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, spoken.logprobs, strict=True)]
@@ -106,7 +106,7 @@ class VLLMSession:
             stop_token_ids=self._stop_token_ids,
             logprobs=0,
             seed=request.seed if self._engine.should_seed_requests else None,
-            ignore_eos=True,  # the template's end tokens are given; others are text
+            ignore_eos=True,  # only the template's end tokens stop; others are text
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )

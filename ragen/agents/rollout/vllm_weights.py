@@ -1,7 +1,7 @@
-"""What runs inside each of vLLM's workers: a checkpoint's weights put over the present ones, without a restart.
+"""Code inside each of vLLM's workers: replaces the current weights by a checkpoint's, without a restart.
 
 Mixed into vLLM's worker class (`worker_extension_cls`) and called through `collective_rpc`, so that every device of a
-tensor-parallel engine reads the weights for itself and keeps its share.
+tensor-parallel engine reads the weights itself and keeps its shard.
 """
 
 from typing import Any
@@ -12,14 +12,14 @@ from starpo.ragen.agents.rollout.weights import read_weights
 
 
 class CheckpointWeights:
-    """Methods for vLLM's worker."""
+    """Additional methods of vLLM's worker."""
 
     def load_checkpoint_weights(self, folder: str, should_merge: bool) -> None:
         """Read a policy's weights.
 
         Args:
-            folder: In Hugging Face's layout. Other safetensors in it (optimiser, critic) are not looked at.
-            should_merge: Merge the folder's LoRA adapter into the weights; false: leave it out.
+            folder: In Hugging Face's layout. Other safetensors in it (optimiser, critic) are ignored.
+            should_merge: Merge the folder's LoRA adapter into the weights; otherwise ignore it.
         """
         worker: Any = self
         weights = read_weights(folder, should_merge=should_merge)
@@ -28,10 +28,10 @@ class CheckpointWeights:
 
 
 def tie_output_layer(model: nn.Module) -> None:
-    """Where the output layer shares the input embeddings, make it share them again.
+    """Tie the output layer to the input embeddings again, if the model ties them.
 
-    vLLM reloads embeddings into a new tensor; an output layer that is tied to them keeps the old one, and on the CPU a
-    packed copy of it besides, without an error.
+    vLLM reloads embeddings into a new tensor; an output layer that is tied to them silently keeps the old one, and on
+    the CPU also a packed copy of it.
     """
     from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding

@@ -1,4 +1,4 @@
-"""Reading the weights of a checkpoint folder, without the model around them where that can be."""
+"""Reading the weights of a checkpoint folder, without instantiating the model where possible."""
 
 from collections.abc import Set
 from pathlib import Path
@@ -13,11 +13,11 @@ from starpo.ragen.core.errors import PolicyError
 
 
 def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, Tensor]:
-    """Read `model.safetensors`, or the shards `model-*.safetensors`; a LoRA adapter beside them is merged in.
+    """Read `model.safetensors`, or the shards `model-*.safetensors`, and merge a LoRA adapter in the same folder.
 
     Args:
         folder: A policy in Hugging Face's layout.
-        should_merge: false: leave the adapter out.
+        should_merge: Merge the adapter; otherwise ignore it.
 
     Returns:
         Tensors by name, on the CPU.
@@ -35,14 +35,14 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
 
 
 def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor]:
-    """Read weights by the names that a model in memory has; the LoRA adapter beside them is merged in.
+    """Read weights under the parameter names of a model in memory, and merge the LoRA adapter in the same folder.
 
-    transformers saves the experts of a mixture one by one and fuses them in memory. Where names differ, its own loading
-    code reads them, which takes a second model in memory while it does.
+    transformers saves the experts of a mixture one by one and fuses them in memory. If names differ, its own loading
+    code reads the weights, which temporarily takes a second model in memory.
 
     Args:
         folder: A policy in Hugging Face's layout.
-        names: Parameters of the model, those that are tied once.
+        names: Parameter names of the model; tied parameters appear once.
 
     Returns:
         Tensors by name, on the CPU.

@@ -1,10 +1,10 @@
-"""A process that plays shards with an engine of its own on one CPU thread.
+"""A process that plays shards with its own engine on one CPU thread.
 
     python -m starpo.ragen.agents.rollout.worker ENGINE OPTIONS    the engine's name, and its options as JSON
     request: job and episodes as JSON -> LocalPlayer -> answer: `turns` as an Arrow stream, or an error as JSON
 
-Messages are frames (`ragen.core.frames`) on standard input and output. The process ends when its input does, so that no
-worker outlives the process that asked.
+Messages are frames (`ragen.core.frames`) on standard input and output. The process ends at the end of its input, so
+that no worker outlives its parent.
 """
 
 import json
@@ -25,25 +25,25 @@ REQUEST, ROWS, FAILURE = b"Q", b"R", b"F"
 
 
 def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
-    """A shard as it is sent to a worker."""
+    """Serialise a shard for a worker."""
     return json.dumps({"job": job.to_json(), "episodes": [vars(episode) for episode in episodes]}).encode()
 
 
 def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:
-    """What `pack_request` packed."""
+    """Read the output of `pack_request`."""
     request = json.loads(payload)
     return RolloutJob.from_json(request["job"]), [Episode(**episode) for episode in request["episodes"]]
 
 
 def failure(error: Exception) -> bytes:
-    """An error as it is sent back: one of the library's keeps its type, of another the name is told."""
+    """Serialise an error for the parent: library errors keep their type, others have its name in the message."""
     kind = type(error).__name__
     message = str(error) if isinstance(error, StarPOError) else f"{kind}: {error}"
     return json.dumps({"type": kind, "message": message}).encode()
 
 
 def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Play what is asked until the requests end."""
+    """Play requested shards until the end of the request stream."""
     from starpo.ragen.agents.rollout.local_player import LocalPlayer
 
     player = LocalPlayer(spec.make(num_threads=1))
@@ -69,5 +69,5 @@ def _as_stream(rows: pa.Table) -> pa.Buffer:
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not end up among the answers
+    os.dup2(2, 1)  # output printed by libraries must not be mixed into the answers
     serve(EngineSpec(*sys.argv[1:]), sys.stdin.buffer, answers)

@@ -1,5 +1,5 @@
-"""Shards played by processes of their own, one CPU thread each: neither Python's lock nor the loop is shared, and the
-interpreter may be another environment's.
+"""Shards played by subprocesses, one CPU thread each: they do not share Python's GIL or the rollout loop, and may use
+the interpreter of another environment.
 
 Pool -> a worker process (`ragen.agents.rollout.worker`) -> rows
 """
@@ -21,19 +21,19 @@ from starpo.ragen.core.frames import read_frame, write_frame
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 _ENDING_S = 10.0
-"""For what an engine frees when its process ends."""
+"""Seconds for an engine to free its resources when its process ends."""
 
 
 class WorkerPool(Pool):
     """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers end with this process."""
 
     def __init__(self, engine: EngineSpec | str, num_workers: int, python: str | None = None) -> None:
-        """Start nothing yet.
+        """Create the pool without starting workers.
 
         Args:
-            engine: What workers generate with; a name in `ragen.core.registry.ENGINES` stands for one without options.
-            num_workers: Processes at most.
-            python: Interpreter of the workers, of an environment that has this package too. None: this one.
+            engine: Engine of the workers; a name in `ragen.core.registry.ENGINES` means that engine without options.
+            num_workers: Maximum number of processes.
+            python: Interpreter of the workers, in an environment that also has this package. None: this one.
         """
         spec = EngineSpec(engine) if isinstance(engine, str) else engine
         command = [python or sys.executable, "-m", "starpo.ragen.agents.rollout.worker", spec.name, spec.options]
@@ -69,7 +69,7 @@ class _Worker:
         self._process.kill()
 
     def _ended(self) -> int:
-        """The exit status; a process that answers no more and does not end by itself is killed."""
+        """Return the exit status; a process that has stopped answering and does not end by itself is killed."""
         try:
             return self._process.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
