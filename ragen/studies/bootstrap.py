@@ -33,7 +33,7 @@ class PairedDifference:
     """A cell's success minus the base's.
 
     Attributes:
-        mean: Over all pairs of a seed and a prompt.
+        mean: Mean over all pairs of a seed and a prompt.
         low: Lower end of the interval.
         high: Upper end.
         per_seed: The difference for each seed. [seeds]

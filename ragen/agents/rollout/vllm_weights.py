@@ -1,4 +1,4 @@
-"""Code inside each of vLLM's workers: replaces the current weights by a checkpoint's, without a restart.
+"""Code inside each of vLLM's workers: replaces the current weights with a checkpoint's, without a restart.
 
 Mixed into vLLM's worker class (`worker_extension_cls`) and called through `collective_rpc`, so that every device of a
 tensor-parallel engine reads the weights itself and keeps its shard.

@@ -37,7 +37,7 @@ class Transfer(Part):
 
 
 def transfers(measured: Measured) -> list[Transfer]:
-    """Compare first and last checkpoint of every run on every panel on which two of its checkpoints were measured."""
+    """Compare a run's first and last checkpoint, for every panel on which two of its checkpoints were measured."""
     checkpoints: dict[tuple[str, float, str], list[int]] = {}
     for (run, iteration, temperature, environment), (_, counts) in measured.items():
         if counts:
