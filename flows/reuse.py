@@ -91,7 +91,7 @@ def _made_by(store: Store, stage: Work) -> str:
         kind = stage.outputs[0]
         manifest = store.lasting_manifest(kind, stage.key)
     except StoreError:
-        return "what cannot be read"
+        return "unknown code"
     facts = manifest.provenance.get("versions")
     release = facts.get("starpo") if isinstance(facts, dict) else None
     return _maker(release, manifest.provenance.get("code"))

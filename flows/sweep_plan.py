@@ -91,7 +91,7 @@ class SweepPlan:
                 try:
                     outcomes[label] = read_outcome(store, planned.work.key, planned.cell.environment)
                 except StoreError as error:
-                    unread[label] = f"what it measured cannot be read: {error}"
+                    unread[label] = f"its measurements cannot be read: {error}"
         cells, keys = [planned.cell for planned in self.cells], [planned.work.key for planned in self.cells]
         return summarise(self.sweep, cells, keys, outcomes, unread, self.waiting)
 

@@ -246,7 +246,7 @@ def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections:
     if is_last and kept < wanted:
         runner.warn(
             f"iteration {iteration}: after {most} rollouts, all that rollout.max_attempts allows, the filter has kept "
-            f"{kept:.0f} groups, but filter.num_wanted = {wanted}; the update is on those"
+            f"{kept:.0f} groups, but filter.num_wanted = {wanted}; the update uses those"
         )
     return is_last or not kept < wanted
 

@@ -62,18 +62,16 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
         elif run.flow == "import":
             _walk_import(walk, run, config)
         else:
-            walk.not_shown(
-                *walk.ends_at, f"this release knows no flow {quoted(run.flow)}, so what it records is unknown"
-            )
+            walk.not_shown(*walk.ends_at, f"this release has no flow {quoted(run.flow)}, so what it records is unknown")
             walk.left.clear()
     except _RecordEndsError as end:
         if status == "completed":
-            walk.fault(*walk.ends_at, f"{end}, though the run says that it is completed. {RECORD_ADVICE}")
+            walk.fault(*walk.ends_at, f"{end}, although the run's status is completed. {RECORD_ADVICE}")
         else:
             walk.not_shown(*walk.ends_at, f"the run is {status} and was not finished: {end}")
     except RunStoppedError as error:
         if status == "completed":
-            walk.fault(*walk.ends_at, f"the run says that it is completed, but by its record it failed: {error}")
+            walk.fault(*walk.ends_at, f"the run's status is completed, but its record shows that it failed: {error}")
     except StarPOError as error:
         walk.fault(*walk.ends_at, f"what the run's settings ask for cannot be determined: {first_line(error)}")
     walk.close()

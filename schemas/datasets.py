@@ -85,7 +85,7 @@ class Dataset:
 
 
 _EPISODE_IDENTITY = (
-    Column("env", pa.string(), "environment type, as registered; of a mixture, the tag of the part"),
+    Column("env", pa.string(), "environment type, as registered; in a mixture, the tag of the part"),
     Column("env_seed", pa.int64(), "seed of the initial state, shared by the group"),
 )
 
@@ -101,39 +101,39 @@ TURNS = Dataset(
         Column(
             "dynamics_seed",
             pa.int64(),
-            "seed of the chance in this trajectory's dynamics; with origin 'search' the chance begins anew with it",
+            "seed of this trajectory's random dynamics; with origin 'search', the dynamics are reseeded with it",
         ),
-        Column("sampling_seed", pa.int64(), "seed of this trajectory's tokens; with origin 'search' of the turn's"),
+        Column("sampling_seed", pa.int64(), "seed of this trajectory's tokens; with origin 'search', of this turn's"),
         Column("member", pa.int32(), "index in the group, 0 .. N-1"),
         Column("turn", pa.int32(), "index in the trajectory, 0 .. K-1, without gaps"),
         Column("observation", pa.string(), "what the environment showed before the response"),
-        Column("is_context_start", pa.bool_(), "does the model's context begin anew with this turn's prompt_ids?"),
-        Column("prompt_ids", TOKENS, "tokens put before this response, after everything since the last context start"),
+        Column("is_context_start", pa.bool_(), "whether the model's context restarts with this turn's prompt_ids"),
+        Column("prompt_ids", TOKENS, "tokens added before this response, after all since the last context start"),
         Column(
             "response_ids",
             TOKENS,
-            "sampled tokens, with the end token where there is one; of imports maybe absent: empty",
+            "sampled tokens, with the end token if there is one; empty if an import lacks them",
         ),
         Column(
             "behaviour_logprobs",
             REALS,
-            "nats, of the distribution sampled from; as response_ids; of imports maybe absent: empty",
+            "nats, under the sampling distribution; aligned with response_ids; empty if an import lacks them",
         ),
-        Column("origin", pa.string(), "how the response was come by: " + ", ".join(ORIGINS)),
+        Column("origin", pa.string(), "how the response was obtained: " + ", ".join(ORIGINS)),
         Column(
-            "num_candidates", pa.int32(), "responses sampled in its context, among which it was chosen; 1: it alone"
+            "num_candidates", pa.int32(), "responses sampled in its context, from which it was chosen; 1: this one only"
         ),
-        Column("num_as_good", pa.int32(), "those of them whose score is at least its own, itself among them"),
+        Column("num_as_good", pa.int32(), "those of them whose score is at least its own, including itself"),
         Column("response", pa.string(), "response_ids as text, without the end token"),
-        Column("think", pa.string(), "the reasoning inside the tags; null: there is none that can be told apart", True),
-        Column("answer", pa.string(), "the answer inside the tags; null: there is none that can be told apart", True),
+        Column("think", pa.string(), "the reasoning inside the tags; null: none can be identified", True),
+        Column("answer", pa.string(), "the answer inside the tags; null: none can be identified", True),
         Column("parsed_actions", TEXTS, "actions named in the answer, known or not, in order"),
-        Column("executed_actions", TEXTS, "those that were carried out, a prefix of the known ones"),
+        Column("executed_actions", TEXTS, "actions that were executed, a prefix of the known ones"),
         Column("action_rewards", DOUBLES, "the environment's reward of each executed action"),
-        Column("action_effective", FLAGS, "did each executed action change the state?"),
-        Column("format_ok", pa.bool_(), "tags well formed and at least one known action, and no unknown one"),
-        Column("forfeited_actions", pa.int32(), "actions a malformed response gave up; they count as used"),
-        Column("action_cost", pa.float64(), "the environment's price of an ordinary action, at most 0"),
+        Column("action_effective", FLAGS, "whether each executed action changed the state"),
+        Column("format_ok", pa.bool_(), "tags well formed, at least one known action, and no unknown one"),
+        Column("forfeited_actions", pa.int32(), "actions forfeited by a malformed response; they count as used"),
+        Column("action_cost", pa.float64(), "the environment's reward for an ordinary action, at most 0"),
         Column("finish_reason", pa.string(), "why the response ended: " + ", ".join(FINISH_REASONS)),
         Column("status", pa.string(), "how the turn went: " + ", ".join(STATUSES)),
         Column("terminated", pa.bool_(), "the environment ended the episode in this turn"),
@@ -149,7 +149,7 @@ TURNS = Dataset(
 SIBLINGS = Dataset(
     name="siblings",
     version=1,
-    row="a response among which search chose a turn's",
+    row="a candidate from which search chose a turn's response",
     key=("trajectory_id", "turn", "candidate"),
     columns=(
         Column("trajectory_id", pa.string(), "as in turns"),
@@ -158,15 +158,15 @@ SIBLINGS = Dataset(
         Column(
             "parent",
             pa.int32(),
-            "candidate of the turn before from which this one goes on, so that equal ones share a context; -1 in the "
-            "first turn",
+            "candidate of the previous turn that this one continues; candidates with the same parent share a context; "
+            "-1 in the first turn",
         ),
         Column("response_ids", TOKENS, "as in turns"),
         Column("behaviour_logprobs", REALS, "as in turns"),
         Column("response", pa.string(), "as in turns"),
         Column("executed_actions", TEXTS, "as in turns, on the candidate's own copy of the environment"),
-        Column("score", pa.float64(), "what it was chosen by; null: the environment failed", True),
-        Column("chosen", pa.bool_(), "is it the response in turns, with origin 'search'?"),
+        Column("score", pa.float64(), "score by which search chooses; null: the environment failed", True),
+        Column("chosen", pa.bool_(), "whether it is the response in turns, with origin 'search'"),
     ),
 )
 
@@ -187,7 +187,7 @@ REWARDS = Dataset(
         Column(
             "is_valid",
             pa.bool_(),
-            "false: an error status in the trajectory, or a greedy one; it is in no statistic and not trained on",
+            "false if the trajectory has an error status or is greedy; excluded from statistics and training",
         ),
     ),
 )
@@ -200,7 +200,7 @@ SELECTION = Dataset(
     columns=(
         Column("group_id", pa.string(), "as in turns"),
         *_EPISODE_IDENTITY,
-        Column("num_trajectories", pa.int32(), "trajectories of the group, its greedy one left out"),
+        Column("num_trajectories", pa.int32(), "trajectories of the group, excluding its greedy one"),
         Column("num_valid", pa.int32(), "those without an error status; only they enter the statistics"),
         Column("metric", pa.string(), "what is scored: std, sample_std, mean, sum, entropy, entropy_std or length"),
         Column("score", pa.float64(), "the metric's value; 0 where num_valid is 0"),
@@ -209,8 +209,10 @@ SELECTION = Dataset(
         Column("return_max", pa.float64(), "largest return; 0 where num_valid is 0"),
         Column("return_min", pa.float64(), "smallest return; 0 where num_valid is 0"),
         Column("success_rate", pa.float64(), "share of valid trajectories that succeed; 0 where num_valid is 0"),
-        Column("rank", pa.int32(), "0 is the best score; ties go to the earlier group, groups barred beforehand last"),
-        Column("kept", pa.bool_(), "is the group trained on?"),
+        Column(
+            "rank", pa.int32(), "0 is the best; ties go to the earlier group; groups that could not be kept come last"
+        ),
+        Column("kept", pa.bool_(), "whether the group is trained on"),
         Column("strategy", pa.string(), "the filter's strategy"),
         Column("reason", pa.string(), "why the group was kept or dropped, in words"),
     ),
@@ -229,8 +231,8 @@ SAMPLES = Dataset(
         Column("advantage", pa.float64(), "mean over its tokens, as it entered the loss"),
         Column("mean_ratio", pa.float64(), "mean probability ratio, policy to update.ratio_to, over tokens and steps"),
         Column("clip_fraction", pa.float64(), "share of tokens (over steps) whose clipped term was the smaller one"),
-        Column("kl_behaviour", pa.float64(), "mean behaviour minus policy log-prob, nats a token, after the update"),
-        Column("kl_reference", pa.float64(), "mean KL to the reference, nats a token; null: no reference", True),
+        Column("kl_behaviour", pa.float64(), "mean behaviour minus policy log-prob, nats per token, after the update"),
+        Column("kl_reference", pa.float64(), "mean KL to the reference, nats per token; null: no reference", True),
         Column("entropy", pa.float64(), "mean token entropy before the update, nats"),
         Column("old_behaviour_gap", pa.float64(), "largest |old - behaviour| log-prob over its tokens, nats"),
         Column("loss_share", pa.float64(), "its share of the sum of absolute policy-loss terms; sums to 1"),
@@ -259,7 +261,7 @@ EPISODES = Dataset(
         Column(
             "cell",
             pa.string(),
-            "environment under evaluation; ends with /seen where training began in the initial state",
+            "environment under evaluation; ends with /seen if training started from the same initial state",
         ),
         *_EPISODE_IDENTITY,
         Column("member", pa.int32(), "sample from this prompt, 0 .. samples_per_prompt-1"),
@@ -272,9 +274,9 @@ EPISODES = Dataset(
         Column("episode_return", pa.float64(), "sum of the environment's rewards, penalties not included"),
         Column("success", pa.bool_(), "the task's goal was reached"),
         Column("status", pa.string(), "the worst status of its turns"),
-        Column("observations", TEXTS, "before each turn"),
-        Column("responses", TEXTS, "of each turn, aligned with observations"),
-        Column("actions", TEXTS, "executed in each turn, joined by ' || ', aligned with observations"),
+        Column("observations", TEXTS, "observation before each turn"),
+        Column("responses", TEXTS, "response of each turn, aligned with observations"),
+        Column("actions", TEXTS, "actions executed in each turn, joined by ' || ', aligned with observations"),
     ),
 )
 

@@ -109,7 +109,7 @@ def _logical_type(type_: pa.DataType) -> pa.DataType:
         return pa.list_(pa.field("item", _logical_type(type_.value_type)))
     is_flat = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_)
     if not (is_flat or pa.types.is_string(type_) or pa.types.is_binary(type_)):
-        raise TypeError(f"a column of type {type_} cannot be digested: no dataset of ours has one")
+        raise TypeError(f"a column of type {type_} cannot be digested: no dataset has such a column")
     return type_
 
 

@@ -82,7 +82,7 @@ def json_object(name: str) -> Rule:
 
 def contained(name: str, within: str) -> Rule:
     """Require the text of the column, if not null, to be a substring of another column's."""
-    return Rule((name, within), f"stands in {within}", col(within).str.contains(col(name), literal=True))
+    return Rule((name, within), f"is contained in {within}", col(within).str.contains(col(name), literal=True))
 
 
 def digest(name: str) -> Rule:

@@ -88,7 +88,8 @@ _REWARD_TABLE = (
     Rule(("component_names",), "is the same in all rows", col("component_names").n_unique() <= 1),
     Rule(
         ("normalised_return", "trajectory_return", "group_id", "is_valid"),
-        "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id, or so cut to -1 .. 3",
+        "is trajectory_return shifted and scaled, equally for all valid trajectories of a group_id, and optionally "
+        "clipped to -1 .. 3",
         _is_shifted_and_scaled(col("normalised_return"), col("trajectory_return"))
         | _is_clipped(col("normalised_return"), col("trajectory_return")),
         ("group_id", "is_valid"),
@@ -162,8 +163,8 @@ _SELECTION_ROWS = (
     ),
     Rule(
         ("score", "metric", "return_std", "return_mean", "num_valid"),
-        "is what metric says: return_std, return_mean, that times num_valid, an entropy of at least 0, its "
-        "spread over several trajectories or a mean number of tokens",
+        "is what metric says: return_std, return_mean, return_mean times num_valid, an entropy of at least 0, its "
+        "spread over several trajectories, or a mean number of tokens",
         pl.when(col("metric") == "std")
         .then(col("score") == col("return_std"))
         .when(col("metric") == "mean")
@@ -203,7 +204,7 @@ _SELECTION_TABLE = (
     ),
     Rule(
         ("rank", "score", "num_valid", "return_std"),
-        "follows the scores, from the largest or from the smallest on, groups that could not be kept last",
+        "follows the scores, descending or ascending, with groups that could not be kept last",
         pl.any_horizontal(
             _is_ranked(is_barred, score)
             for is_barred in (_has_none_valid, _has_none_valid | (col("return_std") <= ZERO_VARIANCE_STD))
@@ -223,7 +224,7 @@ _SAMPLE_ROWS = (
     at_least("entropy", -_FLOAT32_ROUNDING),
     Rule(
         ("num_tokens", *_MEANS_OF_TOKENS),
-        "is 0 only where nothing was done: a ratio of 1, and zeros",
+        "is 0 only where mean_ratio is 1 and the other columns are 0",
         (col("num_tokens") > 0) | ((col("mean_ratio") == 1) & pl.all_horizontal(col(n) == 0 for n in _MEANS_OF_TOKENS)),
     ),
     share("clip_fraction"),
@@ -233,7 +234,7 @@ _SAMPLE_ROWS = (
 _SAMPLE_TABLE = (
     Rule(
         ("loss_share",),
-        "sums to 1 over all rows, or is 0 throughout where no term of the loss has a size",
+        "sums to 1 over all rows, or is 0 in all rows if all terms of the loss are 0",
         ((col("loss_share").sum() - 1).abs() <= 1e-6) | (col("loss_share").abs().max() == 0),
     ),
     Rule(
@@ -309,12 +310,12 @@ _EPISODE_ROWS = (
     ),
     Rule(
         ("actions", "num_turns", "num_format_errors", "status"),
-        "is empty only in a turn that was malformed or broke off",
+        "is empty only in a turn that was malformed or cut short",
         col("num_turns") - _num_acting.cast(pl.Int64) <= col("num_format_errors") + _has_broken_off,
     ),
     Rule(
         ("num_response_tokens", "responses"),
-        "is at least the number of responses that say something",
+        "is at least the number of non-empty responses",
         col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
     ),
     Rule(("success", "num_actions"), "is true only after an action", ~col("success") | (col("num_actions") > 0)),
@@ -336,7 +337,7 @@ _EPISODE_TABLE = (
     counted("member", "cell", "env_seed"),
     Rule(
         ("member", "cell", "env_seed"),
-        "counts equally far for every env_seed of a cell",
+        "has the same maximum for every env_seed of a cell",
         col("member").max().over("cell", "env_seed") == col("member").max().over("cell"),
     ),
 )

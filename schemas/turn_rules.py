@@ -85,7 +85,7 @@ TURN_ROWS = (
     Rule(("is_context_start", "turn"), "is true on the first turn", col("is_context_start") | (col("turn") != 0)),
     Rule(
         ("prompt_ids", "response_ids"),
-        "is not empty where there is a response of which tokens are known",
+        "is not empty where there is a response whose tokens are known",
         (col("prompt_ids").list.len() > 0) | ~_has_tokens,
     ),
     Rule(
@@ -146,7 +146,7 @@ TURN_ROWS = (
     *(contained(name, "response") for name in ("think", "answer")),
     Rule(
         ("answer", "format_ok", "parsed_actions"),
-        "is there where the format is right or an action is named",
+        "is not null where the format is valid or an action is named",
         col("answer").is_not_null() | (~col("format_ok") & (col("parsed_actions").list.len() == 0)),
     ),
     Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
@@ -168,7 +168,7 @@ def _same_unless_chosen(name: str) -> Rule:
     holds = (values.min() == values.max()) | (values.len() == 0)
     return Rule(
         (name, "origin", "trajectory_id"),
-        "is the same in all rows of a trajectory_id but those of origin 'search'",
+        "is the same in all rows of a trajectory_id except those of origin 'search'",
         holds,
         ("trajectory_id",),
     )
@@ -237,7 +237,7 @@ TURN_TABLE = (
     *(same(name, "group_id") for name in ("env", "env_seed", "initial_state_digest", "action_cost")),
     Rule(
         ("trajectory_id", "group_id", "member", "turn"),
-        "is one for each member of a group",
+        "is unique to its member of a group",
         pl.struct("group_id", "member", "turn").is_unique(),
     ),
     Rule(
@@ -248,7 +248,7 @@ TURN_TABLE = (
     ),
     Rule(
         ("member", "group_id"),
-        "counts equally far in every group: all groups have as many trajectories",
+        "has the same maximum in every group: all groups have the same number of trajectories",
         col("member").max().over("group_id") == col("member").max(),
     ),
 )
@@ -266,7 +266,7 @@ SIBLING_ROWS = (
     Rule(("response_ids",), "is not empty", _has_tokens),
     Rule(
         ("executed_actions", "response"),
-        "begins and ends with what stands in the response",
+        "begins and ends with actions that the response contains",
         ~_is_taken_in_ascii  # lowercasing other letters is ambiguous
         | pl.all_horizontal(_lowered.str.contains(t.str.to_lowercase(), literal=True) for t in _taken),
     ),
@@ -291,7 +291,7 @@ SIBLING_TABLE = (
     ),
     Rule(
         ("score", "chosen", "trajectory_id", "turn"),
-        "is null for the chosen candidate only where it is for all of a turn",
+        "is null for the chosen candidate only if it is null for all candidates of the turn",
         col("score").filter("chosen").is_not_null().any() | col("score").is_null().all(),
         ("trajectory_id", "turn"),
     ),
@@ -309,7 +309,7 @@ SIBLING_TABLE = (
     ),
     Rule(
         ("parent", "candidate", "chosen", "turn", "trajectory_id"),
-        "is for a chosen candidate the one that was chosen in the turn before",
+        "is, for a chosen candidate, the candidate chosen in the previous turn",
         (_chosen_by_turn[0].slice(1) == _chosen_by_turn[1].slice(0, col("chosen").sum() - 1)).all(),
         ("trajectory_id",),
     ),

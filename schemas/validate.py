@@ -30,9 +30,9 @@ from starpo.schemas.rule import Rule
 FAILURE_CASES = pa.schema(
     [
         pa.field("dataset", pa.string(), nullable=False),
-        pa.field("column", pa.string(), nullable=False, metadata={"meaning": "the one the rule speaks of"}),
-        pa.field("rule", pa.string(), nullable=False, metadata={"meaning": "what should hold"}),
-        pa.field("row", pa.int64(), metadata={"meaning": "position in the dataset; null: it is not about rows"}),
+        pa.field("column", pa.string(), nullable=False, metadata={"meaning": "the column that the rule is about"}),
+        pa.field("rule", pa.string(), nullable=False, metadata={"meaning": "what should be true"}),
+        pa.field("row", pa.int64(), metadata={"meaning": "position in the dataset; null: not about rows"}),
         pa.field("id", pa.string(), metadata={"meaning": "the row's key columns"}),
         pa.field("found", pa.string(), metadata={"meaning": "the row's values in the columns concerned"}),
     ]
@@ -184,11 +184,11 @@ def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, 
     not."""
     expected = {c.name: c.type for c in dataset.columns}
     unknown = [name for name in schema.names if name not in expected]
-    faults = [(name, "is no column of this dataset", f"type {schema.field(name).type}") for name in unknown]
+    faults = [(name, "is not a column of this dataset", f"type {schema.field(name).type}") for name in unknown]
     missing = {name: type_ for name, type_ in expected.items() if name not in schema.names}
     faults += [(name, f"is a column of type {type_}", "no such column") for name, type_ in missing.items()]
     if not faults and schema.names != list(expected):
-        faults.append((schema.names[0], f"stands in the order {', '.join(expected)}", ", ".join(schema.names)))
+        faults.append((schema.names[0], f"is in the order {', '.join(expected)}", ", ".join(schema.names)))
     for name, type_ in expected.items() if not faults else ():
         found = schema.field(name).type
         if _without_flags(found) != _without_flags(type_):
@@ -219,11 +219,11 @@ def _message(dataset: Dataset, failures: list[_Failure], num_rows: int) -> str:
         if row is None:
             lines[-1] += f"found {found}"
             continue
-        lines[-1] += f"not so in {failure.num_rows} row{'s' if failure.num_rows != 1 else ''}"
+        lines[-1] += f"violated in {failure.num_rows} row{'s' if failure.num_rows != 1 else ''}"
         lines += [f"    row {row}: {_joined(id_, found)}" for row, id_, found in failure.cases[:_SHOWN_ROWS]]
     if len(failures) > _SHOWN_RULES:
         lines.append(f"- and {len(failures) - _SHOWN_RULES} more rules (see the failure cases)")
-    lines.append(f"Mend the stage that makes '{dataset.name}', or, if the data were edited by hand, restore them.")
+    lines.append(f"Fix the stage that makes '{dataset.name}', or, if the data were edited by hand, restore them.")
     return "\n".join(lines)
 
 

@@ -84,7 +84,7 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
             world.clone(0)
         except Exception as error:  # environments are third-party code
             raise ConfigError(
-                f"rollout.search tries responses on copies of the environment, which cannot be made: {error}"
+                f"rollout.search needs copies of the environment, which cannot be made: {error}"
             ) from error
 
 

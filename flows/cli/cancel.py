@@ -55,7 +55,7 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     elif not is_known:
         _refuse_unknown(store, run, silence)
     elif store.runs.is_running(run):
-        why = "as part of another flow run, such as an ablation: cancel that" if found else f"not by Prefect{silence}"
+        why = "as part of another flow run, such as an ablation: cancel that" if found else f"outside Prefect{silence}"
         raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
     else:
         state = store.runs.state(run)
@@ -81,8 +81,8 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
             if time.monotonic() > deadline:
                 process = store.runs.process(run) if is_known else "not known"
                 raise CancelError(
-                    f"run {run} was told to stop, but has not after {_PATIENCE_S:.0f} s. Its process is {process}; is "
-                    f"the one that serves the deployments still running (`ragen up`)? {asked[0].page} shows the run"
+                    f"run {run} was asked to stop, but has not within {_PATIENCE_S:.0f} s. Its process is {process}. "
+                    f"Is the process that serves the deployments running (`ragen up`)? {asked[0].page} shows the run"
                 )
             time.sleep(POLL_S)
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):
@@ -98,4 +98,4 @@ def _refuse_unknown(store: Store, run: str, silence: str) -> None:
     try:
         store.runs.get(run)
     except StoreError as error:
-        raise StoreError(f"{error}\nPrefect knows no unfinished run of that name either{silence}") from error
+        raise StoreError(f"{error}\nPrefect has no unfinished run of that name either{silence}") from error

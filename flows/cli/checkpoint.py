@@ -32,7 +32,7 @@ _DIGITS = 12
 """Number of digits of keys and digests in tables; JSON has all."""
 _PROOFS = {
     "checkpoint": "proved: its digest is the original's",
-    "samples": "proved by its last update: the original's manifest is lost, but its samples came out the same",
+    "samples": "proved by its last update: the original's manifest is lost, but its samples are the same",
     "none": "not proved: the learner is not reproducible bit for bit, so the same updates give other weights",
 }
 
@@ -55,11 +55,11 @@ def checkpoint(
     if iteration is not None:
         print_checkpoint(opened, run, iteration, output, as_json, named_repository(push, "model", public))
     elif push is not None:
-        raise ConfigError("--push needs --iteration N: which checkpoint?")
+        raise ConfigError("--push needs --iteration N, the checkpoint to push")
     elif output is not None:
-        raise ConfigError("--output needs --iteration N: of which checkpoint?")
+        raise ConfigError("--output needs --iteration N, the checkpoint to export")
     elif public:
-        raise ConfigError("--public needs --iteration N and --push OWNER/NAME: which checkpoint, and where to?")
+        raise ConfigError("--public needs --iteration N and --push OWNER/NAME, the checkpoint and its repository")
     else:
         print_checkpoints(opened, run, as_json)
 
@@ -81,9 +81,7 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
         for checkpoint in found
     ]
     names = ("iteration", "state", "MB", "key", "digest")
-    print_table(
-        Console(), rows, title=f"checkpoints of {run}, by iterations done before them", names=names, numbers=("MB",)
-    )
+    print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
 
 
 def print_checkpoint(
@@ -166,7 +164,7 @@ def _derived(
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
     numbers, total = itertools.count(1), len(recipe.updates)
     with (
-        progress_bar("update again", COUNTED) as show,
+        progress_bar("repeating updates", COUNTED) as show,
         derive(store, recipe, learner_for, lambda _: show(next(numbers), total)) as derived,
     ):
         folder = _put(store, derived, output)
@@ -222,10 +220,10 @@ def _copy(folder: Path, output: Path) -> None:
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"checkpoint {facts['iteration']} of {facts['run']}"
     if facts["how"] == "kept":
-        yield "kept; its files still have their recorded digests"
+        yield "kept; its files match their recorded digests"
     else:
         at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
-        yield f"derived from {at}, the nearest that is kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
+        yield f"derived from {at}, the nearest one kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
     if "folder" in facts:

@@ -31,7 +31,7 @@ def eval_sweep(
         typer.Option(help="Panels of the runs or names of `ragen envs`, comma-separated. Default: the runs' panels."),
     ] = None,
     temperatures: Annotated[str | None, typer.Option(help="Comma-separated. Default: the runs' own.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Comma-separated. Default: 0, which training plays too.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Comma-separated. Default: 0, as in training.")] = None,
     prompts: Annotated[int | None, typer.Option(help="Initial states per panel. Default: the runs' own.")] = None,
     samples: Annotated[int | None, typer.Option(help="Episodes per prompt and seed. Default: the runs' own.")] = None,
     matrix: Annotated[

@@ -51,7 +51,7 @@ def import_(
     if form not in ("turns", *READERS):
         raise ConfigError(f"'{form}' is not a format to import; formats: turns, {', '.join(READERS)}")
     if form == "turns" and groups is not None:
-        raise ConfigError(f"--groups {groups} is for traces of others; turns say their groups themselves: leave it out")
+        raise ConfigError(f"--groups {groups} is for foreign traces; turns contain their groups: leave it out")
     config = load_preset(preset, parse_overrides(set_))
     importer = Importer(open_store(store), run)
     if form == "turns":

@@ -25,7 +25,7 @@ def lineage(
 ) -> None:
     """Show what an artifact was made from and what was made from it. Exit code 1 if part of the chain is gone."""
     if dot + mermaid + as_json > 1:
-        raise ConfigError("the answer has one form: give only one of --dot, --mermaid and --json")
+        raise ConfigError("give only one of --dot, --mermaid and --json")
     opened, errors = open_store(store), Console(stderr=True)
     with errors.status("reading manifests") as status:
         found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
@@ -39,8 +39,8 @@ def lineage(
     else:
         Console().print(draw_lineage(found, depth))
     for key in found.missing:
-        errors.print("gone:", style="red", end=" ")
-        errors.print(f"{key} is named as an input, but {opened.url} holds nothing of it")
+        errors.print("missing:", style="red", end=" ")
+        errors.print(f"{key} is named as an input, but is not in {opened.url}")
     for fault in found.unreadable:
         errors.print("unreadable elsewhere:", style="yellow", end=" ")
         errors.print(fault)
@@ -72,7 +72,7 @@ def draw_lineage(found: Lineage, depth: int) -> Tree:
         further = [work for work in reachable.values() if depth and abs(work.distance) > depth]
         if further:
             farthest = max(further, key=lambda work: abs(work.distance))
-            branch.add(Text(f"... and {len(further)} further, up to ", style="dim").append_text(_line(farthest)))
+            branch.add(Text(f"... and {len(further)} more, up to ", style="dim").append_text(_line(farthest)))
     return tree
 
 

@@ -28,7 +28,7 @@ _COLUMNS = {
 
 _THRESHOLDS = ("max_kl", "min_effective_sample_size")
 _LEGEND = (
-    "reuse: how many updates the rollout had served before. Before the first step of each update, the policy "
+    "reuse: number of earlier updates on the rollout. Before the first step of each update, the policy "
     "against the one that sampled: quantiles of the ratio over tokens; ESS, the effective sample size as a share "
     "of tokens and of trajectories (1: as good as fresh); clip share, tokens that PPO's clip would mask; "
     "KL(behaviour || policy), nats per token. Last column: the tokens that it did mask. The clipped ratio is to the "

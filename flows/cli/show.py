@@ -29,9 +29,9 @@ def show(
 ) -> None:
     """Show a run, where its time went, one of its iterations, or one of its trajectories."""
     if trajectory is not None and iteration is None:
-        raise ConfigError("--trajectory needs --iteration N: the names of trajectories repeat in every iteration")
+        raise ConfigError("--trajectory needs --iteration N: trajectory names repeat in every iteration")
     if prompts and trajectory is None:
-        raise ConfigError("--prompts needs --trajectory ID: of which trajectory?")
+        raise ConfigError("--prompts needs --trajectory ID, the trajectory to show")
     if timings and iteration is not None:
         raise ConfigError("--timings shows the whole run; leave out --iteration")
     opened = open_store(store)

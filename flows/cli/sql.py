@@ -40,10 +40,10 @@ def sql(
 ) -> None:
     """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
     if not runs:
-        raise typer.BadParameter("name a run, then ask: ragen sql RUN 'select count(*) from turns'")
+        raise typer.BadParameter("name a run and a query: ragen sql RUN 'select count(*) from turns'")
     opened = open_store(store)
     if sum((as_json, csv is not None, parquet is not None)) > 1:
-        raise ConfigError("the answer has one form: give only one of --json, --csv FILE and --parquet FILE")
+        raise ConfigError("give only one of --json, --csv FILE and --parquet FILE")
     with open_database(opened, matching_runs(opened, runs), should_verify=verify) as database:
         with Console(stderr=True).status("reading"):
             found = database.stream(query)

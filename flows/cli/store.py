@@ -63,7 +63,7 @@ def gc(
 @app.command()
 def forget(
     run: RunArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Delete a run's records; `gc` then deletes the artifacts that no other run needs."""
@@ -147,17 +147,17 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
     for what, folders in {
         f"kept: younger than {_age(garbage.min_age.total_seconds())}": garbage.young,
         "kept: in quarantine (--quarantine-older-than AGE)": garbage.quarantined,
-        "kept: named by a run meanwhile": [doomed.folder for doomed in restored],
+        "kept: needed by a run in the meantime": [doomed.folder for doomed in restored],
     }.items():
         if folders:
             say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
     if garbage.dropped:
-        say(console, f"not kept, can be rebuilt: {len(garbage.dropped)} that runs name")
+        say(console, f"not kept, can be rebuilt: {len(garbage.dropped)} that runs refer to")
     if garbage.running:
         say(console, f"running: {', '.join(garbage.running)}")
     if garbage.faults:
         refused = "this would be refused" if is_dry_run else "deleted anyway"
-        say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
+        say(console, f"runs need artifacts that are missing or damaged ({refused}):\n{describe(garbage.faults)}")
 
 
 def print_usage(url: str, usage: Usage, as_json: bool) -> None:
@@ -202,7 +202,7 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
     say(
         console,
         f"{verification.num_artifacts} artifacts, {decimal(verification.size_bytes)}: "
-        + (f"faults: {len(damages)}" if damages else "all as they were written"),
+        + (f"faults: {len(damages)}" if damages else "all intact"),
     )
 
 
@@ -214,7 +214,7 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     console = Console()
     say(console, f"{copy.run} is in {url}, every copy checked by its digests")
     say(console, f"copied: {copy.num_copied} artifacts, {decimal(copy.bytes_copied)}")
-    say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
+    say(console, f"already there: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
     if copy.num_dropped:
         say(console, f"not kept, can be rebuilt: {copy.num_dropped}")
     if copy.studies:

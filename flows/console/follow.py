@@ -119,7 +119,7 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
     heard = runs.last_heard(run) or state.heartbeat
     return Outcome(
         "interrupted",
-        f"its process ({runs.process(run)}) is gone; it was last heard from at {heard:%Y-%m-%d %H:%M:%S} UTC. What "
+        f"its process ({runs.process(run)}) has ended; its last heartbeat was at {heard:%Y-%m-%d %H:%M:%S} UTC. What "
         "the run stored is kept: the same `ragen train` continues it",
     )
 

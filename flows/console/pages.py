@@ -58,7 +58,7 @@ def check_output(path: Path | None, *suffixes: str) -> None:
         raise ConfigError(f"'{path}' would hold {held}: give a name that ends in {' or '.join(suffixes)}")
     nearest = next(place for place in (path, *path.absolute().parents) if os.access(place, os.F_OK))
     if nearest.is_dir() == (nearest is path):
-        found = "it is a folder" if nearest is path else f"{nearest} is no folder"
+        found = "it is a folder" if nearest is path else f"{nearest} is not a folder"
     elif not os.access(nearest, os.W_OK):
         found = f"you may not write to {nearest}"
     else:

@@ -20,7 +20,7 @@ def named_repository(name: str | None, kind: Kind, is_public: bool) -> HubReposi
     """
     if name is None:
         if is_public:
-            raise ConfigError("--public needs --push OWNER/NAME: which repository?")
+            raise ConfigError("--public needs --push OWNER/NAME, the repository")
         return None
     return HubRepository(name, kind, is_public=is_public)
 

@@ -45,7 +45,7 @@ def print_trajectory(
     chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory)).sort_by("turn")
     if not chosen.num_rows:
         ids = sorted(set(turns["trajectory_id"].to_pylist()))
-        known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none at all"
+        known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none"
         raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
     rows = chosen.to_pylist()
     prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None

@@ -106,7 +106,7 @@ def method(name_or_path: str) -> dict[str, Any]:
     for table, values in tables.items():
         if not isinstance(values, dict):
             raise ConfigError(
-                f"{name_or_path}: '{table}' is not a table of settings, such as [update]; a method has nothing else"
+                f"{name_or_path}: '{table}' is not a table of settings, such as [update]; a method contains only those"
             )
     own = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
     off = _SWITCHED_OFF if name_or_path in METHODS.names() else ()

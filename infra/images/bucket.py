@@ -26,8 +26,8 @@ def create(client: Any, bucket: str) -> str:
         if _status(error) != 404:
             raise
         client.create_bucket(Bucket=bucket)
-        return f"bucket {bucket} made"
-    return f"bucket {bucket} is there"
+        return f"bucket {bucket} created"
+    return f"bucket {bucket} already exists"
 
 
 def check(client: Any, bucket: str, prefix: str) -> str:
@@ -55,8 +55,8 @@ def check(client: Any, bucket: str, prefix: str) -> str:
         client.delete_object(Bucket=bucket, Key=key)
         if len(winners) != 1 or found != str(winners[0]):
             sys.exit(
-                f"error: {NUM_CLIENTS} clients wrote {key} with If-None-Match: *, {len(winners)} were told that they "
-                f"had; exactly one was expected. This server cannot hold a store that more than one process writes"
+                f"error: {NUM_CLIENTS} clients wrote {key} with If-None-Match: *, {len(winners)} succeeded; "
+                f"expected exactly one. This server cannot hold a store that more than one process writes to"
             )
     return f"bucket {bucket}: one winner of {NUM_CLIENTS} conditional puts, {NUM_ROUNDS} times"
 
@@ -69,7 +69,7 @@ def main(verb: str, address: str) -> str:
     """Run the command, with the endpoint and the credentials of the standard AWS chain."""
     place = urlsplit(address)
     if place.scheme not in ("s3", "s3a"):
-        return f"{address} is no bucket: nothing to do"
+        return f"{address} is not a bucket: nothing to do"
     from botocore.config import Config
     from botocore.session import get_session
 

@@ -13,10 +13,10 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home starpo
 
-# torch first: left to itself, pip would take the build with gigabytes of CUDA.
+# torch first: otherwise pip would pick the build with gigabytes of CUDA.
 WORKDIR /app
 RUN pip install --index-url "${TORCH_INDEX}" "torch==${TORCH}"
-# What it stands on, before the code that changes.
+# Dependencies first: they change less often than the code.
 COPY pyproject.toml constraints.txt ./
 RUN touch README.md \
     && sed "s/^torch==.*/torch==${TORCH}/" constraints.txt >/tmp/constraints.txt \

@@ -18,13 +18,13 @@ RUN apt-get update \
 
 WORKDIR /app
 RUN pip install --index-url "${TORCH_INDEX}" "torch==${TORCH}"
-# What it stands on, before the code that changes.
+# Dependencies first: they change less often than the code.
 COPY pyproject.toml constraints.txt ./
 RUN touch README.md \
     && sed "s/^torch==.*/torch==${TORCH}/" constraints.txt >/tmp/constraints.txt \
     && pip install -c /tmp/constraints.txt ".[deepspeed,lora,openai,ray]"
 COPY . .
-# vLLM wants another fastapi than Prefect: an environment of its own, where the pipeline looks for it (docs/vllm.md).
+# vLLM needs another fastapi than Prefect, hence an environment of its own, where the pipeline looks for it (docs/vllm.md).
 RUN pip install --no-deps -e . && VLLM="${VLLM}" infra/vllm/make-env .venv-vllm
 
 USER 1000

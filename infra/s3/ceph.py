@@ -254,7 +254,7 @@ def _wait(is_done: object, what: str) -> None:
     deadline = time.monotonic() + START_S
     while not is_done():  # type: ignore[operator]
         if time.monotonic() > deadline:
-            raise CephError(f"waited {START_S} s in vain for {what}")
+            raise CephError(f"waited {START_S} s for {what}, without success")
         time.sleep(0.1)
 
 
@@ -287,8 +287,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("install", "start", "stop"))
     parser.add_argument("--folder", type=Path, default=Path("var/ceph"))
-    parser.add_argument("--run", type=Path, help="folder of the running server; `run` in the other when not given")
-    parser.add_argument("--port", type=int, help="of the gateway; a free one when not given")
+    parser.add_argument("--run", type=Path, help="folder of the running server; default: `run` in --folder")
+    parser.add_argument("--port", type=int, help="port of the gateway; default: a free one")
     asked = parser.parse_args()
     server = Ceph(asked.folder, asked.run)
     try:

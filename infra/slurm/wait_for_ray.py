@@ -32,7 +32,7 @@ def wait(num_nodes: int, patience_s: float) -> None:
         if time.monotonic() > deadline:
             sys.exit(
                 f"error: {found} of {num_nodes} nodes joined the Ray cluster at {os.environ.get('RAY_ADDRESS')} in "
-                f"{patience_s:g} s. Do they reach that address, and each other? (STARPO_HEAD_IP names another one)"
+                f"{patience_s:g} s. Check that they reach that address and each other (STARPO_HEAD_IP sets another)"
             )
         time.sleep(2)
 

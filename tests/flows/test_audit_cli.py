@@ -114,7 +114,7 @@ class TestSql:
     def test_views_are_listed_with_meanings(self, ragen: Ragen) -> None:
         code, out, _ = ragen("sql", "--views")
         assert code == 0
-        assert "actions that were carried out" in out.replace("those that were", "actions that were")
+        assert "actions that were executed" in out
         assert "trajectories" in out
 
     def test_an_unknown_run(self, ragen: Ragen) -> None:
@@ -133,7 +133,7 @@ class TestSql:
         assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
     def test_two_forms_of_answer(self, ragen: Ragen) -> None:
-        assert "one form" in refused(ragen("sql", "mine", "select 1", "--json", "--csv", "x.csv"))
+        assert "give only one of --json" in refused(ragen("sql", "mine", "select 1", "--json", "--csv", "x.csv"))
 
     def test_a_file_that_cannot_be_written(self, ragen: Ragen, tmp_path: Path) -> None:
         message = refused(ragen("sql", "mine", "select 1 as a", "--csv", str(tmp_path / "no" / "a.csv")))
@@ -232,7 +232,7 @@ class TestLineage:
 
     def test_far_works_are_counted(self, ragen: Ragen) -> None:
         _, out, _ = ragen("lineage", "mine:0:make-metrics", "--depth", "1")
-        assert "and 3 further, up to make-turns" in out
+        assert "and 3 more, up to make-turns" in out
         _, out, _ = ragen("lineage", "mine:0:make-metrics", "--depth", "0")
         assert "further" not in out
 
@@ -254,7 +254,7 @@ class TestLineage:
         code, out, err = ragen("lineage", "mine:0:make-rewards")
         assert code == 1
         assert f"{key[:10]} is not in the store" in out
-        assert f"gone: {key}" in err
+        assert f"missing: {key}" in err
 
     def test_what_is_not_there(self, ragen: Ragen) -> None:
         assert "no artifact 'turns/0000'" in refused(ragen("lineage", "turns/0000"))

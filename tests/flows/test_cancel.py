@@ -98,7 +98,7 @@ def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
 
 
 def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
-    with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not after .* on this machine.*ragen up"):
+    with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not within .* on this machine.*ragen up"):
         said(Prefect("mine"))
     assert store.runs.state("mine").status == "running"
 
@@ -116,7 +116,7 @@ def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
 
 
 def test_an_unknown_one_suggests_near_ones(said):
-    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nPrefect knows no unfinished run"):
+    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nPrefect has no unfinished run"):
         said(Prefect(), "mina")
 
 

@@ -33,7 +33,7 @@ def test_the_version_is_that_of_the_package() -> None:
         ("checkpoint mine --public", "--public needs --iteration N and --push OWNER/NAME"),
         ("lineage mine:0:update --dot --json", "give only one of --dot, --mermaid and --json"),
         ("export mine --format atif -o atif --pair first", "--format atif has none"),
-        ("import mine turns.parquet --groups alone", "turns say their groups themselves"),
+        ("import mine turns.parquet --groups alone", "turns contain their groups"),
         ("diagnose mine -o plane.png", "give a name that ends in .svg"),
         ("diagnose mine --gradients-output gradients.png", "give a name that ends in .svg"),
         ("backtest -o leads.png", "give a name that ends in .svg"),
@@ -56,7 +56,7 @@ def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
 def test_a_query_without_a_run_is_told_so(tmp_path):
     result = ragen("sql", "select 1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
-    assert "name a run, then ask" in result.stderr
+    assert "name a run and a query" in result.stderr
 
 
 @pytest.mark.parametrize("group", ["store", "new"])

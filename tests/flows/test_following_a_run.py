@@ -118,8 +118,8 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
         process.wait()
     heard = f"{store.runs.last_heard('a-run'):%Y-%m-%d %H:%M:%S} UTC"
     expected = (
-        rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) is gone; it was last "
-        rf"heard from at {heard}.*the same `ragen train` continues it"
+        rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) has ended; its last "
+        rf"heartbeat was at {heard}.*the same `ragen train` continues it"
     )
     with pytest.raises(RunFailedError, match=expected):
         follow(store)
@@ -160,7 +160,7 @@ def test_a_run_on_another_machine_is_believed_for_two_minutes(store, age_s, is_b
         Timer(1.5, lambda: store.runs.set_state("a-run", "completed", "completed")).start()
         follow(store)
         return
-    with pytest.raises(RunFailedError, match=r"interrupted: its process \(on another machine\) is gone"):
+    with pytest.raises(RunFailedError, match=r"interrupted: its process \(on another machine\) has ended"):
         follow(store)
 
 

@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_written_is_named(store: str, tmp_path: Path) -> N
     [
         ("report.svg", "ends in .html"),
         ("folder.html", "it is a folder"),
-        ("file/new/report.html", "file is no folder"),
+        ("file/new/report.html", "file is not a folder"),
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_the_run_is_read(

@@ -81,4 +81,4 @@ def test_a_manifest_that_cannot_be_read_is_no_reason_to_fail(tmp_path: Path, dam
     put(store, 1, HERE)
     (manifest,) = (tmp_path / "checkpoint").glob("*/manifest.json")
     manifest.write_text(damage)
-    assert reused(Store(str(tmp_path)), "x", CONFIG).others == {"what cannot be read": 1}
+    assert reused(Store(str(tmp_path)), "x", CONFIG).others == {"unknown code": 1}

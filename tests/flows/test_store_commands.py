@@ -139,14 +139,14 @@ def test_verify_names_the_flipped_byte_and_who_needs_it(stored: Path) -> None:
 def test_copy_and_look_at_the_copy(stored: Path, tmp_path: Path) -> None:
     target = str(tmp_path / "copy")
     assert as_json("store", "copy", "mine", target, "--store", str(stored))["num_copied"] == 7
-    assert "there already: 7 artifacts" in ragen("store", "copy", "mine", target, "--store", str(stored))
+    assert "already there: 7 artifacts" in ragen("store", "copy", "mine", target, "--store", str(stored))
     here, there = (as_json("runs", "--store", store)[0] for store in (str(stored), target))
     assert here["run"] == "mine"
     assert {**here, "store": ""} == {**there, "store": ""}
     assert as_json("show", "mine", "--iteration", "0", "--store", str(stored)) == as_json(
         "show", "mine", "--iteration", "0", "--store", target
     )
-    assert "all as they were written" in ragen("store", "verify", "--store", target)
+    assert "all intact" in ragen("store", "verify", "--store", target)
 
 
 def test_copy_of_a_run_that_is_not_there(stored: Path, tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do(
     lines = caught.value.message.splitlines()
     assert lines == [
         "dataset 'turns' (version 2, 40 rows) breaks 1 of its rules:",
-        "- column 'prompt_ids' holds token ids from 0 to 1048575: not so in 8 rows",
+        "- column 'prompt_ids' holds token ids from 0 to 1048575: violated in 8 rows",
         "    row 2: trajectory_id='group-00000000/0000', turn=2: prompt_ids=[-1]",
         "    row 7: trajectory_id='group-00000000/0001', turn=2: prompt_ids=[-1]",
         "    row 12: trajectory_id='group-00000000/0002', turn=2: prompt_ids=[-1]",
-        "Mend the stage that makes 'turns', or, if the data were edited by hand, restore them.",
+        "Fix the stage that makes 'turns', or, if the data were edited by hand, restore them.",
     ]
     assert caught.value.kind == "turns"
     assert caught.value.failure_cases["row"].to_pylist() == [2, 7, 12, 17, 22, 27, 32, 37]

@@ -119,9 +119,9 @@ TURN_FAULTS = [
     (setting(3, behaviour_logprobs=[-0.1] * 16 + [-105.0]), "behaviour_logprobs", "numbers from -104 to 0"),
     (setting(3, response="", think=None, answer=None, response_ids=[], behaviour_logprobs=[]), "format_ok", "names"),
     (setting(3, **{**NO_RESPONSE, "response": "so"}), "response", "empty where there is no response"),
-    (setting(3, think="the box is above"), "think", "stands in response"),
-    (setting(3, answer="Down"), "answer", "stands in response"),
-    (setting(3, answer=None), "answer", "where the format is right"),
+    (setting(3, think="the box is above"), "think", "contained in response"),
+    (setting(3, answer="Down"), "answer", "contained in response"),
+    (setting(3, answer=None), "answer", "where the format is valid"),
     (setting(3, parsed_actions=["", "Left"], executed_actions=["", "Left"]), "executed_actions", "no empty text"),
     (setting(3, info='{"a": }'), "info", "is a JSON object"),
     (setting(3, info="[1]"), "info", "is a JSON object"),
@@ -165,10 +165,10 @@ TURN_FAULTS = [
      "same in all rows of a group_id"),
     (setting_where(lambda r: r["member"] == 1, member=9), "member", "without gaps in every group_id"),
     (setting_where(lambda r: r["trajectory_id"] == "group-00000000/0001", member=0), "trajectory_id",
-     "one for each member"),
+     "unique to its member"),
     (lambda rows: rows.__delitem__(slice(GROUP_SIZE * TURNS_EACH, GROUP_SIZE * TURNS_EACH + TURNS_EACH)), "member",
      "without gaps in every group_id"),
-    (lambda rows: rows.__delitem__(slice(-TURNS_EACH, None)), "member", "all groups have as many trajectories"),
+    (lambda rows: rows.__delitem__(slice(-TURNS_EACH, None)), "member", "the same number of trajectories"),
     (lambda rows: rows.pop(2), "turn", "without gaps in every trajectory_id"),
 ]  # fmt: skip
 
@@ -201,7 +201,7 @@ OTHER_FAULTS = [
     ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
     ("samples", setting(0, entropy=-0.1), "entropy", "at least -1e-06"),
-    ("samples", setting(0, num_tokens=0), "num_tokens", "only where nothing was done"),
+    ("samples", setting(0, num_tokens=0), "num_tokens", "only where mean_ratio is 1"),
     ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
     ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),
     ("metrics", setting(1, name="rollout/truncated_share"), "value", "between 0 and 1"),
@@ -210,10 +210,10 @@ OTHER_FAULTS = [
     ("metrics", setting(1, iteration=1), "iteration", "same in all rows"),
     ("metrics", setting(1, stage="evaluate"), "stage", "same in all rows"),
     ("episodes", setting(0, num_actions=1), "num_actions", "number of actions"),
-    ("episodes", setting(0, num_response_tokens=0), "num_response_tokens", "say something"),
+    ("episodes", setting(0, num_response_tokens=0), "num_response_tokens", "non-empty responses"),
     ("episodes", setting(0, status="format_error"), "status", "'format_error' only with one"),
     ("episodes", setting(1, status="ok"), "status", "'ok' only without format errors"),
-    ("episodes", setting(0, actions=[""], num_actions=0), "actions", "malformed or broke off"),
+    ("episodes", setting(0, actions=[""], num_actions=0), "actions", "malformed or cut short"),
     ("episodes", setting(0, actions=[""], num_actions=0), "success", "only after an action"),
     ("episodes", setting(0, actions=[""], num_actions=0), "episode_return", "0 without an action"),
     ("episodes", setting(1, env="frozen_lake", env_seed=7, member=1), "env", "same in all rows of a cell and env_seed"),
@@ -294,8 +294,8 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
     table, first = example(kind), DATASETS[kind].columns[0]
     assert broken_rules(table.drop_columns([first.name]), kind) == {(first.name, f"is a column of type {first.type}")}
     extra = table.append_column("extra", pa.nulls(table.num_rows))
-    assert broken_rules(extra, kind) == {("extra", "is no column of this dataset")}
-    assert "stands in the order" in next(iter(broken_rules(table.select(table.schema.names[::-1]), kind)))[1]
+    assert broken_rules(extra, kind) == {("extra", "is not a column of this dataset")}
+    assert "is in the order" in next(iter(broken_rules(table.select(table.schema.names[::-1]), kind)))[1]
     retyped = table.set_column(0, first.name, pa.array(np.zeros(table.num_rows, np.int8)))
     assert broken_rules(retyped, kind) == {(first.name, f"is of type {first.type}")}
 

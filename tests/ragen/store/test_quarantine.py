@@ -43,7 +43,7 @@ def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: di
 
 def test_other_columns_are_kept_too(local: Store, work: dict[str, Any], tmp_path: Path) -> None:
     table = pa.table({"x": [1, 2], "turn": ["a", "b"]})
-    with pytest.raises(DataError, match="'x' is no column of this dataset"):
+    with pytest.raises(DataError, match="'x' is not a column of this dataset"):
         local.put_table("turns", table, **work)
     assert pq.read_table(tmp_path / "store" / "quarantine" / f"turns-{work['key']}-0" / "data.parquet").equals(table)
 
