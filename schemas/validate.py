@@ -154,13 +154,11 @@ class Validator:
         try:
             model.validate(frame, lazy=True)
         except SchemaErrors:
-            num_known = len(self._failures)
-            for rule in rules:
-                self._record(rule, frame, first_row)
-            if len(self._failures) == num_known:
+            if not sum(self._record(rule, frame, first_row) for rule in rules):
                 raise  # an error of pandera itself, which none of our rules explains
 
-    def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> None:
+    def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> int:
+        """Record the rows that break a rule; returns their number."""
         named = tuple(dict.fromkeys((*self._dataset.key, *rule.columns)))
         holds = rule.evaluate(frame)
         failing = frame.select(named).with_row_index("_row", offset=first_row).filter(~holds)
@@ -170,6 +168,7 @@ class Validator:
                 for row in failing.head(_MAX_CASES).iter_rows(named=True)
             ]
             self._add(rule.columns, rule.text, failing.height, cases)
+        return failing.height
 
     def _add(
         self, columns: tuple[str, ...], text: str, num_rows: int, cases: Iterable[tuple[int | None, str, str]]
