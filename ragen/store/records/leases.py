@@ -87,7 +87,7 @@ class Lease:
     def __enter__(self) -> "Lease":
         self._number = self._take()
         _HELD.add((self._location.name, _path(self._run, self._number)))
-        self._location.delete(_path(self._run, n) for n in _numbers(self._location, self._run) if n < self._number)
+        self._delete_older()
         self._beats = threading.Thread(target=self._beat, name=f"lease of {self._run}", daemon=True)
         self._beats.start()
         return self
@@ -117,6 +117,13 @@ class Lease:
                 f"run '{self._run}' in {self._location.name} was taken over by another process, since this one was not "
                 "heard of for a while; everything it stored is used there. Leave the run to the other one"
             )
+
+    def _delete_older(self) -> None:
+        """Delete the leases of dead holders. If that fails, they stay, and the newest one counts all the same."""
+        try:
+            self._location.delete(_path(self._run, n) for n in _numbers(self._location, self._run) if n < self._number)
+        except StoreError as fault:
+            _log.warning("older leases of run %s could not be deleted: %s", self._run, fault)
 
     def _take(self) -> int:
         seen, since = b"", time.monotonic()

@@ -228,6 +228,25 @@ def test_a_lease_that_could_not_be_given_back_does_not_lock_its_own_process_out(
         again.check()
 
 
+def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(days=1)})
+    Location(store.url).replace("runs/mine/leases/000001.json", leases._json(dead))
+
+    def unreachable(*_: object) -> None:
+        raise StoreError("out of reach")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Location, "delete", unreachable)
+        lease = store.runs.hold("mine").__enter__()
+    assert "older leases of run mine could not be deleted: out of reach" in caplog.text
+    lease.check()
+    lease.__exit__(None, None, None)
+    with store.runs.hold("mine"):
+        assert lease_files(store) == ["000002.json"]
+
+
 def test_one_that_slept_does_not_take_the_number_of_another(store: Store) -> None:
     """All leases were given back meanwhile, and a third process was given the same number."""
     with store.runs.hold("mine") as lease:
