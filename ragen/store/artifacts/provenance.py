@@ -17,6 +17,7 @@ from typing import Any
 from starpo.ragen.core.registry import PLUGGABLE
 
 _PACKAGES = ("starpo", "torch", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", "vllm", "deepspeed")
+_CODE_FOLDERS = ("flows", "ragen", "schemas", "starpo", "tasks")
 
 
 def collect() -> dict[str, Any]:
@@ -53,25 +54,45 @@ def versions() -> dict[str, str]:
 
 @cache
 def code_revision() -> str | None:
-    """Return the commit of the source tree; if files differ from it, followed by `-modified-` and eight digits of the
-    digest of the differences. None outside a git checkout."""
-    root = Path(__file__).resolve().parents[3]
+    """Return `revision_of` of the source tree that this code is in."""
+    return revision_of(Path(__file__).resolve().parents[3])
+
+
+def revision_of(root: Path) -> str | None:
+    """Return the commit of a source tree; None if it is no git checkout.
+
+    If files differ from the commit, or code was added, `-modified-` and eight digits of a digest of that follow; if
+    this cannot be determined, `-unchecked` follows.
+    """
     if not (root / ".git").exists():
         return None
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return None
-    changes = _git(root, "diff", "HEAD")
-    return f"{commit}-modified-{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else commit
+    changes = _changes(root)
+    if changes is None:
+        return f"{commit.decode()}-unchecked"
+    return commit.decode() + (f"-modified-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else "")
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def _changes(root: Path) -> bytes | None:
+    """Return what differs from the commit, with the content of added code; None if that cannot be determined."""
+    edited = _git(root, "diff", "HEAD")
+    added = _git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", *_CODE_FOLDERS)
+    if edited is None or added is None:
+        return None
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5, check=True
-        )
+        contents = [name + b"\0" + (root / os.fsdecode(name)).read_bytes() for name in added.split(b"\0") if name]
+    except OSError:
+        return None
+    return b"\0".join([edited, *contents]) if contents else edited
+
+
+def _git(root: Path, *arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
-        return None  # no git, or a tree owned by another user: the package version has to suffice
+        return None  # no git, a tree owned by another user, or a machine too busy to answer in time
     return done.stdout.strip()
 
 
