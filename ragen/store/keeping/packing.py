@@ -110,12 +110,21 @@ def _new_file(file: Path) -> Iterator[None]:
     except FileExistsError as error:
         raise ConfigError(f"{file} is there already, and packing overwrites nothing: name a new file") from error
     except OSError as error:
-        raise ConfigError(f"the file {file} cannot be written ({error.strerror})") from error
+        raise _unwritable(file, error) from error
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(file, error) from error
         raise
+
+
+def _unwritable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the file {file} cannot be written ({error.strerror or error}): name one in a folder that you may write, with "
+        "space for the run twice"
+    )
 
 
 def _members(folder: Path) -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """A run as one file: whole, the same every time, without secrets; and nothing in a file from elsewhere is believed."""
 
+import errno
 import io
 import json
 import re
@@ -11,6 +12,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.store.keeping import packing
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.packing import HEAD_NAME, pack_run, unpack_run
 from starpo.ragen.store.remote.location import Location
@@ -79,6 +81,20 @@ def test_a_run_of_which_something_is_missing_is_not_packed(local: Store, make_ru
     with pytest.raises(ArtifactMissingError, match="cannot be copied whole"):
         pack_run(Location(local.url), "a", tmp_path / "a.tar")
     assert not (tmp_path / "a.tar").exists()
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    local: Store, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(local, "a")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(packing, "_add", full)
+    with pytest.raises(ConfigError, match=r"the file .*/out/a\.tar cannot be written \(No space left on device\)"):
+        pack_run(Location(local.url), "a", tmp_path / "out" / "a.tar")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("address", ["https://me:pass-word@there/v1", "https://there/v1?key=abcdef"])
