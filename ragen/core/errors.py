@@ -81,7 +81,7 @@ class HubError(StarPOError):
 
 
 class DataError(StarPOError):
-    """A dataset violates its contract; the offending data are quarantined."""
+    """A dataset violates its contract. The message says where the failing data are kept."""
 
 
 class QueryError(StarPOError):

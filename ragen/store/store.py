@@ -156,7 +156,7 @@ class Store:
             The manifest in the store: of this data, or of an artifact that was stored first.
 
         Raises:
-            DataError: If the data break their contract; they are then kept in quarantine.
+            DataError: If the data break their contract; they are then kept in quarantine, if it can be written.
             StoreError: If the store cannot be written.
         """
         _known_dataset(kind)
@@ -167,7 +167,7 @@ class Store:
             file = folder / datasets.PART_NAME
             written = datasets.write_dataset(data, kind, file)
             if written.violation is not None:
-                raise quarantine(self._location, [file], folder, key, written.violation) from written.violation
+                raise quarantine(self._location, [file], key, written.violation) from written.violation
             manifest = facts.manifest(
                 kind, written.content_digest, dataset_version=DATASETS[kind].version, num_rows=written.num_rows
             )
@@ -326,8 +326,7 @@ class Store:
         try:
             validator.finish()
         except ContractViolation as violation:
-            with self._artifacts.stage() as scratch:
-                raise quarantine(self._location, files, scratch, manifest.key, violation) from violation
+            raise quarantine(self._location, files, manifest.key, violation) from violation
 
 
 def _check_no_dataset(kind: str) -> None:

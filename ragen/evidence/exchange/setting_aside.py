@@ -1,6 +1,6 @@
 """Traces that could not be imported: counted by reason, reported, and kept in the store's quarantine.
 
-place, reason, beginning -> SetAside -> <store>/quarantine/traces-<key>-<n>/
+place, reason, beginning -> SetAside -> <store>/quarantine/traces-<key>-<digest>/
 """
 
 import re
@@ -80,7 +80,7 @@ class SetAside:
             for row in next(first).to_pylist()
         ]
         violation = ContractViolation("traces", message, pa.Table.from_pylist(cases, schema=FAILURE_CASES))
-        return quarantine(location, [self.file], self.folder, key, violation)
+        return quarantine(location, [self.file], key, violation)
 
     def _flush(self) -> None:
         if self._waiting:

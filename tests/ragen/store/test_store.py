@@ -224,10 +224,16 @@ class TestDamage:
         )
         pq.write_table(wrong, stored / "part-00000.parquet")
         self.reseal(local, stored)
-        with pytest.raises(DataError, match="column 'turn' counts 0, 1, 2"):
+        for _ in range(2):
+            with pytest.raises(DataError, match="column 'turn' counts 0, 1, 2"):
+                local.read_table("turns", KEY, ["env"])
+        (kept,) = (tmp_path / "store" / "quarantine").iterdir()
+        assert pq.read_table(kept / "data.parquet").equals(wrong)
+        for place in (kept.parent, tmp_path / "store" / "tmp"):  # as in a store that may only be read
+            shutil.rmtree(place)
+            place.write_text("no folder")
+        with pytest.raises(DataError, match=r"column 'turn' counts(?s:.*)could not be kept in quarantine"):
             local.read_table("turns", KEY, ["env"])
-        kept = tmp_path / "store" / "quarantine" / f"turns-{KEY}-0" / "data.parquet"
-        assert pq.read_table(kept).equals(wrong)
 
     def test_other_version_of_the_schema(self, local: Store, stored: Path) -> None:
         manifest = local.manifest("turns", KEY).model_copy(update={"dataset_version": 99}).sealed()
