@@ -21,7 +21,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.grammar import ToolCalls
-from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 
 
 def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False) -> None:
@@ -169,25 +169,24 @@ def _check_model(policy: PretrainedPolicy, agent: AgentConfig) -> None:
 
 
 def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:
-    evaluation = config.evaluation
+    evaluation, agent = config.evaluation, config.agent
     try:
-        panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
-        for tag, part in settings.tagged().items():
+        for tag, part in settings.tagged().items():  # before the panel: what is raised here is this part's
             world = make(part)
-            world.reset(seed=0)
-            agent = config.agent
+            initial_state(world, tag, 0)
             if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
                 return [
                     f"{place}: '{part.type}' is acted in by tool calls, and agent.should_prefill_think without "
                     "agent.should_think would open an <answer>: set one of them otherwise"
                 ]
-            if place == "environment":
-                fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
+        panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
+        for tag in settings.tagged() if place == "environment" else ():
+            fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
     except Exception as error:  # a third-party environment may raise anything
-        module = ENVIRONMENTS[settings.type].partition(":")[0]
-        return [f"{place}: '{settings.type}' failed at an initial state: {describe_fault(error, module)}"]
+        module = ENVIRONMENTS[part.type].partition(":")[0]
+        return [f"{place}: {tag}: '{part.type}' cannot be started: {describe_fault(error, module)}"]
     return [
         f"{place}: '{part.type}' breaks its contract: {found}"
         for part in settings.tagged().values()

@@ -5,13 +5,36 @@ panel digests --fresh_env_seed--> env_seed of a training group
 
 from collections.abc import Iterator
 from itertools import count, islice
+from typing import Any
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import EnvironmentFault, StarPOError
+from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.make import make
 
 _MAX_REDRAWS = 100
+
+
+def initial_state(world: Environment[Any], tag: str, seed: int) -> str:
+    """Reset an environment and return the digest of its initial state.
+
+    Args:
+        world: The environment.
+        tag: Its tag, for the message.
+        seed: Seed of the initial state.
+
+    Raises:
+        EnvironmentFault: If the environment fails. An OSError is not converted: it may be temporary.
+    """
+    try:
+        world.reset(seed=seed)
+        return world.state_digest()
+    except (StarPOError, OSError):
+        raise
+    except Exception as error:  # a third-party environment may raise anything
+        fault = describe_fault(error, type(world).__module__)
+        raise EnvironmentFault(f"{tag}: the initial state of seed {seed} failed: {fault}") from error
 
 
 def fresh_env_seed(
@@ -33,7 +56,7 @@ def fresh_env_seed(
         candidate, excluded or not, since its panel covers every state available for training.
 
     Raises:
-        EnvironmentFault: If 101 candidates in a row are excluded.
+        EnvironmentFault: If 101 candidates in a row are excluded, or the environment fails.
     """
     tag = settings.tag_of(derive_seed(*path)) if tag is None else tag
     seeds = (seed for seed in _candidates(*path) if settings.tag_of(seed) == tag)
@@ -43,8 +66,7 @@ def fresh_env_seed(
     if environment.num_initial_states is not None:
         return next(seeds)
     for seed in islice(seeds, _MAX_REDRAWS + 1):
-        environment.reset(seed=seed)
-        if environment.state_digest() not in excluded:
+        if initial_state(environment, tag, seed) not in excluded:
             return seed
     raise EnvironmentFault(
         f"{tag}: {_MAX_REDRAWS + 1} initial states drawn for {path!r}, all of them among the {len(excluded)} "

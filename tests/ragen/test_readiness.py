@@ -143,8 +143,45 @@ class Unlucky(Sokoban):
         return self.lucky[0]
 
 
+class Overflowing(Sokoban):
+    """Fails at seeds as large as most are."""
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> Any:
+        if seed >= 2**32:
+            raise OverflowError(f"seed of {seed.bit_length()} bits")
+        return super().reset(seed=seed, dynamics_seed=dynamics_seed)
+
+
+class Unmade(Sokoban):
+    """Fails before its first state."""
+
+    def __init__(self, settings: Any) -> None:
+        raise KeyError("SOKOBAN_DATA")
+
+
+def line_of(code: str) -> int:
+    """The first line with this code, here."""
+    return next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if code in text)
+
+
 def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:Unlucky")
     (found,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
-    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "self.lucky[0]" in text)
-    assert f"{__file__}, line {line}: IndexError: list index out of range" in found
+    assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "fault"),
+    [
+        (Unmade, "raise Key", "KeyError: 'SOKOBAN_DATA'"),
+        (Unlucky, "self.lucky[0]", "IndexError: list"),
+        (Overflowing, "raise Over", "OverflowError: seed of "),
+    ],
+)
+def test_a_part_that_fails_is_told_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Sokoban], code: str, fault: str
+) -> None:
+    monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:{kind.__name__}")
+    (found,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
+    assert found.startswith("environment: a: ")
+    assert f"{__file__}, line {line_of(code)}: {fault}" in found

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
         panel_seed: Seed that selects them.
 
     Raises:
-        EnvironmentFault: If the environment runs out of distinct initial states.
+        EnvironmentFault: If the environment runs out of distinct initial states, or fails.
     """
     worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
@@ -67,20 +67,20 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
     for index, tag in enumerate(settings.dealt(num_prompts)):
         path, world = (panel_seed, "panel", index), worlds[tag]
         seed = fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
-        world.reset(seed=seed)
-        if world.state_digest() in seen:
+        digest = initial_state(world, tag, seed)
+        if digest in seen:
             seed = fresh_env_seed(settings, *path, excluded=frozenset(seen), tag=tag)
-            world.reset(seed=seed)
+            digest = initial_state(world, tag, seed)
         seeds.append(seed)
-        digests.append(world.state_digest())
-        seen.add(digests[-1])
+        digests.append(digest)
+        seen.add(digest)
         if world.num_initial_states is not None:
-            shared.add(digests[-1])
+            shared.add(digest)
     identity = [settings.type, *(f"{s} {d}" for s, d in zip(seeds, digests, strict=True))]
-    digest = hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
+    identity_digest = hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
     is_exhaustive = all(world.num_initial_states is not None for world in worlds.values())
     of_parts = frozenset() if is_exhaustive else frozenset(shared)
-    return Panel(tuple(seeds), tuple(digests), digest, is_exhaustive, of_parts)
+    return Panel(tuple(seeds), tuple(digests), identity_digest, is_exhaustive, of_parts)
 
 
 def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:
