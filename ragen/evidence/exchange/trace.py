@@ -46,7 +46,7 @@ class TraceTurn:
     Attributes:
         messages: (role, text) of the messages since the previous response.
         response: Text of the response.
-        think: Reasoning, if it can be separated; also contained in `response`.
+        think: Reasoning, if it can be separated; `response` then begins with `<think>think</think>`.
         prompt_ids: Tokens added before the response since the previous one, or since the context start; None if the
             source has none.
         response_ids: Sampled tokens; None if the source has none.
@@ -186,7 +186,7 @@ def _turn_columns(turn: TraceTurn, reward: float | None) -> Row:
 def _answer(turn: TraceTurn) -> str:
     if not turn.think:
         return turn.response
-    return turn.response.partition(turn.think)[2].removeprefix("</think>")
+    return turn.response.removeprefix(f"<think>{turn.think}</think>")
 
 
 def _rewards(trace: Trace) -> list[float | None]:

@@ -260,6 +260,14 @@ def test_a_success_that_said_nothing_is_not_known(take: TakeIn) -> None:
     assert "success" in json.loads(found["info"][0].as_py())["imported"]["absent"]
 
 
+@pytest.mark.parametrize("think", ["hi", "think", ">"])
+def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) -> None:
+    """The reasoning may be text that also stands in its tags."""
+    said = {"role": "assistant", "reasoning_content": think, "content": "yes"}
+    table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, said]}], "messages")
+    assert (table["think"].to_pylist(), table["answer"].to_pylist()) == ([think], ["yes"])
+
+
 def test_verl_groups_what_answered_one_prompt(take: TakeIn) -> None:
     values = [{"input": told, "output": f"o{n}", "score": n, "step": 3} for n in range(2) for told in ("p", "q")]
     table, _, _ = take(values, "verl")
