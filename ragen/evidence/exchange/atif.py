@@ -9,7 +9,7 @@ ids, completion ids and log-probs; otherwise they are imported as text.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -80,7 +80,7 @@ def rows_digest(rows: Sequence[Row]) -> str:
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def read_atif(value: Any) -> Iterator[Trace]:
+def read_atif(value: Any) -> Trace:
     """Read the trajectory of a document.
 
     Raises:
@@ -103,7 +103,7 @@ def read_atif(value: Any) -> Iterator[Trace]:
     facts = ours or extra
     columns = {name: ours[name] for name in _SAME if name in ours}
     member = facts.get("member")
-    yield Trace(
+    return Trace(
         name_of(value.get("trajectory_id") or value.get("session_id")),
         name_of(facts.get("group_id")),
         str(facts.get("env") or agent.get("name") or "atif"),

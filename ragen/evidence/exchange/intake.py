@@ -1,6 +1,6 @@
 """Import of traces of another system into a spool: valid traces are accepted, others set aside with a reason.
 
-file or folder --format--> pieces -> traces -> rows -> Spool          faults -> SetAside
+file or folder --format--> pieces, a trace each -> rows -> Spool          faults -> SetAside
 """
 
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.exchange.trace import Row, Trace, TraceFault, rows_of
 from starpo.ragen.evidence.exchange.trl import parquet_rows, read_trl
-from starpo.ragen.evidence.exchange.verifiers import read_episode
+from starpo.ragen.evidence.exchange.verifiers import episode_traces, read_verifiers
 from starpo.ragen.evidence.exchange.verl import read_verl
 
-READERS: dict[str, Callable[[Any], Iterator[Trace]]] = {
+READERS: dict[str, Callable[[Any], Trace]] = {
     "atif": read_atif,
-    "verifiers": read_episode,
+    "verifiers": read_verifiers,
     "messages": read_messages,
     "verl": read_verl,
     "trl": read_trl,
 }
-"""Format -> function that reads the traces of a piece of a file."""
+"""Format -> function that reads the trace of a piece of a file."""
 
 _OF_GROUPS = ("group_id", "member", "env_seed", "initial_state_digest")
 
@@ -67,11 +67,10 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
             aside.add(piece.place, piece.fault, piece.beginning)
             continue
         try:
-            for number, trace in enumerate(READERS[form](piece.value)):
-                place = piece.place if number == 0 else f"{piece.place}/{number}"
-                rows = _rows(trace if should_keep_groups else _alone(trace), place, form)
-                spool.add(rows)
-                paid[rows[0]["trajectory_id"]] = trace.reward is not None
+            trace = READERS[form](piece.value)
+            rows = _rows(trace if should_keep_groups else _alone(trace), piece.place, form)
+            spool.add(rows)
+            paid[rows[0]["trajectory_id"]] = trace.reward is not None
         except TraceFault as fault:
             aside.add(piece.place, str(fault), piece.beginning)
     spool.finish()
@@ -115,4 +114,5 @@ def _pieces(path: Path, form: str) -> Iterator[Piece]:
         return documents(path)
     if form == "trl":
         return parquet_rows(path)
-    return documents(path) if path.suffix == ".json" else json_lines(path)
+    pieces = documents(path) if path.suffix == ".json" else json_lines(path)
+    return episode_traces(pieces) if form == "verifiers" else pieces

@@ -31,7 +31,7 @@ def message_lines(played: Played) -> Iterator[Line]:
         yield {"messages": messages, **played.facts(), "turns": [context.first_turn, context.last_turn]}
 
 
-def read_messages(value: Any) -> Iterator[Trace]:
+def read_messages(value: Any) -> Trace:
     """Read the trajectory of a line with `messages`, or `prompt` and `completion`; id, group and reward are optional.
 
     Raises:
@@ -42,7 +42,7 @@ def read_messages(value: Any) -> Iterator[Trace]:
     turns = value.get("turns")
     if isinstance(turns, list) and turns[:1] != [0]:
         raise TraceFault("is a later context of a trajectory of several; such are exchanged as ATIF")
-    yield Trace(
+    return Trace(
         name_of(value.get("trajectory_id", value.get("id"))),
         name_of(value.get("group_id")),
         str(value.get("env") or "messages"),

@@ -46,7 +46,7 @@ def parquet_rows(file: Path) -> Iterator[Piece]:
         raise DataError(f"{file}: is not Parquet: {first_line(error)}") from error
 
 
-def read_trl(value: Mapping[str, Any]) -> Iterator[Trace]:
+def read_trl(value: Mapping[str, Any]) -> Trace:
     """Read the trajectory of a row.
 
     Raises:
@@ -60,7 +60,7 @@ def read_trl(value: Mapping[str, Any]) -> Iterator[Trace]:
     paid = [number_of(reward, name) for name, reward in given.items()]
     told = [reward for reward in paid if reward is not None]
     prompt = value["prompt"] if isinstance(value["prompt"], str) else json.dumps(value["prompt"], sort_keys=True)
-    yield Trace(
+    return Trace(
         None,
         prompt_group(value["step"], prompt),
         "trl",

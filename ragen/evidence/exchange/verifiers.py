@@ -7,8 +7,9 @@ unchanged, and nothing is tokenised. A path that does not continue from the prev
 with branches or a compacted context.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from starpo.ragen.evidence.exchange.content import (
     assistant_parts,
@@ -18,6 +19,7 @@ from starpo.ragen.evidence.exchange.content import (
     response_of,
     text_of,
 )
+from starpo.ragen.evidence.exchange.lines import Piece
 from starpo.ragen.evidence.exchange.trace import MAX_TOKENS, Message, Trace, TraceFault, TraceTurn
 from starpo.schemas.datasets import UNKNOWN_FINISH
 
@@ -27,29 +29,49 @@ _FINISH = {"stop": "stop", "tool_calls": "stop", "length": "length"}
 Node = Mapping[str, Any]
 
 
-def read_episode(value: Any) -> Iterator[Trace]:
-    """Read the traces of one line.
+class EpisodeTrace(NamedTuple):
+    """A trace as its line holds it.
+
+    Attributes:
+        trace: The trace.
+        episode: The line, which has its group, task and environment; the trace itself if it is a line of its own.
+        name: Id to use if the trace has none.
+    """
+
+    trace: Any
+    episode: Mapping[str, Any]
+    name: str | None
+
+
+def episode_traces(lines: Iterable[Piece]) -> Iterator[Piece]:
+    """Split lines into their traces, each an `EpisodeTrace`; a line without traces becomes a piece with a fault."""
+    for line in lines:
+        value = line.value
+        if line.fault:
+            yield line
+        elif not isinstance(value, Mapping):
+            yield replace(line, value=None, fault="is no JSON object")
+        elif "nodes" in value:
+            yield replace(line, value=EpisodeTrace(value, value, None))
+        elif not isinstance(traces := value.get("traces"), list) or not traces:
+            yield replace(line, value=None, fault="has neither traces nor nodes")
+        else:
+            episode_id = name_of(value.get("id"))
+            for number, trace in enumerate(traces):
+                place = line.place if number == 0 else f"{line.place}/{number}"
+                name = f"{episode_id}/{number}" if episode_id else None
+                yield replace(line, place=place, value=EpisodeTrace(trace, value, name))
+
+
+def read_verifiers(value: EpisodeTrace) -> Trace:
+    """Read a trace.
 
     Raises:
-        TraceFault: If the line is neither an episode nor a trace, or one of its traces is broken.
+        TraceFault: If it is broken.
     """
-    if not isinstance(value, Mapping):
+    trace, episode, name = value
+    if not isinstance(trace, Mapping):
         raise TraceFault("is no JSON object")
-    if "nodes" in value:
-        yield _trace(value, value, name_of(value.get("id")))
-        return
-    traces = value.get("traces")
-    if not isinstance(traces, list) or not traces:
-        raise TraceFault("has neither traces nor nodes")
-    for number, trace in enumerate(traces):
-        if not isinstance(trace, Mapping):
-            raise TraceFault("a trace is no JSON object")
-        episode_id = name_of(value.get("id"))
-        own = name_of(trace.get("id")) or (f"{episode_id}/{number}" if episode_id else None)
-        yield _trace(trace, value, own)
-
-
-def _trace(trace: Mapping[str, Any], episode: Mapping[str, Any], name: str | None) -> Trace:
     nodes = trace.get("nodes")
     if not isinstance(nodes, list) or not nodes or len(nodes) > MAX_NODES:
         raise TraceFault(f"nodes is no list of 1 to {MAX_NODES} messages")
@@ -58,7 +80,7 @@ def _trace(trace: Mapping[str, Any], episode: Mapping[str, Any], name: str | Non
     task = task if isinstance(task, Mapping) else {}
     stop = trace.get("stop_condition")
     return Trace(
-        name,
+        name_of(trace.get("id")) or name,
         name_of(group.get("id") if isinstance(group, Mapping) else group),
         str(episode.get("env") or task.get("type") or "verifiers"),
         _turns(nodes, _finish_reasons(trace)),

@@ -7,7 +7,7 @@ prompt, so turns are only distinguishable in the text, and an import has a singl
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starpo.ragen.evidence.exchange.content import facts_of, name_of, number_of
@@ -30,7 +30,7 @@ def verl_line(played: Played) -> dict[str, Any]:
     }
 
 
-def read_verl(value: Any) -> Iterator[Trace]:
+def read_verl(value: Any) -> Trace:
     """Read the trajectory of a line; without a `group_id`, lines of the same `input` and `step` form a group.
 
     Raises:
@@ -41,7 +41,7 @@ def read_verl(value: Any) -> Iterator[Trace]:
     told, said = value.get("input"), value.get("output")
     if not isinstance(told, str) or not isinstance(said, str):
         raise TraceFault("has no texts 'input' and 'output'")
-    yield Trace(
+    return Trace(
         name_of(value.get("trajectory_id") or value.get("request_id")),
         name_of(value.get("group_id")) or prompt_group(value.get("step"), told),
         str(value.get("env") or value.get("data_source") or "verl"),

@@ -145,6 +145,20 @@ def test_one_broken_trace_is_set_aside_and_the_others_taken(take: TakeIn, value:
     assert reason in line
 
 
+def test_a_broken_trace_of_an_episode_takes_no_other_with_it(take: TakeIn) -> None:
+    value = episode()
+    (good,) = value["traces"]
+    value["traces"] = [{**good, "id": "a"}, {**good, "nodes": []}, 7, {**good, "id": "a"}, {**good, "id": "b"}]
+    table, aside, taken = take([value], "verifiers")
+    assert (taken.num_traces, aside.num_traces) == (2, 3)
+    assert sorted(set(table["trajectory_id"].to_pylist())) == ["a", "b"]
+    assert [line.split(", such as ")[1] for line in aside.lines()] == [
+        "'given.jsonl:1/1' nodes is no list of 1 to 20000 messages",
+        "'given.jsonl:1/2' is no JSON object",
+        "'given.jsonl:1/3' has the id of a trace before it",
+    ]
+
+
 def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PIECE_BYTES", 100_000)
     good = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
