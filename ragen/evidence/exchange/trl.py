@@ -59,7 +59,9 @@ def read_trl(value: Mapping[str, Any]) -> Trace:
     given = {name: reward for name, reward in value["rewards"].items() if reward == reward}
     paid = [number_of(reward, name) for name, reward in given.items()]
     told = [reward for reward in paid if reward is not None]
-    prompt = value["prompt"] if isinstance(value["prompt"], str) else json.dumps(value["prompt"], sort_keys=True)
+    prompt = value["prompt"]
+    if not isinstance(prompt, str):
+        prompt = json.dumps(prompt, sort_keys=True, default=repr)  # Parquet has bytes and times, JSON does not
     return Trace(
         None,
         prompt_group(value["step"], prompt),

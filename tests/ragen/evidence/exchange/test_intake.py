@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,28 @@ def test_a_reward_function_of_trl_may_pass_a_row_over_with_nan(take: TakeIn, tmp
     pq.write_table(pa.table({"step": [1, 2], **rows}), tmp_path / "c.parquet")
     table, aside, _ = take(tmp_path / "c.parquet", "trl", should_keep_groups=False)
     assert (table["action_rewards"].to_pylist(), aside.num_traces) == ([[1.0], [0.5]], 0)
+
+
+def test_a_row_of_trl_may_hold_values_that_json_lacks(take: TakeIn, tmp_path: Path) -> None:
+    """Parquet has bytes and times: an image is set aside with its row, a time beside the text is no part of it."""
+    image, time = {"type": "image", "bytes": b"\x89PNG"}, datetime(2026, 1, 1)
+    call = {"name": "wait", "arguments": {"until": time}}
+    prompt, answer = {"role": "user", "content": "2+2"}, {"role": "assistant", "content": "four"}
+    rows = {
+        "timed": ([{**prompt, "at": time}], [answer]),
+        "drawn": ([{"role": "user", "content": [image]}], [answer]),
+        "calling": ([prompt], [{**answer, "tool_calls": [call]}]),
+    }
+    found = {}
+    for name, (told, said) in rows.items():
+        pq.write_table(pa.Table.from_pylist([{"step": 1, "prompt": told, "completion": said}]), tmp_path / name)
+        table, aside, _ = take(tmp_path / name, "trl")
+        found[name] = table["observation"].to_pylist(), [line.partition("row 0' ")[2] for line in aside.lines()]
+    assert found == {
+        "timed": (["2+2"], []),
+        "drawn": ([], ["a message has a part of type 'image'; texts alone can be imported"]),
+        "calling": ([], ["a tool call has a value of type datetime, expected values of JSON"]),
+    }
 
 
 @pytest.mark.parametrize("strange", [{"completion": 42}, {"completion": "a", "prompt": 7}])
