@@ -57,15 +57,23 @@ def json_lines(file: Path) -> Iterator[Piece]:
 
 
 def documents(path: Path) -> Iterator[Piece]:
-    """Read a file that is one document, or all `*.json` of a folder, recursively and by name. Symlinks are skipped."""
-    for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
-        if file.is_symlink() or not file.is_file():
+    """Read a file that is one document, or all `*.json` of a folder, recursively and by name, except symlinks.
+
+    Raises:
+        DataError: If a file cannot be read.
+    """
+    is_folder = path.is_dir()
+    for file in sorted(path.rglob("*.json")) if is_folder else [path]:
+        if is_folder and (file.is_symlink() or not file.is_file()):
             continue
         place = str(file.relative_to(path.parent))
-        if file.stat().st_size > MAX_PIECE_BYTES:
-            yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
-        else:
-            yield parsed(place, file.read_bytes())
+        try:
+            if file.stat().st_size > MAX_PIECE_BYTES:
+                yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
+            else:
+                yield parsed(place, file.read_bytes())
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def parsed(place: str, data: bytes) -> Piece:

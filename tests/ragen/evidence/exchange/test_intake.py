@@ -398,6 +398,22 @@ def test_broken_documents_are_set_aside(take: TakeIn, value: Any, reason: str) -
     assert reason in next(aside.lines())
 
 
+def test_a_file_may_be_named_by_a_symlink_and_a_folder_does_not_lead_out_by_one(take: TakeIn, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside.json"
+    folder.mkdir()
+    outside.write_text(json.dumps(document(trajectory_id="outside")))
+    (folder / "own.json").write_text(json.dumps(document(trajectory_id="own")))
+    (folder / "link.json").symlink_to(outside)
+    assert take(folder / "link.json", "atif")[0]["trajectory_id"].to_pylist() == ["outside"] * 2
+    assert take(folder, "atif")[0]["trajectory_id"].to_pylist() == ["own"] * 2
+
+
+def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path) -> None:
+    (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file whose beginning nobody can read
+    with pytest.raises(DataError, match=r"a.json: cannot be read \(Input/output error\)"):
+        take(tmp_path / "a.json", "atif")
+
+
 def test_an_unknown_format_is_named(take: TakeIn) -> None:
     with pytest.raises(ConfigError, match="'slime' is no format to import"):
         take([], "slime")
