@@ -9,6 +9,7 @@ with branches or a compacted context.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from starpo.ragen.evidence.exchange.content import (
@@ -24,6 +25,8 @@ from starpo.ragen.evidence.exchange.trace import MAX_TOKENS, Message, Trace, Tra
 from starpo.schemas.datasets import UNKNOWN_FINISH
 
 MAX_NODES = 20_000
+MAX_CHARACTERS = 2**26
+"""Maximum number of characters before all responses of a trace, roles included: every branch repeats its path."""
 _FINISH = {"stop": "stop", "tool_calls": "stop", "length": "length"}
 
 Node = Mapping[str, Any]
@@ -117,12 +120,16 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
     if len(have_tokens) > 1:
         raise TraceFault("some of its responses have token ids, and some have none")
     is_exact = have_tokens == {True}
+    message = cache(lambda place: _message(nodes[place], place))
     turns: list[TraceTurn] = []
     before: int | None = None
-    size = 0
+    num_characters = num_tokens = 0
     for number in sampled:
         path, goes_on = _path(nodes, number, before)
-        messages = [_message(nodes[place], place) for place in path]
+        messages = [message(place) for place in path]
+        num_characters += sum(len(role) + len(text) for role, text in messages)
+        if num_characters > MAX_CHARACTERS:
+            raise TraceFault(f"has more than {MAX_CHARACTERS} characters before its responses")
         response, think = _response(nodes[number], number)
         prompt_ids, response_ids, logprobs = None, None, None
         if is_exact:
@@ -132,8 +139,8 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
             lead, response_ids, logprobs = _sampled(nodes[number], number)
             after = _after(nodes[before]) if goes_on and before is not None else []
             prompt_ids = [*after, *(item for place in path for item in nodes[place].get("token_ids") or ()), *lead]
-            size += len(prompt_ids)
-            if size > MAX_TOKENS:
+            num_tokens += len(prompt_ids)
+            if num_tokens > MAX_TOKENS:
                 raise TraceFault(f"has more than {MAX_TOKENS} tokens")
         turns.append(
             TraceTurn(

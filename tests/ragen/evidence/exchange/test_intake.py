@@ -160,6 +160,17 @@ def test_a_broken_trace_of_an_episode_takes_no_other_with_it(take: TakeIn) -> No
     ]
 
 
+@pytest.mark.parametrize("ids", [[1], []], ids=["tokens", "no tokens"])
+def test_a_small_trace_cannot_repeat_its_messages_without_end(take: TakeIn, ids: list[int]) -> None:
+    """Every branch has all messages of its path: this megabyte would become 80 of them."""
+    told = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
+    said = node(0, "assistant", ids, [1] * len(ids), sampled=True)
+    value = {"id": "wide", "nodes": [told, *[said] * 80]}
+    table, aside, _ = take([value, episode()], "verifiers")
+    assert set(table["trajectory_id"].to_pylist()) == {"e0"}
+    assert "has more than 67108864 characters before its responses" in next(aside.lines())
+
+
 def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PIECE_BYTES", 100_000)
     good = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
