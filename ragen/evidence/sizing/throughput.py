@@ -153,8 +153,9 @@ def seconds(
     Training: 6 P operations per token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1),
     at the device's `training_share`. An update scores all tokens with the policy before and after it and trains
     `num_epochs` times; the critic trains as often and is scored once; a process reward model is scored before and after
-    its single step, the reference once. Every token is counted, although prefixes shared by segments are computed only
-    once: how much is shared is not known before the rollout.
+    its single step, the reference once. Activation checkpointing adds 2 P to training, and nothing to scoring. Every
+    token is counted, although prefixes shared by segments are computed only once: how much is shared is not known
+    before the rollout.
 
     Decoding: a step reads all weights and the KV cache of the rows in the batch, at `decoding_share` of the device's
     bandwidth, and takes at least the time of 2 P operations per token. On a CPU both rates are those measured with the
@@ -171,12 +172,11 @@ def seconds(
     told = [name for name, rate in (("decoding", decoded_tokens_s), ("training", trained_tokens_s)) if rate]
     decoding = decoded_tokens_s or _decoded_tokens_s(config, architecture, tokens, machine)
     training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
-    policy_passes = config.update.num_epochs + 2 / 3  # scoring before and after costs a third of a training pass each
-    critic_passes = config.update.num_epochs + 1 / 3 if config.update.needs_critic else 0.0
-    prm_passes = 1 + 2 / 3 if config.update.needs_prm else 0.0
-    reference_passes = 1 / 3 if config.update.kl_coefficient > 0 else 0.0
-    recomputed = 4 / 3 if config.update.activation_checkpointing else 1.0
-    passes = recomputed * (policy_passes + critic_passes + prm_passes) + reference_passes
+    update = config.update
+    num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
+    num_scored = 2 + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
+    recomputed = 4 / 3 if update.activation_checkpointing else 1.0
+    passes = recomputed * num_trained + num_scored / 3
     device = machine.device
     assumed = (
         "rates measured with the tiny policy on one core, by parameters and cores"

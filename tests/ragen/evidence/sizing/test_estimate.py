@@ -16,7 +16,7 @@ from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, run_bytes
-from starpo.ragen.evidence.sizing.throughput import count_tokens
+from starpo.ragen.evidence.sizing.throughput import count_tokens, seconds
 
 POLICY = {"hidden_size": 256, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 768}
 OVERRIDES = {
@@ -172,6 +172,28 @@ def test_known_rates_are_taken() -> None:
     found = estimate(config, architecture_of(config.policy), machine, decoded_tokens_s=1000.0, trained_tokens_s=500.0)
     assert found.seconds.rollout == pytest.approx(found.tokens.decoded / 1000)
     assert found.seconds.assumption.endswith("decoding and training as given")
+
+
+@pytest.mark.parametrize(
+    ("settings", "trained", "scored"),
+    [
+        ({"advantage": "grpo"}, 2, 2),
+        ({"advantage": "grpo", "kl_coefficient": 0.1}, 2, 3),
+        ({"advantage": "gae", "advantage_scale": "none"}, 4, 3),
+        ({"advantage": "istar"}, 3, 4),
+    ],
+    ids=["policy", "reference", "critic", "process rewards"],
+)
+def test_activations_are_computed_again_where_there_is_a_backward_pass(
+    settings: dict[str, object], trained: int, scored: int
+) -> None:
+    """A forward pass is a third of a training pass; scoring is nothing else, so it takes as long as before."""
+    for is_checkpointed, training_pass in ((False, 1), (True, 4 / 3)):
+        own = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
+        config = preset("smoke", {f"update.{name}": value for name, value in own.items()})
+        tokens, machine = count_tokens(config), Machine(device("cpu"), 1)
+        found = seconds(config, architecture_of(config.policy), tokens, machine, trained_tokens_s=1.0)
+        assert found.update / tokens.trained == pytest.approx(trained * training_pass + scored / 3)
 
 
 def test_a_policy_of_the_users_own_is_sized(tmp_path: Path) -> None:
