@@ -23,7 +23,7 @@ def check_memory(config: StarPOConfig) -> None:
     if not runtime.should_check_memory or "RAY_ADDRESS" in os.environ:
         return
     try:
-        architecture = architecture_of(config.policy)
+        architecture = architecture_of(config)
     except PolicyError:  # loading the policy gives a better error message
         return
     for phase in config.phases:

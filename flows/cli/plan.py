@@ -46,7 +46,7 @@ def plan(
 ) -> None:
     """Estimate what a run will need (memory by component, GPUs, tokens, seconds, storage), and whether it fits."""
     config = load_preset(preset, parse_overrides(set_, method))
-    architecture = architecture_of(config.policy)
+    architecture = architecture_of(config)
     machine, is_this = _machine(config, gpu, gpus, gpu_memory)
     found = estimate(
         config,

@@ -121,7 +121,7 @@ def test_the_3b_preset_trains_adapters_with_ten_times_the_learning_rates() -> No
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
 def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
     config = preset(name)
-    found = estimate(config, architecture_of(config.policy), Machine(device("a100-80gb"), 1))
+    found = estimate(config, architecture_of(config), Machine(device("a100-80gb"), 1))
     assert misfits(found) == []
     assert sum(found.storage.values()) < 120 * GIB
 

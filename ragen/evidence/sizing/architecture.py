@@ -1,17 +1,24 @@
 """Sizes and parameter counts of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral).
 
-policy settings --architecture_of--> Architecture --> num_parameters
+settings --architecture_of--> Architecture --> num_parameters
 """
 
 import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starpo.ragen.config.explanation import near
-from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, PolicyError
+from starpo.ragen.envs.base import EnvironmentSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from starpo.ragen.agents.policy.tokenizer import Speech
 
 _TABLE = Path(__file__).parent / "data" / "architectures.json"
 _SUFFIXES = ("-Instruct",)
@@ -119,15 +126,18 @@ class Architecture:
         return self.num_layers * sum(rank * (inputs + outputs) for inputs, outputs in self.adapted(targets))
 
 
-def architecture_of(policy: PolicyConfig) -> Architecture:
-    """Return the architecture of a policy from its settings, without reading weights.
+def architecture_of(config: StarPOConfig) -> Architecture:
+    """Return the architecture of a run's policy from the settings, without reading weights.
 
     Args:
-        policy: The embedded policy, a folder with a config.json, or the name of a model in the shipped table.
+        config: Settings of the run. The policy is the embedded one, whose vocabulary depends on the environment and the
+            form of the reasoning, a folder with a config.json, or the name of a model in the shipped table.
 
     Raises:
         PolicyError: If it is none of these, or of an unsupported type.
+        ConfigError: If the embedded policy has nobody to imitate in the environment.
     """
+    policy = config.policy
     if isinstance(policy, TinyPolicy):
         return Architecture(
             hidden_size=policy.hidden_size,
@@ -136,7 +146,7 @@ def architecture_of(policy: PolicyConfig) -> Architecture:
             num_kv_heads=policy.num_kv_heads,
             head_dim=policy.hidden_size // policy.num_heads,
             intermediate_size=policy.intermediate_size,
-            vocab_size=_tiny_vocabulary(),
+            vocab_size=len(tiny_tokenizer(policy, config.environment, config.agent.form)),
             is_tied=True,
         )
     file = Path(policy.name_or_path).expanduser() / "config.json"
@@ -162,11 +172,22 @@ def known_architectures() -> dict[str, Architecture]:
     return {name: Architecture(**sizes) for name, sizes in table.items()}
 
 
+def tiny_tokenizer(policy: TinyPolicy, environment: EnvironmentSettings, form: str) -> "PreTrainedTokenizerFast":
+    """Return the tokenizer of the embedded policy in an environment, with a form of the reasoning.
+
+    Raises:
+        ConfigError: If the policy has nobody to imitate in the environment.
+    """
+    from starpo.ragen.agents.policy.tokenizer import unknown_speech
+
+    return _tokenizer(unknown_speech(policy, environment, form))
+
+
 @cache
-def _tiny_vocabulary() -> int:
+def _tokenizer(speech: "Speech | None") -> "PreTrainedTokenizerFast":
     from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 
-    return len(make_tokenizer())
+    return make_tokenizer(speech)
 
 
 def _of_config(file: Path) -> Architecture:

@@ -10,7 +10,7 @@ from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs import make
-from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.evidence.sizing.architecture import Architecture, tiny_tokenizer
 from starpo.ragen.evidence.sizing.device import Machine
 from starpo.ragen.evidence.sizing.memory import BYTES, DType, kv_cache_bytes
 
@@ -247,8 +247,6 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     )  # fmt: skip
     opening = prompt.introduction(environment.rules(), environment.grammar, agent)
     if config.policy.type == "tiny":
-        from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
-
-        tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment, agent.form))
+        tokenizer = tiny_tokenizer(config.policy, config.environment, agent.form)
         return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)
     return len(opening) / CHARACTERS_A_TOKEN, len(message) / CHARACTERS_A_TOKEN + _TEMPLATE_TOKENS

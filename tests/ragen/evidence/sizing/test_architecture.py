@@ -7,8 +7,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2ForCausalLM
 
+from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.agents.policy.tokenizer import unknown_speech
+from starpo.ragen.config.policy import PolicyConfig, PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
 from starpo.ragen.learning.learners.critic import Critic
@@ -30,6 +32,10 @@ def on_meta(architecture: Architecture) -> Qwen2ForCausalLM:
         return model_of(architecture)
 
 
+def of_policy(policy: PolicyConfig) -> Architecture:
+    return architecture_of(preset("sokoban").model_copy(update={"policy": policy}))
+
+
 def count(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -49,9 +55,15 @@ def test_formula_is_the_instantiated_model(name: str) -> None:
     assert linear == architecture.num_matrix_parameters
 
 
-def test_the_embedded_policy_and_its_critic() -> None:
-    config = TinyPolicy()
-    policy, architecture = make_model(config, make_tokenizer()), architecture_of(config)
+@pytest.mark.parametrize(
+    ("name", "form"), [("sokoban", "free"), ("sokoban", "grounding"), ("countdown", "free")], ids=lambda value: value
+)
+def test_the_embedded_policy_and_its_critic(name: str, form: str) -> None:
+    """Words of an environment of one's own, or of a form of reasoning, are tokens too."""
+    config = preset(name, {"agent.form": form})
+    assert isinstance(config.policy, TinyPolicy)
+    tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment, form))
+    policy, architecture = make_model(config.policy, tokenizer), architecture_of(config)
     assert count(policy) == architecture.num_parameters
     assert count(Critic.from_policy(policy)) == architecture.num_critic_parameters
 
@@ -59,7 +71,7 @@ def test_the_embedded_policy_and_its_critic() -> None:
 def test_adapters_are_counted_as_peft_makes_them() -> None:
     peft = pytest.importorskip("peft")
     config = TinyPolicy(num_layers=2)
-    policy, architecture = make_model(config, make_tokenizer()), architecture_of(config)
+    policy, architecture = make_model(config, make_tokenizer()), of_policy(config)
     for targets in (None, ["q_proj", "down_proj"]):
         names = targets or list(architecture.linear_maps)
         model = peft.get_peft_model(make_model(config, make_tokenizer()), peft.LoraConfig(r=8, target_modules=names))
@@ -69,7 +81,7 @@ def test_adapters_are_counted_as_peft_makes_them() -> None:
 
 
 def test_what_adapters_are_for_is_known_before_the_run() -> None:
-    policy = architecture_of(TinyPolicy())
+    policy = of_policy(TinyPolicy())
     assert policy.num_adapter_parameters(4, ["q_proj", "q_proj"]) == policy.num_adapter_parameters(4, ["q_proj"])
     with pytest.raises(ConfigError, match=r"no linear layers named 'q_porj' .did you mean 'q_proj'"):
         policy.num_adapter_parameters(4, ["v_proj", "q_porj"])
@@ -85,12 +97,12 @@ def test_a_folders_configuration_is_read(tmp_path: Path, kind: str) -> None:
     config.save_pretrained(tmp_path)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    found = architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+    found = of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))
     assert found.num_parameters == count(model)
 
 
 def test_an_instruct_model_has_its_bases_sizes() -> None:
-    found = architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
+    found = of_policy(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
     assert found == known_architectures()["Qwen/Qwen2.5-0.5B"]
 
 
@@ -98,7 +110,7 @@ def test_of_an_unknown_model_nothing_is_guessed() -> None:
     with pytest.raises(
         PolicyError, match=r"neither a folder .* nothing is said about it; known: Qwen/Qwen2.5-0.5B, "
     ) as e:
-        architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
+        of_policy(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
     assert "did you mean" not in str(e.value)
     assert "--set policy.name_or_path=FOLDER" in str(e.value)
 
@@ -106,10 +118,10 @@ def test_of_an_unknown_model_nothing_is_guessed() -> None:
 def test_an_unknown_type_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(PolicyError, match="models of type 'mamba' are not counted here; known types: qwen2"):
-        architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+        of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))
 
 
 def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"')
     with pytest.raises(PolicyError, match="cannot be read as a model's configuration: JSONDecodeError"):
-        architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+        of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))

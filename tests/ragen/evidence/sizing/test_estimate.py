@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
 from starpo.ragen.evidence.sizing.estimate import estimate
@@ -92,7 +92,7 @@ def measured() -> dict[str, float]:
 def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, float]) -> None:
     """Measured 211 MB, expected 235 MB; with six layers and twice the micro-batch 661 MB, expected 730 MB."""
     config = preset("smoke", OVERRIDES)
-    found = estimate(config, architecture_of(config.policy), Machine(device("cpu"), 1))
+    found = estimate(config, architecture_of(config), Machine(device("cpu"), 1))
     ours = [part for part in found.memory.always if part.name not in ("processes", "engine: weights")]
     expected = sum(part.size_bytes for part in [*ours, *found.memory.update])
     assert 0.8 < expected / measured["peak"] < 1.25, (expected, measured)
@@ -101,12 +101,12 @@ def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, f
 @pytest.mark.thorough
 def test_bytes_of_a_checkpoint_are_those_written(measured: dict[str, float]) -> None:
     config = preset("smoke", OVERRIDES)
-    assert checkpoint_bytes(config, architecture_of(config.policy)) == pytest.approx(measured["checkpoint"], rel=0.01)
+    assert checkpoint_bytes(config, architecture_of(config)) == pytest.approx(measured["checkpoint"], rel=0.01)
 
 
 def test_storage_counts_the_checkpoints_that_are_kept() -> None:
     config = preset("sokoban-paper")
-    architecture = architecture_of(config.policy)
+    architecture = architecture_of(config)
     found = estimate(config, architecture, Machine(device("a100-80gb"), 1))
     first, other = checkpoint_bytes(config, architecture, is_first=True), checkpoint_bytes(config, architecture)
     assert first == 4 * architecture.num_parameters
@@ -117,7 +117,7 @@ def test_storage_counts_the_checkpoints_that_are_kept() -> None:
 
 def test_adapters_leave_one_frozen_copy_and_small_checkpoints() -> None:
     config = preset("sokoban-paper-3b-lora")
-    architecture = architecture_of(config.policy)
+    architecture = architecture_of(config)
     found = estimate(config, architecture, Machine(device("a100-80gb"), 1))
     names = [part.name for part in found.memory.always]
     assert names.count("frozen weights") == 1
@@ -131,20 +131,20 @@ def test_adapters_leave_one_frozen_copy_and_small_checkpoints() -> None:
 def test_the_papers_run_fits_80_gigabytes_and_a_full_3b_does_not() -> None:
     machine = Machine(device("a100-80gb"), 1)
     small = preset("sokoban-paper")
-    assert estimate(small, architecture_of(small.policy), machine).memory.peak_bytes < 80 * GIB
+    assert estimate(small, architecture_of(small), machine).memory.peak_bytes < 80 * GIB
     large = preset("sokoban-paper", {"policy.name_or_path": "Qwen/Qwen2.5-3B-Instruct"})
-    assert estimate(large, architecture_of(large.policy), machine).memory.peak_bytes > 80 * GIB
+    assert estimate(large, architecture_of(large), machine).memory.peak_bytes > 80 * GIB
 
 
 def test_ranks_share_what_zero_cuts_up() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.zero_stage": 3, "update.deepspeed.num_ranks": 4}
     config = preset("sokoban-paper", overrides)
-    found = estimate(config, architecture_of(config.policy), Machine(device("a100-80gb"), 4))
+    found = estimate(config, architecture_of(config), Machine(device("a100-80gb"), 4))
     assert found.num_gpus == 4
     weights = next(part for part in found.memory.always if part.name == "policy: weights")
     assert weights.size_bytes == 2 * 494_032_768 / 4
     offloaded = preset("sokoban-paper", {**overrides, "update.deepspeed.offload_optimizer": True})
-    host = estimate(offloaded, architecture_of(offloaded.policy), Machine(device("a100-80gb"), 4)).host_bytes
+    host = estimate(offloaded, architecture_of(offloaded), Machine(device("a100-80gb"), 4)).host_bytes
     assert host == pytest.approx(12 * (2 * 494_032_768 + 897))
 
 
@@ -152,7 +152,7 @@ def test_ranks_share_what_zero_cuts_up() -> None:
 def test_embedded_presets_need_little(name: str) -> None:
     config = preset(name)
     assert isinstance(config.policy, TinyPolicy)
-    found = estimate(config, architecture_of(config.policy), Machine(device("cpu", 4 * GIB), 2))
+    found = estimate(config, architecture_of(config), Machine(device("cpu", 4 * GIB), 2))
     assert found.memory.peak_bytes < 2.4 * GIB
     assert found.num_gpus == 0
 
@@ -161,7 +161,7 @@ def test_time_of_the_default_run_is_that_of_a_measured_one() -> None:
     """Within a factor of two: a rollout took 0.8 s, an update whose beginnings are not shared 4.6 s."""
     config = preset("sokoban")
     share = 21 / config.rollout.max_response_tokens
-    found = estimate(config, architecture_of(config.policy), Machine(device("cpu"), 2), response_share=share).seconds
+    found = estimate(config, architecture_of(config), Machine(device("cpu"), 2), response_share=share).seconds
     assert 0.4 <= found.rollout <= 1.6
     assert 2.3 <= found.update <= 9.2
 
@@ -169,7 +169,7 @@ def test_time_of_the_default_run_is_that_of_a_measured_one() -> None:
 def test_known_rates_are_taken() -> None:
     config = preset("sokoban-paper")
     machine = Machine(device("h100-80gb"), 1)
-    found = estimate(config, architecture_of(config.policy), machine, decoded_tokens_s=1000.0, trained_tokens_s=500.0)
+    found = estimate(config, architecture_of(config), machine, decoded_tokens_s=1000.0, trained_tokens_s=500.0)
     assert found.seconds.rollout == pytest.approx(found.tokens.decoded / 1000)
     assert found.seconds.assumption.endswith("decoding and training as given")
 
@@ -192,7 +192,7 @@ def test_activations_are_computed_again_where_there_is_a_backward_pass(
         own = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
         config = preset("smoke", {f"update.{name}": value for name, value in own.items()})
         tokens, machine = count_tokens(config), Machine(device("cpu"), 1)
-        found = seconds(config, architecture_of(config.policy), tokens, machine, trained_tokens_s=1.0)
+        found = seconds(config, architecture_of(config), tokens, machine, trained_tokens_s=1.0)
         assert found.update / tokens.trained == pytest.approx(trained * training_pass + scored / 3)
 
 
@@ -200,7 +200,7 @@ def test_a_policy_of_the_users_own_is_sized(tmp_path: Path) -> None:
     from transformers import Qwen2Config
 
     Qwen2Config(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=500).save_pretrained(tmp_path)
-    found = architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+    found = architecture_of(preset("sokoban-paper", {"policy.name_or_path": str(tmp_path)}))
     assert (found.hidden_size, found.vocab_size) == (64, 500)
 
 
@@ -219,7 +219,7 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
         overrides = {**overrides, "update.search_rows": "weigh"}
     plain = preset("smoke", {"rollout.group_size": overrides.get("rollout.group_size", 8)})
     once, config = count_tokens(plain), preset("smoke", {"rollout.group_size": 8, **overrides})
-    tokens, architecture = count_tokens(config), architecture_of(config.policy)
+    tokens, architecture = count_tokens(config), architecture_of(config)
     assert tokens.decoded == pytest.approx(sampled * once.decoded)
     assert tokens.trained == once.trained
     bytes_once, found = (run_bytes(plain, architecture, of)["datasets"] for of in (once, tokens))

@@ -17,13 +17,13 @@ from starpo.ragen.evidence.sizing.fit import DoesNotFitError, check_fits, misfit
 def refused(name: str, machine: Machine, overrides: dict[str, object] | None = None, host: float | None = None) -> str:
     config = preset(name, overrides)
     with pytest.raises(DoesNotFitError) as caught:
-        check_fits(config, architecture_of(config.policy), machine, host)
+        check_fits(config, architecture_of(config), machine, host)
     return str(caught.value)
 
 
 def test_what_fits_is_let_through() -> None:
     config = preset("sokoban-paper")
-    found = check_fits(config, architecture_of(config.policy), Machine(device("a100-80gb"), 1))
+    found = check_fits(config, architecture_of(config), Machine(device("a100-80gb"), 1))
     assert misfits(found) == []
 
 
@@ -49,7 +49,7 @@ def test_every_remedy_that_is_named_makes_it_fit() -> None:
     for flags in named:
         overrides = dict(parse_override(word) for word in shlex.split(flags) if word != "--set")
         changed = apply_overrides(config, overrides)
-        assert misfits(estimate(changed, architecture_of(changed.policy), machine)) == [], flags
+        assert misfits(estimate(changed, architecture_of(changed), machine)) == [], flags
 
 
 def test_too_few_gpus_are_said() -> None:
@@ -72,8 +72,7 @@ def test_where_nothing_helps_that_is_said() -> None:
 def test_remedies_for_a_large_policy_cut_it_up_or_train_adapters() -> None:
     config = preset("sokoban-paper", {"policy.name_or_path": "Qwen/Qwen2.5-7B-Instruct"})
     found = [
-        set(overrides)
-        for overrides, _ in remedies(config, architecture_of(config.policy), Machine(device("a100-80gb"), 8))
+        set(overrides) for overrides, _ in remedies(config, architecture_of(config), Machine(device("a100-80gb"), 8))
     ]
     assert any("update.deepspeed.zero_stage" in paths for paths in found)
     assert any("update.lora" in paths for paths in found)
