@@ -4,9 +4,10 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.envs.make import environment_type
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.envs.make import make
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, Severity
 
@@ -17,13 +18,7 @@ with played as (
         iteration,
         regexp_replace(cell, '/seen$', '') as panel,
         env,
-        -- of a mixture, a variant or what is trained on, what plays under the tag
-        coalesce(
-            config->>('$.evaluation.variants."' || regexp_replace(cell, '/seen$', '')
-                || '".parts."' || env || '".environment.type'),
-            config->>('$.environment.parts."' || env || '".environment.type'),
-            env
-        ) as type,
+        environment,
         initial_state_digest,
         ends_with(cell, '/seen') as is_apart,
         success,
@@ -32,14 +27,14 @@ with played as (
         num_unknown
     from episodes
         left join panels using (run, iteration, artifact, initial_state_digest)
-        left join (select run, config from runs) using (run)
     where not episodes.is_reused
 )
 select
     run,
     iteration,
     panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || env, '') as panel,
-    any_value(type) as type,
+    env,
+    any_value(environment) as environment,
     count(distinct initial_state_digest) as states,
     count(distinct initial_state_digest) filter (is_seen) as seen,
     count(distinct initial_state_digest) filter (is_demonstrated) as demonstrated,
@@ -69,13 +64,18 @@ _SCHEMA = pa.schema(
         "example": pa.string(),
     }
 )
+_SETTINGS = TypeAdapter(EnvironmentConfig)
 
 
 def contaminated_panels(database: Database) -> Finding:
     """Find evaluation states that training or demonstrations also began in; a fault if success includes them."""
     table = database.query(_PANELS)
     rows = [
-        {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["type"])}
+        {
+            **row,
+            "share": round(row["seen"] / row["states"], 4),
+            "covers_all": _covers_all(row["environment"], row["env"]) if row["mixed_in"] else None,
+        }
         for row in table.to_pylist()
     ]
     mixed = [row for row in rows if row["mixed_in"] and row["covers_all"] is False]
@@ -89,8 +89,8 @@ def contaminated_panels(database: Database) -> Finding:
             "seen: states of the panel, by digest, in which a rollout or a demonstration behind the evaluated policy "
             "began, through all of its lineage; demonstrated: those of them of demonstrations. They are measured "
             "apart, as the cell PANEL/seen; mixed_in: those that are not, and which success counts, which is a fault. "
-            "covers_all: the environment has so few states that a panel and training must share them. PANEL/TAG: "
-            "the prompts of one part of a mixture. "
+            "covers_all, of panels with mixed_in: whether the environment has so few states that a panel and training "
+            "must share them; nothing if it cannot be made here. PANEL/TAG: the prompts of one part of a mixture. "
             "unknown_origins: stages of the training that are not in the store any more, or 1 where nothing is known "
             "of it: then more may have been seen. What a downloaded model had learned before is never known."
         ),
@@ -122,9 +122,15 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
 
 
 @cache
-def _covers_all(type_: str) -> bool | None:
-    """Whether training and panels share all initial states of this environment; None if it is not installed here."""
+def _covers_all(environment: str | None, tag: str) -> bool | None:
+    """Whether training and panels share all initial states of what plays under the tag; None if it cannot be made here.
+
+    Args:
+        environment: Settings of the panel's environment, as JSON.
+        tag: Column `env`: the environment's type, or the tag of a part of a mixture.
+    """
     try:
-        return environment_type(type_).num_initial_states is not None
-    except StarPOError:
+        settings = _SETTINGS.validate_json(environment or "")
+        return make(settings.tagged()[tag]).num_initial_states is not None
+    except Exception:  # the stored settings may be of any environment, and it may raise anything
         return None

@@ -11,6 +11,7 @@ from starpo.ragen.agents.evaluation.training_states import TrainingStates, train
 from starpo.ragen.evidence.audit.named import NamedArtifact
 from starpo.ragen.evidence.audit.views import RECORD_VIEWS
 from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
 
 _NOTHING_KNOWN = TrainingStates(frozenset(), 1)
 """For episodes that were not played by a stored checkpoint."""
@@ -31,7 +32,8 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
     for artifact in named:
         if artifact.kind != "episodes":
             continue
-        checkpoint = store.manifest("episodes", artifact.key).inputs.get("checkpoint")
+        manifest = store.manifest("episodes", artifact.key)
+        checkpoint, environment = manifest.inputs.get("checkpoint"), manifest.settings.get("environment")
         trained = training_states(store, checkpoint) if checkpoint else _NOTHING_KNOWN
         digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
         rows += [
@@ -42,6 +44,7 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
                 "is_seen": digest in trained.digests,
                 "is_demonstrated": digest in trained.demonstrated,
                 "num_unknown": trained.num_unknown,
+                "environment": canonical_json(environment) if environment else None,
                 "artifact": artifact.key,
                 "is_reused": artifact.is_reused,
             }

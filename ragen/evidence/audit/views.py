@@ -89,6 +89,7 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
             "is_seen": pa.bool_(),
             "is_demonstrated": pa.bool_(),
             "num_unknown": pa.int64(),
+            "environment": pa.string(),
             "artifact": pa.string(),
             "is_reused": pa.bool_(),
         }
@@ -99,7 +100,8 @@ the wall-clock time of the work that produced the artifact, in whichever run tha
 record it. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
 `episodes`: `is_seen` if a rollout or a demonstration behind the evaluated policy had begun in it, `is_demonstrated` if
 a demonstration had. `num_unknown` is the number of stages of that policy's training that are no longer in the store, so
-that more states may have been seen."""
+that more states may have been seen. `environment` is JSON: the settings of the evaluated environment; null if the
+artifact does not have them."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"

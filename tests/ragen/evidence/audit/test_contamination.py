@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.evaluation.training_states import write_states
+from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.evidence.audit.contamination import contaminated_panels
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.stored import open_database
@@ -17,6 +18,10 @@ from starpo.schemas.manifest import Stage
 from .conftest import Ask, played_turns
 
 CHECKPOINTS = ("0" * 32, "1" * 32)
+MIXTURE = {
+    "type": "mixture",
+    "parts": {"arms": {"environment": {"type": "bandit"}}, "rooms": {"environment": {"type": "sokoban"}}},
+}
 
 
 def digest(letter: str) -> str:
@@ -28,9 +33,7 @@ class Evaluated:
 
     def __init__(self, folder: Path, *, is_known: bool = True) -> None:
         self.store = Store(str(folder / "store"))
-        parts = {"arms": {"environment": {"type": "bandit"}}, "rooms": {"environment": {"type": "sokoban"}}}
-        config = {"environment": {"type": "mixture", "parts": parts}}
-        self.store.runs.create("mine", flow="starpo", preset=None, config=config)
+        self.store.runs.create("mine", flow="starpo", preset=None, config={})
         first = {"settings": {"policy": {"type": "tiny"}}, "inputs": {}, "seed": 0}
         self._put_checkpoint(CHECKPOINTS[0], "warm_start", first, "ab" if is_known else None)
         rows = [
@@ -53,8 +56,12 @@ class Evaluated:
         env: str = "sokoban",
         checkpoint: int = 1,
         tags: dict[str, str] | None = None,
+        environment: dict[str, Any] | None = None,
     ) -> None:
-        """Store an evaluation: state -> success; those of `apart` are measured apart, `tags` play parts of `env`."""
+        """Store an evaluation: state -> success; those of `apart` are measured apart, `tags` play parts of `env`.
+
+        The panel's environment is `environment`, or that of the type `env` as it is without settings.
+        """
         rows: list[dict[str, Any]] = [
             {
                 **example("episodes").to_pylist()[0],
@@ -67,7 +74,8 @@ class Evaluated:
             for number, (state, success) in enumerate(states.items())
         ]
         episodes = pa.Table.from_pylist(rows, schema=example("episodes").schema)
-        facts = {"settings": {}, "inputs": {"checkpoint": CHECKPOINTS[checkpoint]}, "seed": 0}
+        settings = {"environment": environment or {"type": env}}
+        facts = {"settings": settings, "inputs": {"checkpoint": CHECKPOINTS[checkpoint]}, "seed": 0}
         key = f"{iteration:032d}"
         self.store.put_table("episodes", episodes, key=key, stage=Stage(name="evaluate", version=3), **facts)
         self.store.runs.record_stage("mine", iteration, f"evaluate:{env}", {"episodes": key})
@@ -132,12 +140,33 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
     assert finding.table["covers_all"].to_pylist() == [True]
 
 
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: Path, is_part: bool) -> None:
+    """The map of FrozenLake-v1 is always the same, which the settings say, not the suite."""
+    pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
+    run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
+    if is_part:
+        mixture = {"type": "mixture", "parts": {"lake": {"environment": lake}}}
+        run.evaluate(1, {"c": True}, env="mixture", tags={"c": "lake"}, environment=mixture)
+    else:
+        run.evaluate(1, {"c": True}, env="gymnasium", environment=lake)
+    finding = run.finding()
+    assert (finding.severity, finding.table["covers_all"].to_pylist()) == ("note", [True])
+
+
+def test_seen_states_of_an_environment_that_cannot_be_made_here_are_a_warning(tmp_path: Path) -> None:
+    run = Evaluated(tmp_path)
+    run.evaluate(1, {"c": True, "e": False}, env="gone", environment={"type": "gone"})
+    finding = run.finding()
+    assert (finding.severity, finding.table["covers_all"].to_pylist()) == ("warning", [None])
+
+
 @pytest.mark.parametrize("states", ["cde", "edc"])
 def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str) -> None:
     """All bandits are alike, so c is met again; a room need not be, so d may not be counted."""
     run, tags = Evaluated(tmp_path), {"c": "arms", "d": "rooms", "e": "rooms"}
-    run.evaluate(1, dict.fromkeys(states, True), apart="d", env="mixture", tags=tags)
-    run.evaluate(2, dict.fromkeys(states, True), env="mixture", tags=tags)
+    run.evaluate(1, dict.fromkeys(states, True), apart="d", env="mixture", tags=tags, environment=MIXTURE)
+    run.evaluate(2, dict.fromkeys(states, True), env="mixture", tags=tags, environment=MIXTURE)
     finding = run.finding()
     assert finding.severity == "fault"
     assert [(row["iteration"], row["panel"], row["mixed_in"]) for row in finding.table.to_pylist()] == [
