@@ -50,7 +50,8 @@ class Environment(ABC, Generic[S]):
     Class attributes:
         settings_type: Model of this environment's settings.
         action_cost: Reward of the least rewarding ordinary action (<= 0). A malformed response forfeits actions at
-            this price, so that not acting never pays better than acting and failing.
+            this price, so that not acting never pays better than acting and failing. In a mixture, that of the
+            episode's part.
         num_initial_states: Upper bound on the number of distinct initial states, if they are so few that training and
             evaluation must share them. None: practically unbounded.
         demonstrator: `module:attribute` of a function `(environment, skill, rng) -> Demonstration` that makes one

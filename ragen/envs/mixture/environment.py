@@ -21,7 +21,7 @@ from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import Grammar
-from starpo.ragen.envs.make import as_its_own, environment_type, make
+from starpo.ragen.envs.make import as_its_own, make
 from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -108,8 +108,6 @@ class Mixture(Environment[MixtureSettings]):
         super().__init__(settings)
         self._worlds: dict[str, Environment[Any]] = {}
         self._part: Environment[Any] | None = None
-        costs = [environment_type(part.type).action_cost for part in settings.tagged().values()]
-        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; then it is the part's
 
     @property
     def part(self) -> Environment[Any]:

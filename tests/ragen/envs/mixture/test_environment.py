@@ -22,6 +22,8 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.mixture.environment import Mixture, MixtureSettings
 from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
+from starpo.ragen.envs.sudoku.environment import SudokuSettings
+from starpo.ragen.envs.variants import VARIANTS
 
 LAKE, ARMS = FrozenLakeSettings(observation="compact"), BanditSettings()
 PARTS = {"wet": {"share": 3.0, "environment": LAKE}, "arms": {"share": 1.0, "environment": ARMS}}
@@ -31,6 +33,13 @@ WET, ARM = (next(seed for seed in range(99) if MIXTURE.tag_of(seed) == tag) for 
 
 def test_it_keeps_the_conventions_in_every_process():
     assert check(MIXTURE) == []
+
+
+def test_parts_whose_settings_tell_what_an_action_costs_keep_the_conventions():
+    pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
+    taxi = VARIANTS["GymTaxi"].settings
+    parts = {"taxi": {"environment": taxi}, "sudoku": {"environment": SudokuSettings()}}
+    assert check(MixtureSettings(parts=parts), should_start_process=False) == []
 
 
 def test_groups_are_dealt_exactly_where_shares_come_out_even():
