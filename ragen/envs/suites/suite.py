@@ -5,7 +5,7 @@ another package's task --`begin`, `take`--> Suite --> Environment
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar
 
@@ -84,9 +84,10 @@ class Suite(Environment[S]):
         """Return the identity of the initial state; by default the seed, as the state is not visible."""
         return f"seed {seed}"
 
-    @property
+    @cached_property
     def replay_fault(self) -> str:
-        """Non-empty if two equally seeded trials of a few random steps fail or differ; successful ones are cached."""
+        """Non-empty if two equally seeded trials of a few random steps fail or differ. Successful trials are cached for
+        all environments of the process, a failure for this one."""
         try:
             first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
         except EnvironmentFault as error:

@@ -1,6 +1,7 @@
 """What all adapters have in common: refusals, digests, pictures, missing packages, names of tasks."""
 
 import builtins
+from typing import ClassVar
 
 import pytest
 
@@ -56,6 +57,30 @@ def test_what_the_grammar_does_not_read_and_steps_out_of_an_episode_are_refused(
         environment.step(action)
     with pytest.raises(EnvironmentFault, match="has ended"):
         environment.step("d")
+
+
+class Unloadable(Echo):
+    """Cannot load the episode that trials play, and knows its states only if it can be replayed."""
+
+    trials: ClassVar[list[int]] = []
+
+    def begin(self, seed, dynamics_seed):
+        if seed == 0:
+            self.trials.append(seed)
+            raise EnvironmentFault("game 0 is damaged")
+        return super().begin(seed, dynamics_seed)
+
+    def state_digest(self):
+        return super().state_digest() if self.replay_fault else f"{self.left:016}"
+
+
+def test_a_trial_that_fails_is_not_repeated_at_every_step():
+    environment = Unloadable(SuiteSettings(type="unloadable", task="any"))
+    environment.reset(seed=1)
+    for action in "abc":
+        environment.step(action)
+    assert environment.replay_fault == "it cannot be asked: game 0 is damaged"
+    assert len(Unloadable.trials) == 1
 
 
 def test_states_are_known_by_the_seed_and_all_that_was_said():
