@@ -6,6 +6,7 @@ path --digest_of--> settings.digest, hence every key        path, digest --read_
 import hashlib
 import json
 import logging
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,7 @@ def _read(path: str) -> bytes:
 
 def _rows(content: bytes) -> list[tuple[str, Row | str]]:
     """Return for each row its position in the file, and the row or what is wrong with it."""
+    content = content.removeprefix(BOM_UTF8)
     if content.lstrip()[:1] == b"[":
         try:
             listed = json.loads(content)

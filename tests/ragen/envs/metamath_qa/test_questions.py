@@ -61,11 +61,13 @@ def test_the_part_after_the_mark():
     assert after_mark("Long.\nThe answer is: 5 dollars ") == "5 dollars"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("as_lines", [True, False])
-def test_a_file_is_read_as_a_list_or_by_lines(tmp_path, as_lines):
+def test_a_file_is_read_as_a_list_or_by_lines(tmp_path, as_lines, encoding):
     rows = [GOOD, GOOD | {"query": " And 3 + 3? ", "response": "The answer is: 6"}]
     file = tmp_path / "mine.json"
-    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n" if as_lines else json.dumps(rows, indent=1))
+    content = "\n".join(map(json.dumps, rows)) + "\n\n" if as_lines else json.dumps(rows, indent=1)
+    file.write_text(content, encoding=encoding)
     questions = stored_questions(str(file), file_digest(str(file)))
     assert [(question.text, question.answer) for question in questions] == [
         ("What is 2 + 2?", "4"),
