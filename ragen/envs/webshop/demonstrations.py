@@ -8,7 +8,7 @@ teach.
 import random
 
 from starpo.ragen.envs.demonstration import Demonstration
-from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop
+from starpo.ragen.envs.webshop.environment import WebShop, search_for
 from starpo.ragen.envs.webshop.product import Product
 from starpo.ragen.envs.webshop.search import words
 from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS
@@ -45,18 +45,6 @@ def demonstrate(environment: WebShop, skill: float, rng: random.Random) -> Demon
     if page == "item":
         return _buy(environment, skill, rng)
     return Demonstration("read", (f"click[{PREVIOUS}]",))
-
-
-def search_for(text: str) -> str:
-    """Return a search action for the words of a text, as many as fit into an action."""
-    room = GRAMMAR.max_chars - len("search[]")
-    query = ""
-    for word in words(text):
-        longer = f"{query} {word}".strip()
-        if len(longer) > room:
-            break
-        query = longer
-    return f"search[{query}]"
 
 
 def _search(environment: WebShop, skill: float, rng: random.Random) -> Demonstration:

@@ -34,6 +34,15 @@ _WON = 1.0 - 1e-9
 _PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_text, "compact": write_compact}
 
 
+def search_for(text: str) -> str:
+    """Return a search for the words of a text: the first ones that fit into an action, or the beginning of the first
+    one if that does not fit."""
+    query, room = " ".join(words(text)), GRAMMAR.max_chars - len("search[]")
+    if len(query) > room:
+        query = query[: room + 1].rpartition(" ")[0] or query[:room]
+    return f"search[{query}]"
+
+
 class WebShopSettings(EnvironmentSettings):
     """Products, goals and the form of observations."""
 
@@ -220,7 +229,7 @@ class WebShop(Environment[WebShopSettings]):
         """Return a search for some words of the instruction, or one of `actions`."""
         if self._visit.page == "search":
             known = words(self.goal.terse)
-            return f"search[{' '.join(rng.sample(known, rng.randint(1, len(known))))}]"
+            return search_for(" ".join(rng.sample(known, rng.randint(1, len(known)))))
         return rng.choice(self.actions or (GRAMMAR.shown,))
 
     @property

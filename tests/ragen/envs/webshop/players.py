@@ -5,8 +5,7 @@ environment -> player -> action, until the purchase
 
 from collections.abc import Callable, Iterable
 
-from starpo.ragen.envs.webshop.demonstrations import search_for
-from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
+from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings, search_for
 from starpo.ragen.envs.webshop.score import options_met
 from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from starpo.ragen.core.errors import ConfigError, MissingPackageError
 from starpo.ragen.envs.check import check
-from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
+from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.files import files_digest, read_products
 from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 
@@ -140,6 +141,16 @@ def test_human_goals(folder):
     for action in ("search[soft boots]", "click[b1]", "click[grey (new)]", "click[buy now]"):
         *_, info = environment.step(action)
     assert (info["options_met"], info["nouns"], environment.is_success) == (1, "rule", True)
+
+
+@pytest.mark.parametrize("text", [" ".join(f"word{n}" for n in range(200)), "o" * 500])
+def test_a_random_search_for_a_long_instruction_is_an_action(folder, text):
+    asked = {"B1": [{"instruction": text, "instruction_attributes": ["soft"]}]}
+    environment = WebShop(WebShopSettings(folder=folder([item()], {}, asked), goals="human", split="all"))
+    environment.reset(seed=0)
+    for seed in range(8):
+        action = environment.random_action(random.Random(seed))
+        assert GRAMMAR.read(action) == action
 
 
 def test_wrong_folders_are_one_clear_error(folder, tmp_path):
