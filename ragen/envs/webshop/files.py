@@ -25,6 +25,8 @@ _MAX_NUMBER, _MAX_VALUE = 10, 300
 _USUAL_PRICE = 100.0
 _AMOUNT = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+_UNNAMEABLE = re.compile(r"[\[\]\s]|\|\|")
+_SEPARATOR = re.compile(r"\|{2,}")
 _UNCLICKABLE = str.maketrans({"[": "(", "]": ")"})
 _BLOCK = 1 << 20
 
@@ -137,8 +139,8 @@ def _product(item: Any, wished: Any) -> Product:
     if not isinstance(item, dict):
         raise _UnusableError("no JSON object")
     asin = _text(item, "asin")
-    if asin == "nan" or len(asin) > _MAX_NUMBER or re.search(r"[\[\]\s]", asin):
-        raise _UnusableError(f"asin must have at most {_MAX_NUMBER} characters, without blanks and brackets")
+    if asin == "nan" or len(asin) > _MAX_NUMBER or _UNNAMEABLE.search(asin):
+        raise _UnusableError(f"asin must have at most {_MAX_NUMBER} characters, without blanks, brackets and ||")
     wished = wished if isinstance(wished, dict) else {}
     bullets = item.get("small_description") or []
     return Product(
@@ -195,7 +197,7 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if contents is None:
             continue
         values = [_text_of_value(content, name) for content in contents]
-        written = (_clean(value.replace("/", " | ").replace("||", "|"))[:_MAX_VALUE] for value in values)
+        written = (_clean(_SEPARATOR.sub("|", value.replace("/", " | ")))[:_MAX_VALUE] for value in values)
         unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
         options.append((_clean(name).lower(), unique))
     return tuple(option for option in options if option[1])
@@ -203,7 +205,7 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _text_of_value(content: Any, option: str) -> str:
     value = content.get("value") if isinstance(content, dict) else None
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not _clean(value):
         raise _UnusableError(f"customization_options.{option} has a value without text")
     return value
 

@@ -23,7 +23,7 @@ class Product:
     """One article.
 
     Attributes:
-        asin: Product number, without whitespace and brackets, unique even when case is ignored.
+        asin: Product number, without whitespace, brackets and `||`, unique even when case is ignored.
         title: Title on the results page and the product's page.
         query: Search term for this kind of product, in lower case.
         categories: Categories, from the widest to the narrowest.

@@ -72,11 +72,13 @@ BAD = {
     "no object": ("text", "product 0", "no JSON object"),
     "no asin": (item(""), "product 0", "asin is missing"),
     "a long asin": (item("B" * 11), "BBBBBBBBBBB", "at most 10 characters"),
+    "an asin of two actions": (item("B||0"), "B||0", "without blanks, brackets and ||"),
     "no name": (item("B0", name=None), "B0", "name is missing"),
     "no query": ({k: v for k, v in item("B0").items() if k != "query"}, "B0", "query is missing"),
     "no category": (item("B0", product_category="  "), "B0", "product_category is missing"),
     "an odd price": (item("B0", pricing="ask us"), "B0", "pricing 'ask us' is no amount"),
     "an odd option": (item("B0", customization_options={"c": [{"image": "x"}]}), "B0", "has a value without text"),
+    "an unreadable option": (item("B0", customization_options={"c": [{"value": "\0"}]}), "B0", "value without text"),
     "odd options": (item("B0", customization_options=["red"]), "B0", "is no JSON object"),
 }
 
@@ -89,6 +91,14 @@ def test_a_bad_product_is_left_out_by_name_and_reason(folder, fault):
     (refusal,) = refused
     assert what in refusal.what
     assert why in refusal.why
+
+
+@pytest.mark.parametrize(
+    ("value", "label"), [("a||b", "a|b"), ("a|||b", "a|b"), ("a||||b", "a|b"), ("a//b", "a | | b")]
+)
+def test_a_value_never_separates_actions(folder, value, label):
+    (product,), _ = read_products(folder([item(customization_options={"Size": [{"value": value}]})], {}), None)
+    assert product.options == (("size", (label,)),)
 
 
 def test_what_is_refused_is_counted_and_said(folder, caplog):
