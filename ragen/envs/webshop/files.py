@@ -9,7 +9,6 @@ Unusable entries are skipped and reported with the reason; everything else is pr
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -42,7 +41,7 @@ class Refusal(NamedTuple):
 
 
 class _UnusableError(ValueError):
-    """Raised for a product that cannot be used, with the reason."""
+    """Raised for a product or a wish that cannot be used, with the reason."""
 
 
 def files_digest(folder: str) -> str:
@@ -150,31 +149,37 @@ def _product(item: Any, wished: Any) -> Product:
         categories=tuple(part.strip() for part in _text(item, "product_category").split("\u203a")),
         price_range=_price_range(item.get("pricing")),
         description=_clean(item.get("full_description") or ""),
-        bullets=tuple(_texts(bullets if isinstance(bullets, list) else [bullets])),
-        attributes=tuple(_texts(wished.get("attributes"))),
+        bullets=_texts(bullets if isinstance(bullets, list) else [bullets]),
+        attributes=_texts(_list(wished, "attributes")),
         options=_options(item.get("customization_options")),
         wish=_wish(wished),
     )
 
 
 def _wish(wished: dict[str, Any]) -> Wish | None:
-    text, attributes = wished.get("instruction"), tuple(_texts(wished.get("instruction_attributes")))
-    return Wish(_clean(text), attributes) if isinstance(text, str) and text.strip() and attributes else None
+    text, attributes = _clean(wished.get("instruction")), _texts(_list(wished, "instruction_attributes"))
+    return Wish(text, attributes) if text and attributes else None
 
 
 def _human_wishes(listed: Any) -> tuple[tuple[Wish, ...], list[tuple[int, str]]]:
     """Return the usable wishes, and position and fault of each of the others."""
     wishes, faults = [], []
     for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
-        facts = item if isinstance(item, dict) else {}
-        text, attributes = facts.get("instruction"), tuple(_texts(facts.get("instruction_attributes")))
-        options = facts.get("instruction_options") or []
-        values = tuple(_texts(list(options.values()) if isinstance(options, dict) else options))
-        if isinstance(text, str) and text.strip() and attributes:
-            wishes.append(Wish(_clean(text).strip("."), attributes, values))
-        else:
-            faults.append((place, "it has no instruction, or no attributes"))
+        try:
+            wishes.append(_human_wish(item))
+        except _UnusableError as error:
+            faults.append((place, str(error)))
     return tuple(wishes), faults
+
+
+def _human_wish(item: Any) -> Wish:
+    facts = item if isinstance(item, dict) else {}
+    text, attributes = _clean(facts.get("instruction")).strip("."), _texts(_list(facts, "instruction_attributes"))
+    if not text or not attributes:
+        raise _UnusableError("it has no instruction, or no attributes")
+    options = facts.get("instruction_options")
+    values = list(options.values()) if isinstance(options, dict) else _list(facts, "instruction_options")
+    return Wish(text, attributes, _texts(values))
 
 
 def _price_range(pricing: Any) -> tuple[float, float]:
@@ -194,8 +199,10 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
         raise _UnusableError("customization_options is no JSON object")
     options = []
     for name, contents in listed.items():
-        if contents is None:
+        if not contents:
             continue
+        if not isinstance(contents, list):
+            raise _UnusableError(f"customization_options.{name} is no list")
         values = [_text_of_value(content, name) for content in contents]
         written = (_clean(_SEPARATOR.sub("|", value.replace("/", " | ")))[:_MAX_VALUE] for value in values)
         unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
@@ -217,8 +224,15 @@ def _text(item: dict[str, Any], field: str) -> str:
     return _clean(value)
 
 
-def _texts(values: Any) -> Iterable[str]:
-    return (_clean(value) for value in values or [] if isinstance(value, str) and value.strip())
+def _list(facts: dict[str, Any], field: str) -> list[Any]:
+    values = facts.get(field) or []
+    if not isinstance(values, list):
+        raise _UnusableError(f"{field} is no list")
+    return values
+
+
+def _texts(values: list[Any]) -> tuple[str, ...]:
+    return tuple(text for value in values if (text := _clean(value)))
 
 
 def _clean(text: Any) -> str:

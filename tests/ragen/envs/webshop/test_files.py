@@ -79,6 +79,7 @@ BAD = {
     "an odd price": (item("B0", pricing="ask us"), "B0", "pricing 'ask us' is no amount"),
     "an odd option": (item("B0", customization_options={"c": [{"image": "x"}]}), "B0", "has a value without text"),
     "an unreadable option": (item("B0", customization_options={"c": [{"value": "\0"}]}), "B0", "value without text"),
+    "a number for values": (item("B0", customization_options={"c": 5}), "B0", "customization_options.c is no list"),
     "odd options": (item("B0", customization_options=["red"]), "B0", "is no JSON object"),
 }
 
@@ -91,6 +92,25 @@ def test_a_bad_product_is_left_out_by_name_and_reason(folder, fault):
     (refusal,) = refused
     assert what in refusal.what
     assert why in refusal.why
+
+
+@pytest.mark.parametrize("field", ["attributes", "instruction_attributes"])
+@pytest.mark.parametrize("told", [5, "soft"])
+def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told):
+    wished = wishes("B0", "B1")
+    wished["B0"] = wished["B0"] | {field: told}
+    products, refused = read_products(folder([item("B0"), item("B1")], wished), None)
+    assert [product.asin for product in products] == ["B1"]
+    assert list(map(str, refused)) == [f"'B0' ({field} is no list)"]
+
+
+@pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
+@pytest.mark.parametrize("told", [5, "soft"])
+def test_a_persons_wish_is_left_out_if_its_attributes_or_options_are_no_list(folder, field, told):
+    asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
+    (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
+    assert product.human_wishes == ()
+    assert list(map(str, refused)) == [f"wish 0 for 'B1' ({field} is no list)"]
 
 
 @pytest.mark.parametrize(
