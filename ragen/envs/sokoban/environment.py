@@ -139,7 +139,7 @@ class Sokoban(Environment[SokobanSettings]):
     @property
     def is_success(self) -> bool:
         """Whether all boxes are on targets."""
-        return self.board.is_solved
+        return self._board is not None and self._board.is_solved
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode in the room of this seed. The dynamics are deterministic: `dynamics_seed` is unused."""

@@ -45,6 +45,13 @@ def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
         environment.step("Left")
 
 
+def test_before_the_first_reset_nothing_is_solved():
+    environment = Sokoban(SokobanSettings())
+    assert environment.is_success is False
+    with pytest.raises(EnvironmentFault, match="no Sokoban episode has begun"):
+        environment.render()
+
+
 def test_one_box_of_two_on_its_target_is_no_success():
     environment = playing(TWO_BOXES)
     assert environment.step("Right")[2] is False
