@@ -8,6 +8,7 @@ is left for the reward to teach.
 import random
 from collections import deque
 
+from starpo.ragen.envs.claim import direction
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap
@@ -45,7 +46,8 @@ def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> De
         walk = rng.choice(_walks(lake, cell))
     cells = _cells_meant(lake, cell, walk)
     way = f" from {' '.join(reversed(cells[:-1]))}" if cells[:-1] else ""
-    return Demonstration(f"G {_direction(lake, cell)} go {cells[-1]}{way}", walk[: min(limit, len(cells))])
+    to_goal = direction(lake.coordinates(cell), lake.coordinates(lake.goal))
+    return Demonstration(f"G {to_goal} go {cells[-1]}{way}", walk[: min(limit, len(cells))])
 
 
 def _walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
@@ -72,14 +74,3 @@ def _cells_meant(lake: LakeMap, cell: int, walk: tuple[str, ...]) -> list[str]:
         if lake.is_end(cell):
             break
     return cells
-
-
-def _direction(lake: LakeMap, cell: int) -> str:
-    """Return the direction from a cell to the goal, such as 'down' or 'up left'."""
-    (row, column), (goal_row, goal_column) = lake.coordinates(cell), lake.coordinates(lake.goal)
-    words = []
-    if goal_row != row:
-        words.append("down" if goal_row > row else "up")
-    if goal_column != column:
-        words.append("right" if goal_column > column else "left")
-    return " ".join(words)

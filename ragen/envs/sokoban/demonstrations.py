@@ -7,6 +7,7 @@ imitates it learns to read the board and to walk; the choice of pushes is left f
 import itertools
 import random
 
+from starpo.ragen.envs.claim import direction
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.sokoban.board import ACTIONS, Board, offsets
 from starpo.ragen.envs.sokoban.environment import Sokoban
@@ -42,10 +43,9 @@ def demonstrate(
     push = _choose(board, skill, rng)
     box = push.box if push else min(sorted(board.boxes), key=lambda cell: _steps(board, board.player, cell))
     target = box if box in board.targets else _nearest_free_target(board, box)
-    facts = (
-        f"{environment.symbols.box} {_direction(board, board.player, box)} "
-        f"{environment.symbols.target} {_direction(board, box, target)}"
-    )
+    places = [board.coordinates(cell) for cell in (board.player, box, target)]
+    to_box, to_target = (direction(start, end) for start, end in itertools.pairwise(places))
+    facts = f"{environment.symbols.box} {to_box} {environment.symbols.target} {to_target}"
     if push is None:
         return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),), is_resigned=True)
     walk = _cells_walked(board, push)
@@ -77,14 +77,3 @@ def _steps(board: Board, start: int, end: int) -> int:
     """Return the Manhattan distance between two cells."""
     (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
     return abs(end_row - row) + abs(end_col - col)
-
-
-def _direction(board: Board, start: int, end: int) -> str:
-    """Return the direction from `start` to `end`, such as 'down', 'up left', or 'here'."""
-    (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
-    words = []
-    if end_row != row:
-        words.append("down" if end_row > row else "up")
-    if end_col != col:
-        words.append("right" if end_col > col else "left")
-    return " ".join(words) or "here"
