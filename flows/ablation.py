@@ -70,7 +70,7 @@ def ablation(
     plan, studies = plan_ablation(grid, opened, config=base, allow_few_seeds=allow_few_seeds), Ablations(opened.url)
     studies.begin(grid)
     plans = plan.plans(opened)
-    missing = [run for run in plan.runs if not is_finished(opened, run, plans[run.name])]
+    missing = [run for run in plan.runs if not is_finished(opened, plans[run.name])]
     is_on_ray = Runtime.current().pool == "ray"
     if concurrency > 1 or is_on_ray:
         _share_first_checkpoints(opened, missing, plans)

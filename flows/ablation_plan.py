@@ -165,9 +165,9 @@ def _is_twin(store: Store, run: str, config: StarPOConfig) -> bool:
     return is_finished and record.flow == "starpo" and record.config == config.model_dump(mode="json")
 
 
-def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:
-    """Whether the run is complete, with exactly the stages that this release would compute."""
-    state = store.runs.state(run.name)
+def is_finished(store: Store, plan: RunPlan) -> bool:
+    """Whether a planned run is complete, perhaps as a fork, with exactly the stages that this release would compute."""
+    state = store.runs.state(plan.ends_as)
     is_whole = not plan.new and not plan.assumed and plan.stops is None
     return state is not None and state.status == "completed" and is_whole
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from starpo.flows.rollback import rolled_back
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, DataError, RunStoppedError
+from starpo.ragen.core.errors import ArtifactDamagedError, CollapsedError, DataError, RunStoppedError
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
@@ -30,8 +31,11 @@ class RunPlan:
         stored: Stages whose artifacts are all in the store.
         assumed: Metric -> first iteration at which control flow depends on it while it is not known yet.
         stops: Why the run ends early, according to its stored data; None if it does not.
+        ends_as: Name that the run ends under: its own, or that of the last fork that it is rolled back to, according to
+            its stored data. The stages include those of the forks.
     """
 
+    ends_as: str
     stages: list[Work] = field(default_factory=list)
     stored: set[Work] = field(default_factory=set)
     assumed: dict[str, int] = field(default_factory=dict)
@@ -44,7 +48,7 @@ class RunPlan:
 
 
 def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bool] | None = None) -> RunPlan:
-    """Plan a run.
+    """Plan a run, and the forks that it is rolled back to.
 
     Args:
         store: Where artifacts are looked up; nothing is written to it.
@@ -52,24 +56,30 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bo
         config: Its settings.
         known: Cache of stage -> whether it is stored, filled here. Share it between plans to look up each stage once.
     """
-    planner = Planner(store, name, {} if known is None else known)
-    try:
-        train(planner, config)
-    except RunStoppedError as error:
-        planner.plan.stops = str(error)
-    return planner.plan
+    plan, known = RunPlan(name), {} if known is None else known
+    while True:
+        try:
+            train(Planner(store, plan.ends_as, known, plan), config)
+        except CollapsedError as error:
+            if (again := rolled_back(plan.ends_as, config, error.healthy)) is not None:
+                plan.ends_as, config = again
+                continue
+            plan.stops = str(error)
+        except RunStoppedError as error:
+            plan.stops = str(error)
+        return plan
 
 
 class Planner(Runner):
     """Replacement for a `RunRecorder` that returns the keys of stages instead of carrying them out."""
 
-    def __init__(self, store: Store, name: str, known: dict[Work, bool]) -> None:
+    def __init__(self, store: Store, name: str, known: dict[Work, bool], plan: RunPlan | None = None) -> None:
         self.name = name
         self.store_url = store.url
-        self.plan = RunPlan()
+        self.plan = RunPlan(name) if plan is None else plan
         self._store = store
         self._known = known
-        self._seen: set[str] = set()
+        self._seen = {stage.key for stage in self.plan.stages}
         self._measured: defaultdict[int, list[str | None]] = defaultdict(list)
 
     def stage(self, iteration: int, work: Work) -> Keys:

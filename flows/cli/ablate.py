@@ -14,6 +14,7 @@ from starpo.flows.console.studies import Look, print_asked_result, print_known, 
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.plan import RunPlan
 from starpo.flows.presets import GRIDS, PRESETS, served_grids
+from starpo.flows.rollback import ended_as
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Ablations
@@ -69,11 +70,13 @@ def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
 
 
 def _looking_at(store: Store, plan: AblationPlan) -> Look:
-    """Return a function that reports which runs have ended, and the progress of the active ones."""
+    """Return a function that reports which runs have ended, perhaps as forks, and the progress of the active ones."""
     started = datetime.now(UTC)
 
     def look() -> tuple[Mapping[str, str], str]:
-        states = {run.name: state for run in plan.runs if (state := store.runs.state(run.name)) is not None}
+        names = store.runs.names()
+        found = {run.name: store.runs.state(ended_as(run.name, names)) for run in plan.runs}
+        states = {name: state for name, state in found.items() if state is not None}
         ended = ("completed", "failed")
         done = {
             name: state.status
@@ -143,7 +146,7 @@ def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> l
         first = {stage for stage in of_run.new if stage not in seen}
         seen |= first
         counts = {"stored": len(of_run.stored), "shared": len(of_run.new) - len(first), "new": len(first)}
-        finished = is_finished(store, run, of_run)
+        finished = is_finished(store, of_run)
         facts = {"cell": run.cell.label, "seed": run.seed, "run": run.name, "is_finished": finished}
         rows.append({**facts, "stages": len(of_run.stages), **counts})
     return rows

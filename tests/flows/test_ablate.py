@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
-from starpo.flows.cli.ablate import _deployment, ablate
+from starpo.flows.cli.ablate import _deployment, _looking_at, ablate
 from starpo.flows.presets import GRIDS, preset, served_grids
 from starpo.flows.study import markdown
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
@@ -129,6 +129,19 @@ def test_a_run_of_other_settings_is_no_run_of_a_cell_whatever_it_is_called(grid_
     store.runs.create(name, flow="starpo", preset="another", config=other.config.model_dump(mode="json"))
     store.runs.set_state(name, "completed")
     assert plan_ablation(grid, store).runs[0].name == own.name
+
+
+def test_a_run_that_is_rolled_back_is_at_work_until_its_fork_ends(grid_file, store: Store) -> None:
+    plan = plan_ablation(Grid.load(Path(grid_file())), store)
+    name = plan.runs[0].name
+    fork, look = f"{name}-rollback-3", _looking_at(store, plan)
+    for run in (name, fork):
+        store.runs.create(run, flow="starpo", preset="mine", config={})
+    store.runs.set_state(name, "failed", "CollapsedError: it goes on", {"iteration": 5, "iterations": 9})
+    store.runs.set_state(fork, "running", "update", {"iteration": 4, "iterations": 9})
+    assert look() == ({}, f"{name}: iteration 4/9")
+    store.runs.set_state(fork, "completed")
+    assert look() == ({name: "completed"}, "no active run")
 
 
 def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:

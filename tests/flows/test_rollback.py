@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from starpo.flows.ablation_plan import is_finished
+from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.rollback import ended_as, is_rollback, rolled_back, what_comes
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, ConfigError, NothingKeptError
 from starpo.ragen.evidence.diagnostics.collapse import FORMAT, SUCCESS
+from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
 REMEDIES = [{"update.kl_coefficient": 0.5}, {"filter.keep": 0.25}]
@@ -41,9 +44,16 @@ FALLING = {SUCCESS: [0.3, 0.4, 0.5, 0.5, 0.6, 0.6, 0.7, 0.8, 0.1], FORMAT: [1.0]
 
 
 def run(script: Mapping[str, list[float]], overrides: dict[str, Any]) -> tuple[Scripted, CollapsedError | None]:
+    return trained(script, preset("smoke", {"iterations": 40, **overrides}))
+
+
+def trained(
+    script: Mapping[str, list[float]], config: StarPOConfig, name: str = "mine"
+) -> tuple[Scripted, CollapsedError | None]:
     runner = Scripted(script)
+    runner.name = name
     try:
-        train(runner, preset("smoke", {"iterations": 40, **overrides}))
+        train(runner, config)
     except CollapsedError as error:
         return runner, error
     return runner, None
@@ -118,6 +128,36 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
     assert "no remedy is left" in what_comes(name, second, 12)
     assert rolled_back("mine", config, 0) is None
     assert "no iteration after the first was healthy" in what_comes("mine", config, 0)
+
+
+@pytest.mark.parametrize(("end", "ends_as"), [(0.8, "mine-rollback-7"), (0.1, "mine-rollback-7-rollback-7")])
+def test_the_plan_of_a_run_that_was_rolled_back_goes_on_with_its_forks(
+    end: float, ends_as: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ablation would else never be done with it: its own state stays 'failed'."""
+    config = preset("smoke", ROLL_BACK)
+    fork, of_fork = rolled_back("mine", config, 7) or pytest.fail("no fork")
+    last, of_last = rolled_back(fork, of_fork, 7) or pytest.fail("no fork")
+    runs = [("mine", config, 0.1), (fork, of_fork, end), (last, of_last, 0.1)]
+    runs = runs[: 1 + [name for name, *_ in runs].index(ends_as)]
+    expected, measured = set(), {}
+    for name, made, value in runs:
+        success = [*FALLING[SUCCESS][:8], *[value] * 40]
+        for iteration, work in trained({**FALLING, SUCCESS: success}, made, name)[0].done:
+            expected.add(work)
+            measured[work.key] = {SUCCESS: success[iteration], FORMAT: 1.0, "filter/num_kept": 1.0}
+    monkeypatch.setattr(Work, "is_stored", lambda *_: True)
+    monkeypatch.setattr("starpo.flows.plan.stored_metrics", lambda _, key: measured[key])
+    plan = plan_run(store, "mine", config)
+    assert plan.ends_as == ends_as
+    assert (plan.stops is None) is (ends_as == fork)
+    assert set(plan.stages) == expected
+    assert len(plan.stages) == len(expected)
+    for run in ("mine", ends_as):
+        store.runs.create(run, flow="starpo", preset="smoke", config={})
+    store.runs.set_state("mine", "failed")
+    store.runs.set_state(ends_as, "failed" if plan.stops else "completed")
+    assert is_finished(store, plan) is (ends_as == fork)
 
 
 def test_forks_of_runs_with_long_names_are_told_apart() -> None:
