@@ -8,6 +8,7 @@ runs are tasks on the cluster instead (`flows.runners`).
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, cast
@@ -15,15 +16,15 @@ from uuid import UUID
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, FlowRunFilterParentFlowRunId
 from prefect.flow_engine import run_flow_in_subprocess
 from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
+from starpo.flows.console.flow_run import subflow_ended
 from starpo.flows.plan import RunPlan
+from starpo.flows.rollback import ended_as
 from starpo.flows.runners import cell_runner
 from starpo.flows.starpo import starpo
 from starpo.flows.study import failure, finish
@@ -35,8 +36,6 @@ from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
-
-_PREFECT_PREFIX = "Flow run encountered an exception: "
 
 
 @flow(name="ablation", validate_parameters=True)
@@ -114,38 +113,37 @@ def _parameters(store: Store, run: CellRun) -> dict[str, Any]:
 
 def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[str, str | None]]:
     waiting = deque(runs)
-    alive: dict[int, tuple[CellRun, SpawnProcess]] = {}
+    alive: dict[int, tuple[CellRun, datetime, SpawnProcess]] = {}
     try:
         while waiting or alive:
             while waiting and len(alive) < concurrency:
                 run = waiting.popleft()
+                begun = datetime.now(UTC)
                 process = run_flow_in_subprocess(
                     starpo.with_options(flow_run_name=run.name),
                     parameters=_parameters(store, run),
                 )
-                alive[process.sentinel] = run, process
+                alive[process.sentinel] = run, begun, process
             for sentinel in wait(list(alive)):
-                run, process = alive.pop(cast(int, sentinel))
+                run, begun, process = alive.pop(cast(int, sentinel))
                 process.join()
-                yield run.name, _error(run, process.exitcode or 0)
+                yield run.name, _error(store, run, begun, process.exitcode or 0)
     finally:
-        for _, process in alive.values():
+        for *_, process in alive.values():
             process.terminate()
 
 
-def _error(run: CellRun, exit_code: int) -> str | None:
-    """Return why a sub-flow whose process has ended did not complete, as recorded by Prefect; None if it completed."""
-    with get_client(sync_client=True) as client:
-        found = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(
-                name=FlowRunFilterName(any_=[run.name]),
-                parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[UUID(flow_run.id)]),
-            )
-        )
-    state = found[0].state if found else None
-    if state is not None and state.is_completed():
+def _error(store: Store, run: CellRun, begun: datetime, exit_code: int) -> str | None:
+    """Return why a run whose process has ended is not completed; None if it is, perhaps as a fork.
+
+    The store says whether it is, and Prefect why not, as a run may fail before it writes anything to the store.
+    """
+    name = ended_as(run.name, store.runs.names())
+    state = store.runs.state(name)
+    if state is not None and state.status == "completed" and state.heartbeat >= begun:
         return None
-    if state is not None and state.is_final() and state.message:
-        return state.message.removeprefix(_PREFECT_PREFIX)
+    outcome = subflow_ended(UUID(flow_run.id), {run.name, name})
+    if outcome and outcome.reason and outcome.status != "completed":
+        return outcome.reason
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
     return f"its process {how} before the run was finished"

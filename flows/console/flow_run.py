@@ -3,7 +3,7 @@
 If the server refuses or fails, the error is one message that says what to do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ import httpx
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterName,
+    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
@@ -78,12 +79,9 @@ class FlowRun:
 
         try:
             with asking("for the state of the run"), get_client(sync_client=True) as client:
-                state = client.read_flow_run(self.id).state
+                return _outcome(client.read_flow_run(self.id))
         except ServerBusyError:
             return None
-        if state is None or not state.is_final():
-            return None
-        return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))
 
     def cancel(self) -> None:
         """Cancel it: immediately if it has not started, otherwise through the process that serves it.
@@ -113,6 +111,30 @@ def unfinished(name: str | None = None) -> list[Found]:
     )
     with asking("for the list of runs"), get_client(sync_client=True) as client:
         return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
+
+
+def subflow_ended(parent: UUID, names: Collection[str]) -> Outcome | None:
+    """Return the final state of a flow run's sub-flow that has one of these names; None without one.
+
+    Raises:
+        ServerError: If the server does not answer, or fails.
+    """
+    from prefect.client.orchestration import get_client
+
+    wanted = FlowRunFilter(
+        name=FlowRunFilterName(any_=list(names)),
+        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
+    )
+    with asking("how a sub-flow ended"), get_client(sync_client=True) as client:
+        found = client.read_flow_runs(flow_run_filter=wanted)
+    return _outcome(found[0]) if found else None
+
+
+def _outcome(run: Found) -> Outcome | None:
+    """Convert the final state of a flow run; None while it is unfinished."""
+    if run.state is None or not run.state.is_final():
+        return None
+    return Outcome(run.state.type.value.lower(), (run.state.message or "").removeprefix(_PREFECT_PREFIX))
 
 
 def is_starting(name: str) -> bool:

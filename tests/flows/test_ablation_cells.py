@@ -1,0 +1,141 @@
+"""The runs of an ablation, each in a process of its own: how each ended is told, and none stops the others."""
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect.states import Completed, Failed, Running, State
+
+from starpo.flows import ablation
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import RunStatus
+
+PARENT = UUID(int=7)
+
+
+class Process:
+    """One that has ended already."""
+
+    def __init__(self, exit_code: int) -> None:
+        self.sentinel, write_end = os.pipe()
+        os.close(write_end)
+        self.exitcode, self.was_terminated = exit_code, False
+
+    def join(self) -> None:
+        os.close(self.sentinel)
+
+    def terminate(self) -> None:
+        os.close(self.sentinel)
+        self.was_terminated = True
+
+
+class Prefect:
+    """Its client: sub-flows of one flow run, by their present names."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, State] = {}
+        self.error: Exception | None = None
+
+    def __enter__(self) -> "Prefect":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def read_flow_runs(self, flow_run_filter: Any) -> list[SimpleNamespace]:
+        if self.error is not None:
+            raise self.error
+        assert flow_run_filter.parent_flow_run_id.any_ == [PARENT]
+        return [SimpleNamespace(state=self.states[name]) for name in flow_run_filter.name.any_ if name in self.states]
+
+
+@pytest.fixture
+def prefect(monkeypatch: pytest.MonkeyPatch) -> Prefect:
+    prefect = Prefect()
+    monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: prefect)
+    monkeypatch.setattr("starpo.flows.console.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr(ablation, "flow_run", SimpleNamespace(id=str(PARENT)))
+    return prefect
+
+
+Work = Callable[[str], int]
+"""Does what the process of a run would, given the run's name, and returns its exit code."""
+
+
+@pytest.fixture
+def ended(store: Store, prefect: Prefect, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str | None]]:
+    """`ended(work)` of a run `mine`, or of several by name: how each ended."""
+
+    def end(work: Work, *names: str) -> dict[str, str | None]:
+        started: list[Process] = []
+
+        def start(flow: Any, parameters: dict[str, Any]) -> Process:
+            started.append(Process(work(parameters["run"])))
+            return started[-1]
+
+        monkeypatch.setattr(ablation, "run_flow_in_subprocess", start)
+        runs: Any = [SimpleNamespace(name=name, config=None, label="x") for name in names or ("mine",)]
+        found = dict(ablation._run_in_processes(store, runs, len(runs)))
+        assert not any(process.was_terminated for process in started)
+        return found
+
+    return end
+
+
+def say(store: Store, name: str, status: RunStatus) -> None:
+    store.runs.create(name, flow="starpo", preset="x", config={})
+    store.runs.set_state(name, status)
+
+
+def test_one_that_is_rolled_back_and_ends_well_as_a_fork_has_not_failed(
+    ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
+) -> None:
+    """Its flow run then has the name of the fork."""
+
+    def work(name: str) -> int:
+        say(store, name, "failed")
+        say(store, f"{name}-rollback-7", "completed")
+        prefect.states = {f"{name}-rollback-7": Completed(message="All states completed.")}
+        return 0
+
+    assert ended(work) == {"mine": None}
+
+
+def test_a_fork_that_fails_says_why(
+    ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
+) -> None:
+    def work(name: str) -> int:
+        say(store, name, "failed")
+        say(store, f"{name}-rollback-7", "failed")
+        prefect.states = {
+            f"{name}-rollback-7": Failed(message="Flow run encountered an exception: E: no remedy is left")
+        }
+        return 1
+
+    assert ended(work) == {"mine": "E: no remedy is left"}
+
+
+def test_one_that_fails_before_it_writes_anything_says_why(
+    ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
+) -> None:
+    say(store, "mine", "completed")  # earlier, and what it stored was deleted since
+
+    def work(name: str) -> int:
+        prefect.states = {name: Failed(message="Flow run encountered an exception: ConfigError: no GPU")}
+        return 1
+
+    assert ended(work) == {"mine": "ConfigError: no GPU"}
+
+
+def test_one_that_is_killed_is_told_by_its_signal(
+    ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
+) -> None:
+    def work(name: str) -> int:
+        say(store, name, "running")
+        prefect.states = {name: Running()}
+        return -9
+
+    assert ended(work) == {"mine": "its process was killed by signal 9 before the run was finished"}
