@@ -31,6 +31,7 @@ from starpo.flows.study import failure, finish
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Ablations
@@ -138,12 +139,14 @@ def _error(store: Store, run: CellRun, begun: datetime, exit_code: int) -> str |
 
     The store says whether it is, and Prefect why not, as a run may fail before it writes anything to the store.
     """
-    name = ended_as(run.name, store.runs.names())
-    state = store.runs.state(name)
-    if state is not None and state.status == "completed" and state.heartbeat >= begun:
-        return None
-    outcome = subflow_ended(UUID(flow_run.id), {run.name, name})
-    if outcome and outcome.reason and outcome.status != "completed":
-        return outcome.reason
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
-    return f"its process {how} before the run was finished"
+    error = f"its process {how} before the run was finished"
+    try:
+        name = ended_as(run.name, store.runs.names())
+        state = store.runs.state(name)
+        if state is not None and state.status == "completed" and state.heartbeat >= begun:
+            return None
+        outcome = subflow_ended(UUID(flow_run.id), {run.name, name})
+    except StarPOError as unknown:  # no reason to stop the other runs
+        return f"{error}; why is not known: {unknown}"
+    return outcome.reason if outcome and outcome.reason and outcome.status != "completed" else error

@@ -1,11 +1,13 @@
 """The runs of an ablation, each in a process of its own: how each ended is told, and none stops the others."""
 
 import os
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 from prefect.states import Completed, Failed, Running, State
 
@@ -139,3 +141,21 @@ def test_one_that_is_killed_is_told_by_its_signal(
         return -9
 
     assert ended(work) == {"mine": "its process was killed by signal 9 before the run was finished"}
+
+
+def test_a_server_that_is_busy_stops_no_run_and_fails_none_that_is_completed(
+    ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
+) -> None:
+    prefect.error = httpx.ReadTimeout("nothing for 60 s")
+
+    def work(name: str) -> int:
+        say(store, name, "completed" if name == "good" else "failed")
+        return 0 if name == "good" else 1
+
+    found = ended(work, "bad", "good", "worse")
+    assert found["good"] is None
+    expected = (
+        r"its process ended with exit code 1 before the run was finished; why is not known: the Prefect server .*busy"
+    )
+    assert re.match(expected, found["bad"] or "")
+    assert re.match(expected, found["worse"] or "")
