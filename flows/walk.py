@@ -102,8 +102,12 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
 
 
 def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
+    """Walk an import; iterations whose source had no rewards consist of a rollout alone."""
+    unpaid = run.parameters.get("unpaid", ())
     for iteration in range(len(run.parameters.get("files", walk.recorded))):
-        reward_and_filter(walk, config, iteration, walk.given(iteration, "rollout"))
+        turns = walk.given(iteration, "rollout")
+        if iteration not in unpaid:
+            reward_and_filter(walk, config, iteration, turns)
 
 
 class RecordWalk(Runner):

@@ -128,6 +128,8 @@ class Importer(Runner):
         parameters: dict[str, object] = {"files": files, "turns": [keys["turns"] for keys in self.rollouts]}
         if form != "turns":
             parameters |= {"format": form, "set_aside": self.num_set_aside}
+        if unpaid := [iteration for iteration, is_paid in enumerate(self.are_paid) if not is_paid]:
+            parameters["unpaid"] = unpaid
         runs = self._store.runs
         runs.create(self.name, flow="import", preset=preset, config=config, parameters=parameters)
         for iteration, name, keys in self._made:

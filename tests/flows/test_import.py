@@ -175,9 +175,13 @@ def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_p
 
 def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
-    assert run_import(store, "mine", file, "--format", "messages").exit_code == 0
+    paid = write_lines(tmp_path / "paid.jsonl", [{"messages": CHAT, "reward": 1.0}])
+    assert run_import(store, "mine", file, paid, "--format", "messages", *KEEP_ALL).exit_code == 0
     assert list(store.runs.iteration("mine", 0)) == ["rollout"]
-    assert asked(store, "select trajectory_return from trajectories") == [{"trajectory_return": None}]
+    assert "reward" in store.runs.iteration("mine", 1)
+    query = "select iteration, trajectory_return from trajectories order by iteration"
+    assert [row["trajectory_return"] for row in asked(store, query)] == [None, 1.0]
+    assert verify_run(store, "mine").is_faultless
     assert CliRunner().invoke(app, ["audit", "mine", "--store", store.url]).exit_code == 0
 
 
