@@ -74,14 +74,14 @@ def plan(
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
     """Return the machine to plan for, and whether it is this one."""
-    here = this_machine(Runtime.current().threads)
+    threads = Runtime.current().threads
+    here = this_machine(threads)
     if gpu is None and gpu_memory is None and number is None:
         return here, True
     chosen = here.device if gpu is None and not here.device.is_cpu else device(gpu or _DEFAULT_GPU)
     memory = None if gpu_memory is None else parse_bytes(gpu_memory)
     if chosen.is_cpu:
-        cores = number or here.number
-        return Machine(device("cpu", memory or host_memory()), cores), False
+        return Machine(device("cpu", memory or host_memory()), number or threads), False
     if memory is not None:
         chosen = replace(chosen, memory_bytes=memory)
     return Machine(chosen, number or _asked_gpus(config)), False

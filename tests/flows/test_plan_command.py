@@ -44,6 +44,15 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in said
 
 
+@pytest.mark.usefixtures("small_gpu")
+def test_a_cpu_has_the_cores_that_runs_use_however_many_gpus_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGEN_THREADS", "7")
+    assert planned("smoke", capsys, gpu="cpu")["machine"]["number"] == 7
+    assert planned("smoke", capsys, gpu="cpu", gpus=3)["machine"]["number"] == 3
+
+
 def test_what_does_not_fit_says_what_would(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned("sokoban-paper", capsys, gpu="rtx-4090")
     assert not found["fits"]
