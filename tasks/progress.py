@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from starpo.ragen.core.errors import StarPOError
@@ -33,7 +34,7 @@ class RunProgress:
         self._message = ""
         self._facts: dict[str, float] = {}
         self._said_at = 0.0
-        self._newest: tuple[str, dict[str, float]] | None = None
+        self._newest: deque[tuple[str, dict[str, float]]] = deque(maxlen=1)  # set and taken in one step each
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="run-state")
 
     def say(self, message: str, **facts: float | None) -> None:
@@ -63,20 +64,21 @@ class RunProgress:
 
     def abandon(self) -> None:
         """Stop writing: the run has ended, or another process has taken it over."""
-        self._newest = None
+        self._newest.clear()
         self._writer.shutdown(wait=True, cancel_futures=True)
 
     def _write_soon(self) -> None:
         self._said_at = time.monotonic()
-        self._newest = (self._message, dict(self._facts))
+        self._newest.append((self._message, dict(self._facts)))
         self._writer.submit(self._write_newest)
 
     def _write_newest(self) -> None:
-        if self._newest is None:  # a later state was written instead, or writing was stopped
+        if not self._newest:  # a later state was written instead, or writing was stopped
             return
         time.sleep(_SETTLING_S)
-        newest, self._newest = self._newest, None
-        if newest is None:
+        try:
+            newest = self._newest.pop()
+        except IndexError:  # writing was stopped
             return
         try:
             self._runs.set_state(self._run, "running", *newest)

@@ -1,7 +1,11 @@
 """A run's state is written by a thread: no stage waits for it, and the last word is there when the run has ended."""
 
+import itertools
+import sys
 import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +50,43 @@ def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch
         progress.say(message)
     progress._writer.submit(lambda: None).result()
     assert written == ["update"]
+
+
+def test_what_is_said_at_any_moment_of_writing_is_written(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress._SETTLING_S", 0.0)
+    for moment in itertools.count():
+        written, waiting, num_passed = [], [], itertools.count()
+        progress = RunProgress(store.url, "mine")
+        monkeypatch.setattr(progress, "_writer", SimpleNamespace(submit=waiting.append))
+        monkeypatch.setattr(Runs, "set_state", lambda *given, to=written: to.append(given[3]))
+        progress.say("one")
+
+        def interrupt(frame, event, _, progress=progress, moment=moment, num_passed=num_passed):
+            if frame.f_code is not RunProgress._write_newest.__code__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode" and next(num_passed) == moment:
+                progress.say("two")
+            return interrupt
+
+        with traced_by(interrupt):
+            waiting.pop(0)()
+        if next(num_passed) <= moment:  # it was written before that moment
+            break
+        for write in waiting:
+            write()
+        assert written[-1] == "two", f"said before operation {moment} of writing"
+    assert moment > 5
+
+
+@contextmanager
+def traced_by(trace):
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def test_the_end_is_the_last_word(store):
