@@ -210,11 +210,14 @@ rgw run sync thread = false
             return {}
 
     def _call(self, program: str, *arguments: str) -> str:
-        done = subprocess.run(
-            self._line(program, *arguments), env=self._environment(), capture_output=True, text=True, timeout=START_S
-        )
+        line, what = self._line(program, *arguments), f"{program} {' '.join(arguments)}"
+        try:
+            done = subprocess.run(line, env=self._environment(), capture_output=True, text=True, timeout=START_S)
+        except subprocess.TimeoutExpired as error:
+            said = (error.stderr or b"").decode(errors="replace").strip()[-2000:]
+            raise CephError(f"{what} did not end within {START_S} s: {said}") from error
         if done.returncode:
-            raise CephError(f"{program} {' '.join(arguments)} failed: {done.stderr.strip()[-2000:]}")
+            raise CephError(f"{what} failed: {done.stderr.strip()[-2000:]}")
         return done.stdout
 
     def _spawn(self, name: str, program: str, *arguments: str) -> None:

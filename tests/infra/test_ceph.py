@@ -1,0 +1,34 @@
+"""`infra/s3/ceph.py` without Ceph: what of its programs goes wrong is one error."""
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def ceph(root: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ceph", root / "infra/s3/ceph.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_program_that_hangs_is_named(ceph: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ragen`'s tests and `start` catch nothing else, and a question that is not answered is asked again."""
+
+    def hang(line: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(line, timeout, stderr=b"connecting to 127.0.0.1")
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    server = ceph.Ceph(tmp_path)
+    with pytest.raises(
+        ceph.CephError, match=r"^ceph osd new x 0 did not end within 120 s: connecting to 127\.0\.0\.1$"
+    ):
+        server._call("ceph", "osd", "new", "x", "0")
+    assert server._ask("quorum_status") == {}
