@@ -106,7 +106,7 @@ class Process:
     def num_children(self) -> int:
         """Count its live child processes."""
         process = self.running()
-        return len(process.children()) if process is not None else 0
+        return len(_children(process)) if process is not None else 0
 
     def stop(self) -> bool:
         """End it and its descendants. Returns whether it was running."""
@@ -114,7 +114,7 @@ class Process:
         self._pid_file.unlink(missing_ok=True)
         if process is None:
             return False
-        family = [process, *process.children(recursive=True)]
+        family = [process, *_children(process, recursive=True)]
         for member in family:
             _signal(member.terminate)
         _, alive = psutil.wait_procs(family, timeout=10)
@@ -125,6 +125,14 @@ class Process:
 
 def _unwritable(path: Path, error: OSError) -> ServerError:
     return ServerError(f"{path} cannot be written ({error.strerror}); set RAGEN_STATE_DIR to a folder that can")
+
+
+def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
+    """List its live child processes; none if it has just ended."""
+    try:
+        return process.children(recursive=recursive)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _signal(send: Callable[[], None]) -> None:

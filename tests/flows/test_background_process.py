@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from starpo.flows import server
@@ -37,6 +38,18 @@ def test_one_that_has_ended_is_not_running(tmp_path):
     while process.running() is not None:  # ended, though nobody has asked for its exit code
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
+    """As when `ragen down` comes just after it was found at work."""
+    child = subprocess.Popen(SLEEP)
+    found = psutil.Process(child.pid)
+    child.kill()
+    child.wait()
+    monkeypatch.setattr(Process, "running", lambda _: found)
+    process = Process("gone", tmp_path)
+    assert process.num_children() == 0
+    assert process.stop()
 
 
 def test_a_folder_that_cannot_be_is_one_message(tmp_path):
