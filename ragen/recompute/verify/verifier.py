@@ -199,18 +199,22 @@ class Verifier:
 
     def _provide(self, kind: str, key: str) -> None:
         """Make an input available in the scratch store; a dropped checkpoint is derived if it is not there yet."""
-        if self.scratch.has(kind, key) or self.store.dropped(kind, key) is None:
-            if not self.scratch.has(kind, key):
+        if not self.scratch.has(kind, key):
+            if self.store.dropped(kind, key) is None:
                 self._check_sound(kind, key)
-            self.scratch.provide(kind, key)
-            return
+            else:
+                self._derive(key)
+        self.scratch.provide(kind, key)
+
+    def _derive(self, key: str) -> None:
+        """Derive a dropped checkpoint into the scratch store."""
         from starpo.ragen.placement import learner_for
         from starpo.ragen.recompute.derive import derive, restore
         from starpo.ragen.store.keeping.recipe import find_recipe
 
         with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
             restore(self.scratch.store, derivation)
-        self.scratch.keep_as_stand_in(kind, key)
+        self.scratch.keep_as_stand_in("checkpoint", key)
 
     def _check_sound(self, kind: str, key: str) -> None:
         """Check that an input is as written: its manifest, its bytes and its contents.

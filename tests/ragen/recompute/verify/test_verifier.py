@@ -1,17 +1,22 @@
 """One stage done again and compared."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.complete import complete_folder
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.scratch import Scratch
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.recompute.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.ragen.recompute.adapted import Adapted, key_of
 
 QUESTION = {"model": "m", "prompt": "Is it?"}
 
@@ -36,3 +41,30 @@ def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_aske
         assert found.verdict is verdict, found
     assert "answers are not copied with a run" in found.detail
     assert not answer.exists()
+
+
+def stored(_: Work, __: Store) -> Iterator[Made]:
+    yield Made("turns", example("turns"))
+
+
+def played(work: Work, store: Store) -> Iterator[Made]:
+    assert Path(complete_folder(store, work.inputs["checkpoint"]), "model.safetensors").exists()
+    yield Made("turns", example("turns"))
+
+
+def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
+    """Verify a rollout whose checkpoint was dropped, so that this learner derives it; check -> result."""
+    monkeypatch.setattr("starpo.ragen.placement.learner_for", lambda _: learner)
+    work = Work(Stage(name="rollout", version=1), ("turns",), played, inputs={"checkpoint": key_of(1)})
+    replace(work, do=stored).carry_out(store)
+    with Scratch(store) as scratch:
+        visit = Visit(0, work.name, "rollout", work.keys, work)
+        findings = Verifier(store, scratch, preset("smoke"), with_warm_start=False).verify(visit)
+    return {finding.check: finding for finding in findings}
+
+
+def test_a_derived_checkpoint_of_adapters_is_used_with_the_weights_of_its_base(
+    adapted_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = verified(adapted_store, Adapted(), monkeypatch)["turns"]
+    assert found.verdict is Verdict.SAME, found
