@@ -139,7 +139,7 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     if step.proof == "none":
         raise DerivationError(
             f"checkpoint {made.key} was derived, but it cannot be proved to be the original: the learner does not "
-            "repeat itself bit for bit (a GPU's sums come in any order). So it is not put into the store in the "
+            "repeat itself bit for bit (a GPU's sums come in any order).\nSo it is not put into the store in the "
             "original's place. Give `ragen checkpoint` an --output FOLDER to have it as it is; a run that must have "
             "such checkpoints themselves keeps them (checkpoint_every = 1)"
         )

@@ -207,13 +207,21 @@ class Verifier:
         self.scratch.provide(kind, key)
 
     def _derive(self, key: str) -> None:
-        """Derive a dropped checkpoint into the scratch store."""
+        """Derive a dropped checkpoint into the scratch store.
+
+        Raises:
+            _NotComputedError: If an update gives another result here. That is judged where the update is verified.
+        """
         from starpo.ragen.placement import learner_for
-        from starpo.ragen.recompute.derive import derive, restore
+        from starpo.ragen.recompute.derive import DerivationError, derive, restore
         from starpo.ragen.store.keeping.recipe import find_recipe
 
-        with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
-            restore(self.scratch.store, derivation)
+        try:
+            with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
+                restore(self.scratch.store, derivation)
+        except DerivationError as error:
+            reason = f"its input checkpoint/{key} cannot be derived: {first_line(error)}"
+            raise _NotComputedError(Verdict.NOT_SHOWN, reason) from error
         self.scratch.keep_as_stand_in("checkpoint", key)
 
     def _check_sound(self, kind: str, key: str) -> None:

@@ -68,3 +68,31 @@ def test_a_derived_checkpoint_of_adapters_is_used_with_the_weights_of_its_base(
 ) -> None:
     found = verified(adapted_store, Adapted(), monkeypatch)["turns"]
     assert found.verdict is Verdict.SAME, found
+
+
+class Drifting(Adapted):
+    """Writes something else than the original did, as on another machine or with another version of torch."""
+
+    def save(self, folder: str, checkpoint_key: str) -> None:
+        super().save(folder, checkpoint_key)
+        Path(folder, "adapter_model.safetensors").write_text("drifted")
+
+
+class Jittery(Drifting):
+    """And never the same twice, as on a GPU."""
+
+    is_deterministic = False
+
+
+@pytest.mark.parametrize(
+    ("learner", "reason"), [(Drifting, "gave another result"), (Jittery, "cannot be proved to be the original")]
+)
+def test_what_rests_on_a_checkpoint_that_cannot_be_derived_here_is_not_shown(
+    adapted_store: Store, learner: type[Adapted], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = verified(adapted_store, learner(), monkeypatch)
+    for check in ("turns", "texts"):
+        assert found[check].verdict is Verdict.NOT_SHOWN, found[check]
+        assert reason in found[check].detail
+        assert "Nothing was written" not in found[check].detail
+        assert "--output" not in found[check].detail
