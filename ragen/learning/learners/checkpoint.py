@@ -301,35 +301,37 @@ def save_checkpoint(
     policy, critic = checkpoint.policy, checkpoint.critic
     of_policy, of_critic = (None, None) if weights is None else (weights["policy"], weights.get("critic"))
     whole_policy = of_policy or policy.state_dict()
-    written = [whole_policy if checkpoint.adapter is None else adapter_tensors(policy, of_policy)]
-    _expect_room(path, [*written, *checkpoint.optimiser_states.values()])
+    trained_policy = whole_policy if checkpoint.adapter is None else adapter_tensors(policy, of_policy)
+    beside: dict[str, Mapping[str, Tensor]] = {}
+    if critic is not None:
+        whole_critic = of_critic or critic.state_dict()
+        beside[_CRITIC] = whole_critic if checkpoint.adapter is None else adapter_tensors(critic, of_critic)
+    if checkpoint.prm is not None:
+        beside[_PRM] = adapter_tensors(checkpoint.prm)
+    beside[_OPTIMISER] = {
+        f"{model}/{slot}": tensor
+        for model, tensors in checkpoint.optimiser_states.items()
+        for slot, tensor in tensors.items()
+    }
+    _expect_room(path, [trained_policy, *beside.values()])
     if checkpoint.adapter is None:
         with without_progress_bars():
             (policy if of_policy is None else _with_weights(policy, of_policy)).save_pretrained(path)
     else:
         assert checkpoint.base_key
-        write_adapter(adapter_tensors(policy, of_policy), checkpoint.adapter, checkpoint.base_key, path)
+        write_adapter(trained_policy, checkpoint.adapter, checkpoint.base_key, path)
     for name, content in {**checkpoint.base_files, **checkpoint.companions}.items():
         (path / name).write_bytes(content)
-    if critic is not None:
-        whole = of_critic or critic.state_dict()
-        tensors = whole if checkpoint.adapter is None else adapter_tensors(critic, of_critic)
-        save_file(_contiguous(tensors), path / _CRITIC)
-    if checkpoint.prm is not None:
-        save_file(_contiguous(adapter_tensors(checkpoint.prm)), path / _PRM)
-    states = {
-        f"{model}/{slot}": tensor
-        for model, tensors in checkpoint.optimiser_states.items()
-        for slot, tensor in tensors.items()
-    }
-    save_file(_contiguous(states), path / _OPTIMISER)
+    for name, tensors in beside.items():
+        save_file(_contiguous(tensors), path / name)
     (path / _TRAINER).write_text(checkpoint.trainer.model_dump_json(indent=2) + "\n")
 
 
 def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
-    """Check for free disk space; a lower bound, because it counts the policy and the optimiser states only."""
-    tensors = {tensor.data_ptr(): tensor for group in written for tensor in group.values()}  # tied tensors count once
-    needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(path).free
+    """Check for free disk space; a lower bound, because it counts the tensors of each file only."""
+    tensors = [{tensor.data_ptr(): tensor for tensor in file.values()} for file in written]  # tied ones count once
+    needed = sum(tensor.nbytes for file in tensors for tensor in file.values())
+    free = shutil.disk_usage(path).free
     if needed > free:
         raise OSError(
             errno.ENOSPC,

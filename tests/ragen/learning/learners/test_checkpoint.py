@@ -1,8 +1,10 @@
 """Checkpoint folders: what transformers loads, what goes on bit for bit, what is refused."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, TrainerState, load_checkpoint, save_checkpoint
 from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.learning.learners.prm import twin
 
 
 @pytest.fixture
@@ -73,6 +76,20 @@ def test_a_folder_that_is_not_empty_is_refused(checkpoint, tmp_path):
     (tmp_path / "something").write_text("")
     with pytest.raises(LearnerError, match="not empty"):
         save_checkpoint(checkpoint, str(tmp_path))
+
+
+@pytest.mark.parametrize("other", ["critic", "prm"])
+def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
+    policy_folder, other, tmp_path, monkeypatch
+):
+    checkpoint = load_checkpoint(policy_folder)
+    of_policy = sum(tensor.nbytes for tensor in checkpoint.policy.state_dict().values())
+    setattr(checkpoint, other, Critic.from_policy(checkpoint.policy) if other == "critic" else twin(checkpoint.policy))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=of_policy + 1000))  # the policy fits
+    with pytest.raises(OSError, match="a checkpoint takes at least") as refused:
+        save_checkpoint(checkpoint, str(tmp_path / "c"))
+    assert refused.value.errno == errno.ENOSPC
+    assert list((tmp_path / "c").iterdir()) == []
 
 
 @pytest.mark.parametrize(
