@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN, FORMAT, THINK, ANSWER = range(4)
 KINDS = {"think": THINK, "answer": ANSWER, "format": FORMAT}
 """Name used in settings -> kind."""
-_THINK_TAG, _ANSWER_TAG, _CALL_TAG = "<think>", "<answer>", "<tool_call>"
+_THINK_TAG, _CLOSING_TAGS = "<think>", ("</answer>", "</tool_call>")
 
 
 class Spans:
@@ -51,10 +51,24 @@ class Spans:
         if parts is None:
             return None
         kind_of = np.full(len(response) + 1, FORMAT, dtype=np.int8)
-        answer_tag = _ANSWER_TAG if _ANSWER_TAG in response else _CALL_TAG
-        for text, tag, kind in ((think, _THINK_TAG, THINK), (answer, answer_tag, ANSWER)):
-            if text is not None:
-                start = response.find(tag) + len(tag) if tag in response else 0  # 0: the prompt ends with the tag
-                kind_of[start : start + len(text)] = kind
+        if think is not None:
+            # without the opening tag, the prompt ends with it
+            start = response.find(_THINK_TAG) + len(_THINK_TAG) if _THINK_TAG in response else 0
+            kind_of[start : start + len(think)] = THINK
+        if answer is not None:
+            end = _end_of_answer(response, answer)
+            kind_of[end - len(answer) : end] = ANSWER
         starts = np.cumsum([0, *map(len, parts[:-1])]) if parts else np.empty(0, dtype=np.int64)
         return kind_of[starts]
+
+
+def _end_of_answer(response: str, answer: str) -> int:
+    """Return where the answer ends: at the closing tag or, in a response that was imported, at the end.
+
+    It is not searched for from the front, because an opening tag may be part of the prompt, or of the answer's text.
+    """
+    body = response.rstrip()
+    for tag in _CLOSING_TAGS:
+        if body.endswith(answer + tag):
+            return len(body) - len(tag)
+    return len(response)

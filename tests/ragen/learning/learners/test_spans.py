@@ -39,6 +39,27 @@ def test_an_answer_alone():
     assert kinds("Up</answer>", None, "Up") == [A, F, F]
 
 
+def test_an_answer_that_speaks_of_tags_begins_where_it_begins():
+    text = "a <tool_call> b</answer>"
+    assert kinds(text, None, "a <tool_call> b") == [A] * len(encode("a <tool_call> b")) + [F] * (
+        len(encode(text)) - len(encode("a <tool_call> b")) + 1
+    )
+
+
+def test_tool_calls_are_the_answer_with_the_tags_between_them():
+    text = "<think>X up</think> <tool_call>Up</tool_call><tool_call>Left</tool_call> "
+    between = len(encode("</tool_call><tool_call>"))
+    opening, closing = len(encode(" <tool_call>")), len(encode("</tool_call> "))
+    expected = [F, T, T, F] + [F] * opening + [A] + [A] * between + [A] * len(encode("Left")) + [F] * (closing + 1)
+    assert kinds(text, "X up", "Up</tool_call><tool_call>Left") == expected
+
+
+def test_the_answer_of_an_imported_response_is_all_after_its_reasoning():
+    assert kinds("<think>X up</think>Up", "X up", "Up") == [F, T, T, F, A, F]
+    text = "Up <tool_call>Left</tool_call>"
+    assert kinds(text, None, text) == [A] * len(encode(text)) + [F]
+
+
 def test_a_malformed_response_is_format_as_a_whole():
     assert set(kinds("<think>X up<answer>Up", None, None)) == {F}
 
