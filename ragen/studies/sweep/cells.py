@@ -111,8 +111,8 @@ def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
             waiting[run] = "its first checkpoint"
         cells += [
             SweepCell(
-                run, config.environment.type, number, keys[number], name, settings, _agent(run, name, configs),
-                config.rollout,
+                run, config.environment.type, number, keys[number], name, settings,
+                _agent(sweep, run, name, configs), config.rollout,
                 evaluations[run].model_copy(update={"temperature": temperature}), seed,
             )
             for number in sweep.chosen(keys, config.iterations)
@@ -148,15 +148,15 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
     return {name: own[name] if name in own else variant(name).settings for name in sweep.environments}
 
 
-def _agent(run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:
-    """Return the run's agent settings; on a panel that only another run has, with that run's turn and action limits.
+def _agent(sweep: Sweep, run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:
+    """Return the run's agent settings; in a matrix, on a panel of another run, with that run's turn and action limits.
 
-    A bandit agent has one action, too few to solve a maze. Environments of the catalogue set no such limits.
+    A bandit agent has one action, too few to solve a maze.
     """
     own = configs[run]
-    owner = next((config for config in configs.values() if panel in config.panels), own)
-    if panel in own.panels:
+    if not sweep.is_matrix or panel in own.panels:
         return own.agent
+    owner = next((config for config in configs.values() if panel in config.panels), own)
     limits = ("max_turns", "max_actions", "max_actions_per_turn")
     return own.agent.model_copy(update={name: getattr(owner.agent, name) for name in limits})
 

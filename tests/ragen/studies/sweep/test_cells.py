@@ -38,6 +38,19 @@ def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin:
     assert other.settings == VARIANTS["FrozenLake"].settings
 
 
+def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin: Callable[..., str]) -> None:
+    """Limits of the other run's agent, which knows the environment as one of its panels, say nothing of this one's."""
+    begin("other", agent__max_turns=9, evaluation__variants={"FrozenLake": {"type": "frozen_lake"}})
+    begin("mine", agent__max_turns=3)
+    sweep = Sweep(name="s", environments=["FrozenLake"])
+    alone, together = (
+        next(cell for cell in expand(sweep, store, runs).cells if cell.run == "mine")
+        for runs in (["mine"], ["other", "mine"])
+    )
+    assert together == alone
+    assert alone.agent.max_turns == 3
+
+
 def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=9)
     expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store, [])
