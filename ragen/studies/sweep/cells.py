@@ -3,7 +3,7 @@
 Sweep, store --expand--> Expansion(cells, checkpoints still missing)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from starpo.ragen.config.agent import AgentConfig
@@ -13,7 +13,6 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.variants import VARIANTS, variant
 from starpo.ragen.store import Store
@@ -138,14 +137,19 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
                 "or sweep over them one by one"
             )
         return {name: own[name] for name in common}
-    known = [*VARIANTS, *own]
-    for name in sweep.environments:
-        if name not in known and not TARGET.fullmatch(name):
-            raise ConfigError(
-                f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
-                f"{near(name, known)}; panels: {', '.join(own)}; `ragen envs` lists the environments"
-            )
-    return {name: own[name] if name in own else variant(name).settings for name in sweep.environments}
+    return {name: own[name] if name in own else _known(sweep, run, name, own) for name in sweep.environments}
+
+
+def _known(sweep: Sweep, run: str, name: str, panels: Collection[str]) -> EnvironmentSettings:
+    """Return the settings of an environment that is no panel of the run."""
+    try:
+        found = variant(name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
+            f"{near(name, [*VARIANTS, *panels])}; panels: {', '.join(panels)}; `ragen envs` lists the environments"
+        ) from error
+    return found.settings
 
 
 def _agent(sweep: Sweep, run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.envs.variants import VARIANTS, variant
 from starpo.ragen.store import Store
 from starpo.ragen.studies.sweep.cells import expand
 from starpo.ragen.studies.sweep.sweep import Sweep
@@ -78,6 +78,13 @@ def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin
         ConfigError, match=r"'SokobanNewVocabs' is neither a panel of run mine nor an environment \(did"
     ):
         expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store, [])
+
+
+def test_a_task_of_a_suite_is_an_environment(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine")
+    name = "gymnasium/FrozenLake-v1"
+    (cell,) = expand(Sweep(name="s", runs=["mine"], environments=[name]), store, []).cells
+    assert (cell.environment, cell.settings) == (name, variant(name).settings)
 
 
 def test_an_unknown_run_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
