@@ -52,8 +52,8 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 def quoted(value: Any, limit: int = MAX_VALUE) -> str:
     """Format a value for an error message: its `repr`, without secrets, truncated with its length stated."""
     text = repr(value)
-    shown = without_secrets(text[: 4 * limit])  # searching megabytes for secrets would take minutes
-    return shown if max(len(text), len(shown)) <= limit else f"{shown[:limit]}... ({len(text):,} characters)"
+    shown = without_secrets(text)
+    return shown if len(shown) <= limit else f"{shown[:limit]}... ({len(text):,} characters)"
 
 
 def _is_seen(character: str) -> bool:
