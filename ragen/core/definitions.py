@@ -35,13 +35,22 @@ class Source:
     stars: tuple[str, ...]
 
     def imported(self, name: str) -> Place | None:
-        """Return where an imported name comes from; None if it is not imported."""
+        """Return where an imported name comes from; None if it is not imported.
+
+        Of several star imports, the one that leads to a module with that name in the fewest steps: following them ends,
+        even if modules import everything from each other.
+        """
         if name in self.imports:
             return self.imports[name]
-        for module in self.stars:
-            source = read(module)
-            if source is not None and (name in source.definitions or source.imported(name)):
-                return module, name
+        asked = {self.name}
+        reached = [(star, star) for star in self.stars]  # with the star import that leads there; the nearest first
+        for star, module in reached:
+            source = read(module) if module not in asked else None
+            asked.add(module)
+            if source is not None:
+                if name in source.definitions or name in source.imports:
+                    return star, name
+                reached += [(star, further) for further in source.stars]
         return None
 
 

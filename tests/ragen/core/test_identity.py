@@ -141,6 +141,28 @@ def test_code_that_refers_to_itself_ends(identify: Callable[..., str]) -> None:
     assert identify(reward=even) != identify(reward=even.replace("n != 0", "n > 0"))
 
 
+@pytest.mark.parametrize(
+    "reward", [REWARD.replace("BONUS = 1.0", ""), REWARD.replace("BONUS = 1.0", "from .shared import *")]
+)
+def test_modules_that_import_everything_from_each_other_end(identify: Callable[..., str], reward: str) -> None:
+    around = {"shared": f"from mine.tables import *\n{SHARED}", "tables": f"from mine.shared import *\n{TABLES}"}
+    assert identify(reward=reward, **around) != identify(reward=reward + "\nBONUS = 2\n", **around)
+
+
+def test_of_modules_that_import_everything_from_each_other_the_nearest_defines_a_name(
+    identify: Callable[..., str],
+) -> None:
+    files = {
+        "reward": "from mine.first import *\n\ndef bonus(turns, config):\n    return RATE\n",
+        "first": "from mine.second import *\nfrom mine.shared import *\n",
+        "second": "from mine.first import *\nfrom mine.third import *\n",
+        "third": "RATE = 5\n",
+    }
+    first = identify(**files)
+    assert identify(**files, shared=SHARED.replace("RATE = 2", "RATE = 3")) != first
+    assert identify(**files, shared=SHARED.replace("return 0", "return 1")) == first
+
+
 def test_a_name_that_is_made_as_the_module_is_loaded_stands_for_the_whole_module(identify: Callable[..., str]) -> None:
     text = "globals()['bonus'] = lambda turns, config: 1\nX = 1\n"
     assert identify(reward=text) != identify(reward=text.replace("config: 1", "config: 2"))
