@@ -36,8 +36,9 @@ class TokenLengths:
             None if the tokens do not decode to this text.
         """
         parts = self._texts.cut(ids, text)
-        return None if parts is None else [_units(part) for part in parts]
+        return None if parts is None else [utf16_units(part) for part in parts]
 
 
-def _units(text: str) -> int:
+def utf16_units(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as in JavaScript."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

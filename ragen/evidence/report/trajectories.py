@@ -12,7 +12,7 @@ from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.reading import Place, Reader
-from starpo.ragen.evidence.report.tokens import TokenLengths
+from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
 from starpo.schemas.datasets import STATUSES
 
 _TURN_COLUMNS = [
@@ -183,16 +183,16 @@ def _tokens(row: Row, shown: str, token_lengths: TokenLengths | None) -> Row:
     if token_lengths is not None:
         lengths = token_lengths.measure(ids, row["response"])
     if len(shown) < len(row["response"]):
-        ids, lengths = _cut_to(ids, lengths, len(shown))
+        ids, lengths = _cut_to(ids, lengths, shown)
     surprisals = [round(-1000 * value) for value in row["behaviour_logprobs"][: len(ids)]]
     return {"ids": ids, "lengths": lengths, "surprisals": surprisals}
 
 
-def _cut_to(ids: list[int], lengths: list[int] | None, num_characters: int) -> tuple[list[int], list[int] | None]:
+def _cut_to(ids: list[int], lengths: list[int] | None, shown: str) -> tuple[list[int], list[int] | None]:
     if lengths is None:
-        return ids[:num_characters], None
-    end = place = 0
-    while end < len(ids) and place + lengths[end] <= num_characters:
+        return ids[: len(shown)], None
+    end, place, size = 0, 0, utf16_units(shown)
+    while end < len(ids) and place + lengths[end] <= size:
         place += lengths[end]
         end += 1
     return ids[:end], lengths[:end]

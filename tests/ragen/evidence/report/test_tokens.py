@@ -1,9 +1,17 @@
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.evidence.report import embedding
+from starpo.ragen.evidence.report.reading import Place, Reader, places
 from starpo.ragen.evidence.report.tokens import TokenLengths
+from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.store import Store
 
 TOKENIZER = make_tokenizer()
 LENGTHS = TokenLengths(Tokenizer.from_str(TOKENIZER.backend_tokenizer.to_str()))
@@ -33,6 +41,29 @@ def test_tokens_that_share_a_character_are_counted_with_the_last_of_them() -> No
     # the euro sign is three bytes, so three tokens; the emoji four, and two UTF-16 units
     assert LENGTHS.measure(encode("€"), "€") == [0, 0, 1]
     assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
+
+
+def test_a_text_that_is_cut_keeps_the_tokens_of_all_that_is_shown(
+    stored_run: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, shown = "\U0001f600" * 7, "\U0001f600" * 5
+    ids = encode(text)
+    said = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
+
+    class Smiling(Reader):
+        def table(self, place: Place, columns: Sequence[str] | None = None) -> pa.Table | None:
+            table = super().table(place, columns)
+            if table is None or place.kind != "turns":
+                return table
+            return pa.Table.from_pylist([row | said for row in table.to_pylist()], schema=table.schema)
+
+    monkeypatch.setattr(embedding, "MAX_TEXT_CHARACTERS", len(shown))
+    at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
+    batch = read_rollout(Smiling(stored_run), at_first, None, LENGTHS, None)
+    assert batch is not None
+    turn = batch.groups[0]["members"][0]["turns"][0]
+    assert turn["response"] == shown
+    assert sum(turn["lengths"]) == len(shown.encode("utf-16-le")) // 2
 
 
 def test_half_a_character_is_the_replacement_character_as_it_was_recorded() -> None:
