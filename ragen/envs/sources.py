@@ -1,6 +1,6 @@
 """User files that an environment reads its data from, identified by a content digest kept in the settings.
 
-path --digest_of--> settings.digest, hence every key        path, digest --read_rows--> usable rows
+path --kept_digest--> settings.digest, hence every key        path, digest --read_rows--> usable rows
 """
 
 import hashlib
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 """Field -> value, as in the file."""
 
 
-def digest_of(path: str, digest: str) -> str:
+def kept_digest(path: str, digest: str) -> str:
     """Return the digest to keep in the settings: the given one, or that of the file's current content.
 
     Args:

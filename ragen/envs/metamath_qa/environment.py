@@ -16,7 +16,7 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.envs.metamath_qa.questions import Question, normalised, stored_questions, sum_in_words
 from starpo.ragen.envs.page import page
-from starpo.ragen.envs.sources import digest_of
+from starpo.ragen.envs.sources import kept_digest
 
 _GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
 _AGAIN = "Incorrect. Please think again."
@@ -41,7 +41,7 @@ class MetaMathQASettings(EnvironmentSettings):
     @field_validator("digest")
     @classmethod
     def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
-        return digest_of(info.data.get("path", ""), digest)
+        return kept_digest(info.data.get("path", ""), digest)
 
 
 class MetaMathQA(Environment[MetaMathQASettings]):

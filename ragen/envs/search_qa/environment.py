@@ -22,7 +22,7 @@ from starpo.ragen.envs.page import page
 from starpo.ragen.envs.search_qa.library import Library, made_up, stored
 from starpo.ragen.envs.search_qa.scoring import exact_match, score
 from starpo.ragen.envs.search_qa.world import Document, Question
-from starpo.ragen.envs.sources import digest_of
+from starpo.ragen.envs.sources import kept_digest
 
 MAX_CHARS = 200
 """Maximum length of a query, and of an answer."""
@@ -88,7 +88,7 @@ class SearchQASettings(EnvironmentSettings):
     @field_validator("documents_digest", "questions_digest")
     @classmethod
     def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
-        return digest_of(info.data.get((info.field_name or "").removesuffix("_digest"), ""), digest)
+        return kept_digest(info.data.get((info.field_name or "").removesuffix("_digest"), ""), digest)
 
     @model_validator(mode="after")
     def _both_files_or_none(self) -> "SearchQASettings":

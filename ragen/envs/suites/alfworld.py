@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from starpo.ragen.envs.grammar import Pattern
 from starpo.ragen.envs.suites.games import Split, content_digest, folder_digest, game_of, games_of
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, values_digest
 from starpo.ragen.envs.suites.world import World, library
 
 _GRAMMAR = Pattern(
@@ -123,7 +123,7 @@ class AlfworldGame(Suite[AlfworldSettings]):
         """Return a digest of the game and its true facts; of the whole transcript if the game cannot be replayed."""
         if self.replay_fault:
             return super().state_digest()
-        return digest_of([self._said[0], self.now.is_over, *self.world.facts])
+        return values_digest([self._said[0], self.now.is_over, *self.world.facts])
 
     def clone(self, dynamics_seed: int) -> "AlfworldGame":
         """See `Environment.clone`; restarts the game and repeats the commands so far."""

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText, Grammar, Names
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, differs_by_chance, digest_of, missing
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, differs_by_chance, missing, values_digest
 
 _HIGHLIGHTED = re.compile(r"\x1b\[\d+(?:;\d+)*m(.*?)\x1b\[0m", re.DOTALL)
 _FIELDS = re.compile(r"values|ansi|\d+")
@@ -154,7 +154,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         over = self.now.is_over
         if self.replay_fault:
             return super().state_digest()
-        return digest_of([state if isinstance(state, int | np.integer) else "", *_leaves(self._seen), over])
+        return values_digest([state if isinstance(state, int | np.integer) else "", *_leaves(self._seen), over])
 
     def clone(self, dynamics_seed: int) -> "GymnasiumTask":
         """See `Environment.clone`."""

@@ -19,7 +19,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.grammar import FreeText
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing, values_digest
 
 _EVALUATES = frozenset(["eval", "exec", "compile", "parse_expr", "sympify"])
 """Functions that execute text; sympy's pass it to Python's `eval`."""
@@ -81,7 +81,7 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
 
     def origin(self, seed: int) -> str:
         """Return a digest of the question and its answer, regardless of its index."""
-        return digest_of([self._item["question"], self._item["answer"]])
+        return values_digest([self._item["question"], self._item["answer"]])
 
     def take(self, action: str) -> Outcome:
         """Score an answer; the score is the reward. A score of 1 is success."""

@@ -136,7 +136,7 @@ class Suite(Environment[S]):
     def state_digest(self) -> str:
         """Return a digest of the initial state and the transcript since."""
         assert self.now
-        return digest_of(self._said)
+        return values_digest(self._said)
 
     def render(self) -> str:
         """Return the current observation."""
@@ -186,9 +186,9 @@ def differs_by_chance(kind: type[Suite[Any]], settings: SuiteSettings) -> bool:
     return len({_heard(kind, settings, dynamics_seed, 0) for dynamics_seed in range(_TRIALS)}) > 1
 
 
-def digest_of(parts: list[Any]) -> str:
+def values_digest(values: list[Any]) -> str:
     """Return a digest of a list of values, 16 hexadecimal digits."""
-    return blake2b("\0".join(map(str, parts)).encode(), digest_size=8).hexdigest()
+    return blake2b("\0".join(map(str, values)).encode(), digest_size=8).hexdigest()
 
 
 def missing(suite: str, error: ImportError) -> MissingPackageError:

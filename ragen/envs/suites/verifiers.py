@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText
 from starpo.ragen.envs.suites.bridge import finished
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing, values_digest
 
 _WORD = re.compile(r"\w+")
 
@@ -117,7 +117,7 @@ def _load(settings: VerifiersSettings) -> tuple[Any, ...]:
 
 
 def _identity(task: Any) -> str:
-    return digest_of([task.key])
+    return values_digest([task.key])
 
 
 async def _score(task: Any, answer: str) -> float:
