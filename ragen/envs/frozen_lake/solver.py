@@ -23,20 +23,24 @@ def transition_probabilities(lake: LakeMap, slip: float) -> np.ndarray:
     return transitions
 
 
-def success_probabilities(lake: LakeMap, slip: float, horizon: int) -> np.ndarray:
+def success_probabilities(lake: LakeMap, transitions: np.ndarray, horizon: int) -> np.ndarray:
     """Probability of reaching the goal under optimal play, by backward induction.
 
     V_0(s) = 1 if s is the goal else 0;  V_h(s) = max_a sum_s' P(s'|s, a) V_{h-1}(s').
 
     Args:
         lake: The map.
-        slip: Probability of slipping.
+        transitions: `transition_probabilities` on it.
         horizon: Maximum number of actions left, at least 0.
 
     Returns:
         float64 [H, S] with H = horizon + 1: row h is for h actions left; 0 in holes, 1 at the goal.
     """
-    return _values(lake, transition_probabilities(lake, slip), horizon)
+    values = np.zeros((horizon + 1, lake.num_cells))
+    values[0, lake.goal] = 1.0
+    for left in range(1, horizon + 1):
+        values[left] = (transitions @ values[left - 1]).max(axis=0)
+    return values
 
 
 def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_left: int) -> tuple[str, ...]:
@@ -59,7 +63,7 @@ def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_l
     assert num_actions >= 1, "a plan of no actions is none"
     assert actions_left >= 1, "there are no actions left to plan"
     transitions = transition_probabilities(lake, slip)
-    values = _values(lake, transitions, actions_left - 1)
+    values = success_probabilities(lake, transitions, actions_left - 1)
     is_end = np.array([lake.is_end(at) for at in range(lake.num_cells)])
     belief = np.eye(lake.num_cells)[cell]
     plan: list[str] = []
@@ -73,11 +77,3 @@ def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_l
         if belief[is_end].sum() > 1.0 - 10.0**-_DECIMALS:
             break
     return tuple(plan)
-
-
-def _values(lake: LakeMap, transitions: np.ndarray, horizon: int) -> np.ndarray:
-    values = np.zeros((horizon + 1, lake.num_cells))
-    values[0, lake.goal] = 1.0
-    for left in range(1, horizon + 1):
-        values[left] = (transitions @ values[left - 1]).max(axis=0)
-    return values

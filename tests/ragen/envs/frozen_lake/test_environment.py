@@ -186,7 +186,7 @@ def test_values_by_hand():
     # In 3: from 0, Down: (V2(2) + V2(0) + V2(1)) / 3 = (5/9 + 2/9 + 5/9) / 3 = 4/9.
     lake = lake_of("SF", "FG")
     expected = [[0, 0, 0, 1], [0, 1 / 3, 1 / 3, 1], [2 / 9, 5 / 9, 5 / 9, 1]]
-    values = success_probabilities(lake, 2 / 3, 3)
+    values = success_probabilities(lake, transition_probabilities(lake, 2 / 3), 3)
     np.testing.assert_allclose(values[:3], expected, atol=1e-12)
     assert values[3, 0] == pytest.approx(4 / 9)
     assert len(best_plan(lake, 0, 2 / 3, num_actions=5, actions_left=3)) == 3
@@ -198,7 +198,7 @@ def test_values_by_hand():
 @settings(max_examples=30, deadline=None)
 def test_values_are_probabilities_that_grow_with_the_actions_left(seed, slip):
     lake = start(seed).lake
-    values = success_probabilities(lake, slip, 12)
+    values = success_probabilities(lake, transition_probabilities(lake, slip), 12)
     assert (values >= 0).all()
     assert (values <= 1 + 1e-12).all()
     assert (np.diff(values, axis=0) >= -1e-12).all()
@@ -210,7 +210,7 @@ def test_values_are_probabilities_that_grow_with_the_actions_left(seed, slip):
 def test_without_slip_the_values_are_the_distances_and_the_plan_a_shortest_path(seed):
     lake = start(seed).lake
     distance = lake.distances()[lake.start]
-    values = success_probabilities(lake, 0.0, 16)[:, lake.start]
+    values = success_probabilities(lake, transition_probabilities(lake, 0.0), 16)[:, lake.start]
     assert values.tolist() == [float(left >= distance) for left in range(17)]
     environment = put(lake, lake.start)
     plan = best_plan(lake, lake.start, 0.0, num_actions=16, actions_left=16)
@@ -230,6 +230,7 @@ def test_the_best_player_succeeds_as_often_as_the_bound_says():
             if environment.is_over:
                 break
         successes += environment.is_success
-    bound = success_probabilities(environment.lake, 2 / 3, 10)[10, environment.lake.start]
+    lake = environment.lake
+    bound = success_probabilities(lake, transition_probabilities(lake, 2 / 3), 10)[10, lake.start]
     assert 0.05 < bound < 0.95
     assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))
