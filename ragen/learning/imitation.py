@@ -8,6 +8,7 @@ learning starts with well-formed responses, low success and varied returns. A pr
 Suffixes: B examples, T tokens of the padded example, R response tokens of the batch.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
+from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import Demonstrations, demonstrate_turns
@@ -66,6 +68,7 @@ def imitate(
 
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
+        LearnerError: If a gradient is not finite. Nothing has been saved.
     """
     tokenizer = make_tokenizer(unknown_speech(config, environment, agent.form))
     model = make_model(config, tokenizer)
@@ -116,7 +119,8 @@ def fine_tune(
     Raises:
         ConfigError: As in `imitate`.
         PolicyError: If the policy cannot be loaded, or its logits are not a linear map of its last hidden state.
-        LearnerError: If the policy lacks a layer that the adapters name.
+        LearnerError: If the policy lacks a layer that the adapters name, or a gradient is not finite. Nothing has been
+            saved.
         MissingPackageError: If adapters are requested and PEFT is not installed.
     """
     config = policy.fine_tuning
@@ -170,7 +174,11 @@ def _learn(
     num_parts: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> dict[str, float]:
-    """Train in place for `steps` batches, each computed in `num_parts` parts; a no-op with 0 steps."""
+    """Train in place for `steps` batches, each computed in `num_parts` parts; a no-op with 0 steps.
+
+    Raises:
+        LearnerError: If a gradient is not finite. Earlier steps have been applied.
+    """
     if steps == 0:
         return {}
     optimiser = ModelOptimiser(model, schedule)
@@ -181,7 +189,13 @@ def _learn(
         for step in range(steps):
             loss, accuracy = _accumulate_gradient(model, demonstrations, next(batches), workers, num_parts)
             with _torch_threads(NUM_PARTS):
-                optimiser.step(learning_rate_factor(schedule, step, steps))
+                norm = optimiser.step(learning_rate_factor(schedule, step, steps))
+            if not math.isfinite(norm):
+                raise LearnerError(
+                    f"learning from demonstrations: the gradient of step {step + 1} of {steps} has norm {norm}, with a "
+                    f"loss of {loss} nats per token. Nothing was saved; lower the learning rates in policy (for a "
+                    "pretrained policy, the one in policy.fine_tuning) and run again"
+                )
             losses.append(loss)
             accuracies.append(accuracy)
             if on_progress is not None:

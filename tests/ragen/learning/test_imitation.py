@@ -11,7 +11,7 @@ from starpo.ragen.agents.prompting.forms import parts, read_response
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
@@ -185,6 +185,21 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     model, tokenizer = load_policy(tmp_path)
     assert headline["vocabulary_size"] == len(tokenizer)
     assert headline["num_parameters"] == model.num_parameters()
+
+
+def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflowing(*arguments):
+        model = make_model(*arguments)
+        model.get_output_embeddings().weight.data.fill_(1e38)
+        return model
+
+    make_model = imitation.make_model
+    monkeypatch.setattr(imitation, "make_model", overflowing)
+    with pytest.raises(LearnerError, match=r"the gradient of step 1 of 12 has norm nan.*lower"):
+        imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
 
 
 def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads(
