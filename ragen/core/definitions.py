@@ -68,7 +68,7 @@ def read(module: str) -> Source | None:
     imports: dict[str, Place] = {}
     stars: list[str] = []
     for statement in tree.body:
-        for node in ast.walk(statement) if isinstance(statement, ast.If | ast.Try) else [statement]:
+        for node in _executed(statement):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 imports |= _imports(node, module)
                 if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
@@ -142,14 +142,26 @@ def _bound(statement: ast.stmt) -> set[str]:
             return {statement.name}
         case ast.Import() | ast.ImportFrom():
             return set()
-        case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
-            inner = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
-            handlers = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.ExceptHandler)]
-            inner += [node for handler in handlers for node in handler.body]
-            return {name for node in inner for name in _bound(node)} | _stored(statement)
         case ast.Expr():  # such as REGISTRY.update(...)
             return {name.partition(".")[0] for name in references(statement) if "." in name}
-    return _stored(statement)
+    return {name for inner in _inner(statement) for name in _bound(inner)} | _stored(statement)
+
+
+def _executed(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield a top-level statement and all statements in its blocks, not those in functions and classes."""
+    yield statement
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        for inner in _inner(statement):
+            yield from _executed(inner)
+
+
+def _inner(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements directly in the blocks of a compound statement: branches, handlers, cases."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from _inner(child)
 
 
 def _stored(statement: ast.stmt) -> set[str]:

@@ -163,6 +163,33 @@ def test_of_modules_that_import_everything_from_each_other_the_nearest_defines_a
     assert identify(**files, shared=SHARED.replace("return 0", "return 1")) == first
 
 
+BLOCKS = {
+    "with": "with open('x'):\n    IMPORT\n",
+    "for": "for _ in range(1):\n    IMPORT\n",
+    "while": "while True:\n    IMPORT\n    break\n",
+    "match": "match 1:\n    case 1:\n        IMPORT\n",
+    "try": "try:\n    pass\nfinally:\n    IMPORT\n",
+    "except": "try:\n    pass\nexcept ValueError:\n    IMPORT\n",
+    "except*": "try:\n    pass\nexcept* ValueError:\n    IMPORT\n",
+    "nested": "if True:\n    try:\n        pass\n    except ValueError:\n        with open('x'):\n            IMPORT\n",
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("statement", ["from mine.shared import factor", "from mine.shared import *"])
+def test_what_is_imported_in_a_block_matters(identify: Callable[..., str], block: str, statement: str) -> None:
+    text = BLOCKS[block].replace("IMPORT", statement) + "def bonus(turns, config):\n    return factor()\n"
+    assert identify(reward=text) != identify(reward=text, shared=SHARED.replace("RATE = 2", "RATE = 3"))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_what_is_defined_in_a_block_matters(identify: Callable[..., str], block: str) -> None:
+    text = BLOCKS[block].replace("IMPORT", "factor = lambda: 1") + "def bonus(turns, config):\n    return factor()\n"
+    assert identify(reward=text) != identify(reward=text.replace("lambda: 1", "lambda: 2"))
+    text = text.replace("factor = lambda: 1", "def factor(): return 1")
+    assert identify(reward=text) != identify(reward=text.replace("return 1", "return 2"))
+
+
 def test_a_name_that_is_made_as_the_module_is_loaded_stands_for_the_whole_module(identify: Callable[..., str]) -> None:
     text = "globals()['bonus'] = lambda turns, config: 1\nX = 1\n"
     assert identify(reward=text) != identify(reward=text.replace("config: 1", "config: 2"))
