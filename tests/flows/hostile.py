@@ -27,13 +27,14 @@ HOSTILE = (
     "[/]",
     "<script>alert(1)</script><img src=x onerror=alert(1)> | `x` ![x](http://evil.example/a.png) [a](javascript:b)",
     "# heading\n- www.evil.example http://evil.example a@evil.example ~~x~~ **y**",
+    "variation\ufe01\ufe0f\U000e0141 filler\u3164\u115f\u034f\uffa0",
     f"{FAMILY} family",
     "plain\u200djoined",
     "long" * 20_000,
 )
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff]"
+    "\ufff9-\ufffb\ud800-\udfff\u034f\u115f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 RICH_OWN = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K|(?!8m)[0-9;]*m)|\r(?=\x1b\[2K)")
 """What rich writes itself: colours, and moves of its bars; no hostile text holds the same."""

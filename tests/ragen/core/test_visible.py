@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.core.visible import quoted
+from starpo.ragen.core.visible import quoted, visible
 
 
 @pytest.mark.parametrize("secret", ["line1\nline2", "it's a secret", "both'\"quotes", "back\\slash\\'", "\u200bhidden"])
@@ -17,3 +17,48 @@ def test_a_secret_that_is_longer_than_what_is_shown_is_masked(monkeypatch: pytes
     monkeypatch.setenv("MY_SECRET", "abcdef" * 200)
     assert quoted("abcdef" * 200) == "'***'"
     assert quoted(f"http://me:{'hunter2' * 200}@host") == "'http://***@host'"
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "\u034f",
+        "\u115f",
+        "\u1160",
+        "\u17b4",
+        "\u180b",
+        "\u3164",
+        "\ufe00",
+        "\ufe0f",
+        "\uffa0",
+        "\U000e0100",
+        "\U000e01ef",
+    ],
+)
+def test_an_invisible_character_is_replaced_although_python_calls_it_printable(unseen: str) -> None:
+    assert unseen.isprintable()
+    assert visible(f"run{unseen}name") == "run\ufffdname"
+    assert visible(f"run{unseen}name", lambda _: "") == "runname"
+    assert unseen not in quoted(f"run{unseen}name")
+    assert "\\" in quoted(f"run{unseen}name")
+
+
+@pytest.mark.parametrize(
+    "emoji",
+    [
+        "\u2764\ufe0f",
+        "\u260e\ufe0e",
+        "1\ufe0f\u20e3",
+        "\u00a9\ufe0f",
+        "\U0001f3f3\ufe0f\u200d\U0001f308",
+        "\U0001f44d\U0001f3fd",
+    ],
+)
+def test_an_emoji_keeps_its_variation_selector(emoji: str) -> None:
+    assert visible(f"{emoji} {emoji}") == f"{emoji} {emoji}"
+
+
+def test_of_several_variation_selectors_an_emoji_keeps_one() -> None:
+    """A row of them can carry a text that nobody sees."""
+    assert visible("\u2764\ufe0f\ufe01\U000e0141") == "\u2764\ufe0f\ufffd\ufffd"
+    assert visible("\U0001f600\ufe0f\ufe0f") == "\U0001f600\ufe0f\ufffd"

@@ -41,7 +41,7 @@ HOSTILE = (
     "{{ 7 * 7 }} {% raw %} ${7*7}",
     "\u2028\u2029\x00\x07 'quotes' \"double\" & &lt; ]]>",
     "<svg/onload=document.title='owned'>",
-    "\u202eowned\u2066 \u200b\u00e9\U0001f600 \ufeff",
+    "\u202eowned\u2066 \u200b\u00e9\U0001f600 \ufeff\U000e0141",
     "</pre></style><base href='http://127.0.0.1:9/'><a href=javascript:alert(1)>x</a>",
 )
 """What a response might try to do to the page."""

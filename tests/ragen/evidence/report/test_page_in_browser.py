@@ -120,8 +120,8 @@ def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run:
     codes = page.run(
         "return Array.from(document.querySelectorAll(arguments[0]), (e) => e.dataset.code)", f"{card} .tokens .unseen"
     )
-    assert codes == ["U+202E", "U+2066", "U+200B", "U+FEFF"]
-    assert page.count(f"{card} .tokens .unseen > bdi") == 4
+    assert codes == ["U+202E", "U+2066", "U+200B", "U+FEFF", "U+E0141"]
+    assert page.count(f"{card} .tokens .unseen > bdi") == 5
     assert (
         page.run("return getComputedStyle(document.querySelector(arguments[0])).unicodeBidi", f"{card} pre")
         == "isolate"
