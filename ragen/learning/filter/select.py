@@ -127,7 +127,7 @@ def _check_recorded(turns: pa.Table, metric: str) -> None:
     if frame.height:
         raise DataError(
             f"filter.metric = '{metric}' needs the sampler's log-probs, and {frame.height} responses were imported "
-            f"without (first: of trajectory {quoted(frame['trajectory_id'][0])}): score groups by std or mean"
+            f"without them (first: of trajectory {quoted(frame['trajectory_id'][0])}): score groups by std or mean"
         )
 
 

@@ -48,7 +48,7 @@ def top_p_linear(scores: np.ndarray, config: FilterConfig) -> np.ndarray:
     total and are not kept; if the total is 0, nothing is.
     """
     weights = np.where(np.isfinite(scores), scores, 0.0)
-    assert (weights >= 0).all(), "shares of a total need scores that are not negative"
+    assert (weights >= 0).all(), "shares of a total need non-negative scores"
     return _heaviest(scores, weights, config.keep)
 
 

@@ -28,8 +28,8 @@ def checkpoint_activations(model: nn.Module, *, is_cut_up: bool = False) -> None
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise LearnerError(
-            f"update.activation_checkpointing: {type(model).__name__} has no layers that transformers could compute "
-            "again; set it to false"
+            f"update.activation_checkpointing: {type(model).__name__} has no layers that transformers can recompute; "
+            "set it to false"
         )
     for layer in layers:
         # a method of the layer, not a closure over it, so that a copy of the layer uses its own weights

@@ -37,16 +37,16 @@ def shape_of(lora: LoraConfig, backbone: nn.Module) -> AdapterShape:
     names = {name.rsplit(".", 1)[-1] for name, module in backbone.named_modules() if isinstance(module, nn.Linear)}
     if not names:
         raise LearnerError(
-            f"update.lora: {type(backbone).__name__} has no layers of torch.nn.Linear, and adapters sit on those alone "
+            f"update.lora: {type(backbone).__name__} has no torch.nn.Linear layers, the only ones that take adapters "
             "(GPT-2's are Conv1D): leave lora out, which trains all weights, or choose another policy"
         )
     for target in lora.targets or ():
         if target not in names:
             near = difflib.get_close_matches(target, sorted(names), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            hint = f"; did you mean '{near[0]}'?" if near else "."
             raise LearnerError(
                 f"update.lora.targets: the policy has no linear layers named '{target}'{hint} "
-                f"There are {', '.join(sorted(names))}"
+                f"It has {', '.join(sorted(names))}"
             )
     return AdapterShape(lora.rank, lora.alpha, tuple(sorted(set(lora.targets or names))))
 
@@ -171,8 +171,8 @@ def check_same_shape(stored: AdapterShape, asked: AdapterShape, folder: str) -> 
         raise PolicyError(
             f"the adapter in '{folder}' has rank {stored.rank}, alpha {stored.alpha:g} and targets "
             f"{', '.join(stored.targets)}; update.lora asks for rank {asked.rank}, alpha {asked.alpha:g} and targets "
-            f"{', '.join(asked.targets)}. Train on with the adapter's own settings, or begin at the run's first "
-            "checkpoint, which has none"
+            f"{', '.join(asked.targets)}. Continue with the adapter's own settings, or start from the run's "
+            "first checkpoint, which has no adapter"
         )
 
 

@@ -174,9 +174,8 @@ def load_checkpoint(
             check_same_shape(stored.shape, checkpoint.adapter, folder)
         elif own := [name for name, file in _BESIDE.items() if (path / file).is_file()]:
             raise LearnerError(
-                f"'{folder}' has a {own[0]} whose weights are all its own, and update.lora would freeze them where "
-                f"they are not stored again. Begin with LoRA at a checkpoint without one (the run's first), or go on "
-                "without update.lora"
+                f"'{folder}' has a {own[0]} with full weights, which update.lora would freeze and not store again. "
+                "Start LoRA from a checkpoint without one (the run's first), or continue without update.lora"
             )
     shape = stored.shape if stored is not None else checkpoint.adapter
     if shape is not None:
@@ -189,8 +188,8 @@ def load_checkpoint(
             _read_training_state(checkpoint, path, is_base_shared and lora is not None)
     except (OSError, ValidationError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
         raise PolicyError(
-            f"the training state in '{folder}' is damaged or belongs to another model: {named_line(error)}. Take the "
-            f"checkpoint from the store again, or delete {_TRAINER} there to start training anew from its policy"
+            f"the training state in '{folder}' is damaged or belongs to another model: {named_line(error)}. Copy the "
+            f"checkpoint from the store again, or delete {_TRAINER} there to restart training from its policy"
         ) from error
     if stored is not None and lora is None:
         for model in checkpoint.models:
@@ -255,8 +254,8 @@ def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: 
             model.load_state_tensors(checkpoint.optimiser_states[name])
         except KeyError as error:
             raise PolicyError(
-                f"the state of the {name}'s optimiser in '{folder}' speaks of {error}, which the {name} does not have; "
-                "the files in that folder do not belong together. Take the checkpoint from the store again"
+                f"the state of the {name}'s optimiser in '{folder}' names {error}, which the {name} does not have; "
+                "the files in that folder do not belong together. Copy the checkpoint from the store again"
             ) from error
     return num_restarted
 
@@ -297,7 +296,7 @@ def save_checkpoint(
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
-        raise LearnerError(f"'{folder}' is not empty; a checkpoint is written into a folder of its own")
+        raise LearnerError(f"'{folder}' is not empty; write a checkpoint to a new or empty folder")
     policy, critic = checkpoint.policy, checkpoint.critic
     of_policy, of_critic = (None, None) if weights is None else (weights["policy"], weights.get("critic"))
     whole_policy = of_policy or policy.state_dict()
@@ -335,7 +334,7 @@ def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
     if needed > free:
         raise OSError(
             errno.ENOSPC,
-            f"a checkpoint takes at least {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free",
+            f"a checkpoint needs at least {needed / 1e6:.1f} MB, but {free / 1e6:.1f} MB are free",
             str(path),
         )
 

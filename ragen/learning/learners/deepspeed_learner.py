@@ -51,8 +51,8 @@ class DeepSpeedLearner:
         num_ranks, num_gpus = config.deepspeed.num_ranks, torch.cuda.device_count()
         if torch.cuda.is_available() and num_ranks > num_gpus:
             raise LearnerError(
-                f"update.deepspeed.num_ranks = {num_ranks}, and this machine has {num_gpus} GPUs: a rank needs one of "
-                f"its own. Set it to at most {num_gpus}, or choose what is seen with CUDA_VISIBLE_DEVICES"
+                f"update.deepspeed.num_ranks = {num_ranks}, but {num_gpus} GPUs are visible, and each rank needs "
+                f"its own. Set it to at most {num_gpus}, or make more visible with CUDA_VISIBLE_DEVICES"
             )
         self.is_deterministic = not torch.cuda.is_available()
         self._ranks = ranks

@@ -169,16 +169,16 @@ class RankProcesses:
         status = statuses.get(rank)
         how = "" if status is None else f" with exit status {status}"
         if status == -signal.SIGKILL:
-            how = ", killed (signal 9; the kernel does that where memory is short)"
+            how = ", killed (signal 9, which the kernel sends when memory runs out)"
         lines = [line for line in _text(self._log(rank, "stderr")).splitlines() if line.strip()][-_NUM_LINES:]
         who = f"rank {rank} of {self.num_ranks} of learner 'deepspeed' died{how}" if dead else (
             f"the {self.num_ranks} ranks of learner 'deepspeed' did not start{how}"
         )  # fmt: skip
         said = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
         return LearnerError(
-            f"{who}. The others were ended, and the stored checkpoint is untouched; update again. If memory was short: "
+            f"{who}. The others were stopped, and the stored checkpoint is untouched; update again. If memory ran out: "
             "a higher update.deepspeed.zero_stage, update.deepspeed.offload_optimizer, update.lora or a smaller "
-            f"update.micro_batch_tokens. It said last:\n{said}"
+            f"update.micro_batch_tokens. Its last output:\n{said}"
         )
 
     def _status(self, rank: int) -> int | None:

@@ -48,7 +48,7 @@ class Reference:
             return
         if folder is None:
             raise LearnerError(
-                f"update.kl_coefficient = {coefficient} needs the reference policy, and none was given; "
+                f"update.kl_coefficient = {coefficient} needs the reference policy, but none was given; "
                 "give the folder of the run's first checkpoint, or set update.kl_coefficient = 0"
             )
         is_loaded = folder == self._folder and (self._own is not None or policy_folder is None)

@@ -189,7 +189,7 @@ def check_output_layer(model: PreTrainedModel) -> None:
         if torch.allclose(ours, model(input_ids=token_ids, use_cache=False).logits, atol=1e-4, rtol=1e-4):
             return
     raise PolicyError(
-        f"{type(model).__name__} does not get its logits from its last hidden state by a linear map alone (it caps or "
+        f"{type(model).__name__} computes its logits from its last hidden state by more than a linear map (it caps or "
         "scales them), so its log-probabilities cannot be computed at response positions only; choose another model"
     )
 

@@ -115,8 +115,8 @@ def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:
     tokenizer = find_tokenizer(store, [key for key in checkpoints if key])
     if tokenizer is None:
         raise LearnerError(
-            f"the objective tells reasoning from answers, and the tokenizer of checkpoint {inputs['checkpoint']} "
+            f"the objective separates reasoning from answers, but the tokenizer of checkpoint {inputs['checkpoint']} "
             "cannot be read (a `tokenizer.json` is needed): set update.loss_on and update.advantage_on to 'all', and "
-            "choose an estimator that does not ask"
+            "choose an estimator that does not separate them"
         )
     return Spans(tokenizer.backend_tokenizer)

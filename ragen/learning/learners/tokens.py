@@ -47,8 +47,8 @@ class ResponseTokens:
         for segment, owner in zip(self.segments, self.segment_trajectory.tolist(), strict=True):
             if segment.response_mask[0]:
                 raise LearnerError(
-                    f"trajectory '{trajectories[owner].trajectory_id}' has a response at the very start of a context: "
-                    "there is nothing to predict it from. Prompts must hold at least one token"
+                    f"trajectory '{trajectories[owner].trajectory_id}' has a response at the very start of a context, "
+                    "with nothing to predict it from. Prompts need at least one token"
                 )
         self.trajectory_N = torch.from_numpy(np.repeat(self.segment_trajectory, counts))
         self.segment_N = torch.from_numpy(np.repeat(np.arange(len(self.segments)), counts))

@@ -349,7 +349,7 @@ class Training:
             token = int(batch.token_M[is_bad_M][0])
             trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
             raise LearnerError(
-                f"the {model}'s loss of a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
+                f"the {model}'s loss on a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
                 "not a finite number. The stored checkpoint is untouched; lower the learning rate or max_gradient_norm "
                 "and update again"
             )

@@ -185,8 +185,8 @@ def _kinds(turns: pa.Table, spans: Spans) -> np.ndarray:
         if found is None:
             raise LearnerError(
                 f"the tokens of trajectory '{row['trajectory_id']}', turn {row['turn']}, do not spell its response, so "
-                "nothing tells which are reasoning and which are the answer: set update.loss_on and "
-                "update.advantage_on to 'all', and choose an estimator that does not ask"
+                "reasoning and answer cannot be told apart: set update.loss_on and update.advantage_on to 'all', "
+                "and choose an estimator that does not separate them"
             )
         kinds.append(found)
     return np.concatenate(kinds)
@@ -223,7 +223,7 @@ def _check_same_turns(turns: pa.Table, rewards: pa.Table, *row_trajectory: np.nd
     if same_count and (of_turns == of_rewards).all() and (_numpy(turns["turn"]) == _numpy(rewards["turn"])).all():
         return
     strangers = rewards.filter(of_rewards < 0)["trajectory_id"].to_pylist()
-    example = f"; trajectory '{strangers[0]}' has rewards and no turns" if strangers else ""
+    example = f"; trajectory '{strangers[0]}' has rewards but no turns" if strangers else ""
     raise LearnerError(
         f"rewards do not belong to these turns: {rewards.num_rows} rows of rewards for {turns.num_rows} turns"
         f"{example}. Compute the rewards from the same rollout"
@@ -239,8 +239,8 @@ def _check_recorded(turns: pa.Table) -> None:
         if ids:
             more = f" and {len(ids) - 1} more of those kept" if len(ids) > 1 else ""
             raise LearnerError(
-                f"trajectory {quoted(ids[0])}{more} cannot be learned from: imported from a source without the "
-                f"{what} of its responses. Audits, SQL, reports and `ragen export` work on it; to learn, import "
+                f"trajectory {quoted(ids[0])}{more} cannot be trained on: imported from a source without the "
+                f"{what} of its responses. Audits, SQL, reports and `ragen export` work on it; to train, import "
                 "traces that hold prompt ids, response ids and log-probs (docs/exchange.md)"
             )
 
@@ -251,7 +251,7 @@ def _is_kept(turns: pa.Table, selection: pa.Table) -> np.ndarray:
     if pc.any(unknown).as_py():
         group_id = turns.filter(unknown)["group_id"][0].as_py()
         raise LearnerError(
-            f"the selection says nothing about group '{group_id}' of the turns. Select from the same rollout"
+            f"the selection has no row for group '{group_id}' of the turns. Select from the same rollout"
         )
     kept = selection.filter(selection["kept"])["group_id"].combine_chunks()
     return _numpy(pc.is_in(turns["group_id"], value_set=kept))

@@ -46,7 +46,7 @@ def compute_rewards(
     typed = turns if types is None else _typed(turns, types)
     components = {name: _component(name, typed, config, store) for name in config.components}
     for name, values in components.items():
-        assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
+        assert values.shape == (turns.num_rows,), f"reward component '{name}' must return one number per turn"
     values_by_turn = np.column_stack(list(components.values()))
     frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "env", "turn", "status", "origin"])).with_columns(
         pl.Series("total", values_by_turn.sum(axis=1))

@@ -82,7 +82,7 @@ class Judge:
         if errors:
             raise EngineError(
                 f"{errors[0]}. {len(ended) - len(errors)} of {len(prompts)} new answers are kept in {self._store.url}: "
-                "the same command again goes on from there, and asks only for the others"
+                "run the same command again to continue from there; it asks only for the others"
             ) from None
         return {prompt: future.result() for prompt, future in asked.items()}
 
@@ -101,7 +101,7 @@ class Judge:
         except _UnclearError as error:
             raise EngineError(
                 f"the judge '{self._options.model}' at {self._options.base_url} said {error} in {retries + 1} "
-                f"attempts; expected YES or NO in the last line. Say so in {self._settings}.template, or raise "
+                f"attempts; expected YES or NO in the last line. Ask for that in {self._settings}.template, or raise "
                 f"{self._settings}.max_answer_tokens"
             ) from None
         except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError) as error:

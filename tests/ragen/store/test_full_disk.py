@@ -59,7 +59,7 @@ def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) ->
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     assert needed > SIZE_BYTES
     with (
-        pytest.raises(StoreError, match=rf"a checkpoint takes at least {needed / 1e6:.1f} MB, and 2.1 MB are free"),
+        pytest.raises(StoreError, match=rf"a checkpoint needs at least {needed / 1e6:.1f} MB, but 2.1 MB are free"),
         Store(str(small_disk / "store")).new_folder() as folder,
     ):
         save_checkpoint(Checkpoint(model), str(folder))

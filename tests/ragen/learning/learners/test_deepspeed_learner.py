@@ -243,7 +243,7 @@ def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectori
     pids = [connection.pid for connection in ranks._connections.values()]
     trajectories = make_trajectories(4, group_size=1)
     trajectories[2] = dataclasses.replace(trajectories[2], normalised_return=float("inf"))
-    with pytest.raises(LearnerError, match=r"policy's loss of a token of trajectory 't2' is -?(inf|nan)"):
+    with pytest.raises(LearnerError, match=r"policy's loss on a token of trajectory 't2' is -?(inf|nan)"):
         learner.update(trajectories, context)
     assert_gone(pids)
     with pytest.raises(LearnerError, match=r"call load\(\)"):
@@ -258,7 +258,7 @@ def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectori
     with pytest.raises(LearnerError, match=r"rank 1 of 2 .* died, killed \(signal 9.*update again") as caught:
         update_for_ever(learner, make_trajectories(8), context)
     assert time.monotonic() - started < 60
-    assert "It said last:" in str(caught.value)
+    assert "Its last output:" in str(caught.value)
     assert_gone(pids.values())
     learner.close()
 

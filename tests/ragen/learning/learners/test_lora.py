@@ -194,16 +194,14 @@ def test_activations_computed_again_change_no_number(policy_folder, make_traject
 
 def test_layers_that_do_not_exist_are_named_with_near_ones(policy_folder):
     learner = TorchLearner(change(GRPO, lora=LoraConfig(targets=["q_pro"])), num_threads=1)
-    with pytest.raises(
-        LearnerError, match=r"no linear layers named 'q_pro'; did you mean 'q_proj'\? There are down_proj"
-    ):
+    with pytest.raises(LearnerError, match=r"no linear layers named 'q_pro'; did you mean 'q_proj'\? It has down_proj"):
         learner.load(policy_folder, "base", None)
 
 
 def test_a_model_without_linear_layers_is_refused_with_the_reason():
     backbone = GPT2Model(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
     for targets in (None, ["c_attn"]):
-        with pytest.raises(LearnerError, match=r"GPT2Model has no layers of torch.nn.Linear.*leave lora out"):
+        with pytest.raises(LearnerError, match=r"GPT2Model has no torch.nn.Linear layers.*leave lora out"):
             shape_of(LoraConfig(targets=targets), backbone)
 
 
@@ -217,7 +215,7 @@ def test_other_settings_than_the_stored_adapters_are_refused(policy_folder, make
 def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_trajectories, context, tmp_path):
     trained(change(PPO, lora=None), policy_folder, make_trajectories(2), context, tmp_path / "full")
     learner = TorchLearner(PPO, num_threads=1)
-    with pytest.raises(LearnerError, match="has a critic whose weights are all its own"):
+    with pytest.raises(LearnerError, match="has a critic with full weights, which"):
         learner.load(str(tmp_path / "full"), "full", None)
 
 

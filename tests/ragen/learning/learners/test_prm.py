@@ -133,7 +133,7 @@ def test_with_adapters_it_has_adapters(policy_folder, make_trajectories, context
     whole = loaded(policy_folder)
     whole.update(make_trajectories(8), context)
     whole.save(str(tmp_path / "whole"), "after")
-    with pytest.raises(LearnerError, match="has a process reward model whose weights are all its own"):
+    with pytest.raises(LearnerError, match="has a process reward model with full weights"):
         loaded(tmp_path / "whole", config)
 
 

@@ -111,7 +111,7 @@ def test_a_model_that_caps_its_logits_is_refused(policy):
 
     policy.forward = capped
     policy.lm_head.weight.data.mul_(30)  # weights this large reach the cap
-    with pytest.raises(PolicyError, match="Qwen2ForCausalLM does not get its logits"):
+    with pytest.raises(PolicyError, match="Qwen2ForCausalLM computes its logits"):
         check_output_layer(policy)
 
 

@@ -340,7 +340,7 @@ def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
     trajectories = make_trajectories(4, group_size=1)
     trajectories[2] = dataclasses.replace(trajectories[2], normalised_return=float("inf"))
     learner = loaded(change(GRPO, advantage="reinforce", advantage_scale="none"), policy_folder)
-    with pytest.raises(LearnerError, match=r"policy's loss of a token of trajectory 't2' is -?(inf|nan)"):
+    with pytest.raises(LearnerError, match=r"policy's loss on a token of trajectory 't2' is -?(inf|nan)"):
         learner.update(trajectories, context)
     with pytest.raises(LearnerError, match=r"call load\(\)"):
         learner.save(str(tmp_path / "c"), "c")

@@ -138,13 +138,13 @@ def test_nothing_kept_is_an_empty_list(make_turns):
 def test_rewards_of_other_turns_are_refused(make_turns):
     turns = make_turns([turn(0, 0, [1], [2], starts=True)])
     other = make_turns([turn(1, 0, [1], [2], starts=True)])
-    with pytest.raises(LearnerError, match="trajectory 'g0-1' has rewards and no turns"):
+    with pytest.raises(LearnerError, match="trajectory 'g0-1' has rewards but no turns"):
         assemble(turns, rewards_of(other, [1.0]), selection_of({"g0": True}))
 
 
 def test_a_selection_that_does_not_know_a_group_is_refused(make_turns):
     turns = make_turns([turn(0, 0, [1], [2], starts=True)])
-    with pytest.raises(LearnerError, match="nothing about group 'g0'"):
+    with pytest.raises(LearnerError, match="no row for group 'g0'"):
         assemble(turns, rewards_of(turns, [1.0]), selection_of({"g9": True}))
 
 
@@ -184,7 +184,7 @@ def test_nobody_learns_from_what_was_not_recorded(make_turns, absent, what):
     unrecorded = turn(1, 0, [1], [2], starts=True, group="g1") | absent | {"finish_reason": "unknown"}
     turns = make_turns([turn(0, 0, [1], [2], starts=True), unrecorded])
     rewards = rewards_of(turns, [1.0, 2.0])
-    message = f"trajectory 'g1-1' cannot be learned from: imported from a source without the {what} of its responses"
+    message = f"trajectory 'g1-1' cannot be trained on: imported from a source without the {what} of its responses"
     with pytest.raises(LearnerError, match=message):
         assemble(turns, rewards, selection_of({"g0": True, "g1": True}))
     assert len(assemble(turns, rewards, selection_of({"g0": True, "g1": False}))) == 1

@@ -160,7 +160,7 @@ def test_a_judge_that_fails_stops_the_run_and_keeps_what_was_answered(make_turns
     turns = thoughts(make_turns, "a", "b", "c", "d")
     with pytest.raises(EngineError, match=message) as caught:
         judge(turns, config(server, max_concurrent=1), store)
-    kept = rf"([23]) of 4 new answers are kept in {store.url}: the same command again goes on from there"
+    kept = rf"([23]) of 4 new answers are kept in {store.url}: run the same command again to continue from there"
     found = re.search(kept, str(caught.value))  # d may be on its way when c fails
     assert found is not None
     assert KEY not in str(caught.value) + caplog.text
