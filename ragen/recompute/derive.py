@@ -105,8 +105,8 @@ def derive(
         folder, key = complete_folder(store, recipe.start), recipe.start
     except ArtifactDamagedError as error:
         raise ArtifactDamagedError(
-            f"checkpoint {recipe.key} would be derived from checkpoint {recipe.start}, the nearest that is kept, but "
-            f"that is damaged. Once it is deleted, derivation begins at the one before it.\n{error}"
+            f"checkpoint {recipe.key} is derived from checkpoint {recipe.start}, the nearest one kept, but that is "
+            f"damaged. Delete it, and derivation starts from the one before it.\n{error}"
         ) from error
     steps: list[Step] = []
     before: Learner | None = None
@@ -138,10 +138,10 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     made, step = derivation.steps[-1].made, derivation.steps[-1]
     if step.proof == "none":
         raise DerivationError(
-            f"checkpoint {made.key} was derived, but it cannot be proved to be the original: the learner does not "
-            "repeat itself bit for bit (a GPU's sums come in any order).\nSo it is not put into the store in the "
-            "original's place. Give `ragen checkpoint` an --output FOLDER to have it as it is; a run that must have "
-            "such checkpoints themselves keeps them (checkpoint_every = 1)"
+            f"checkpoint {made.key} was derived, but cannot be proved to be the original: the learner is not "
+            "deterministic (a GPU sums in any order).\nSo it was not stored in the original's place. To get it "
+            "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep "
+            "them (checkpoint_every = 1)"
         )
     dropped = store.dropped("checkpoint", made.key)
     return store.put_folder(
@@ -183,14 +183,14 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
 
     changed, commit = _changed_code(original), original.provenance.get("code")
     advice = (
-        f"The code that the settings name has changed since: {'; '.join(changed)}. Check out the code that made it "
-        f"({f'commit {commit}' if commit else 'its commit was not noted'}), and run the same command there"
+        f"Code named by the settings has changed since: {'; '.join(changed)}. Check out the code that made it "
+        f"({f'commit {commit}' if commit else 'its commit was not recorded'}), and run the same command there"
         if changed
-        else "Bits are the same only on the same type of machine with the same versions"
+        else "Results are bit-identical only on the same type of machine with the same versions"
     )
     return DerivationError(
-        f"the update of iteration {iteration_of(original)}, done again, gave another result: its {what} had digest "
-        f"{expected[:12]}..., now it is {found[:12]}...\n"
+        f"the update of iteration {iteration_of(original)}, repeated, gave another result: its {what} had digest "
+        f"{expected[:12]}..., now {found[:12]}...\n"
         f"  then: {origin(original.provenance)}\n  here: {origin(collect())}\n"
         f"{advice}. Nothing was written"
     )

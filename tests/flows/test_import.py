@@ -75,7 +75,7 @@ def test_what_cannot_be_told_of_an_imported_run_is_said(store: Store, parquet: P
     found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
     assert found["reward", "rewards"] == found["variance_filter", "selection"] == Verdict.SAME
     assert found["rollout", "texts"] == Verdict.NOT_SHOWN
-    with pytest.raises(ConfigError, match="'mine' holds imported trajectories, and no checkpoint"):
+    with pytest.raises(ConfigError, match="'mine' holds imported trajectories, but no checkpoint"):
         plan_replay(store, "mine")
 
 

@@ -174,7 +174,7 @@ def test_a_damaged_nearest_checkpoint_is_named_and_once_deleted_gone_around(
     content = bytearray((nearest / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (nearest / "model.safetensors").write_bytes(content)
-    with pytest.raises(ArtifactDamagedError, match=r"(?s)would be derived from .*damaged.*sha256 differs"):
+    with pytest.raises(ArtifactDamagedError, match=r"(?s)is derived from .*damaged.*sha256 differs"):
         print_checkpoint(store, "sparse", 5, None, as_json=True)
     shutil.rmtree(nearest)
     found = facts(capsys, store, 5)
@@ -237,7 +237,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_another_result_is_refused_and_names_the_update(store: Store, learner: Any, tmp_path: Path) -> None:
     learner(Jittery)
-    with pytest.raises(DerivationError, match=r"(?s)iteration 4, done again, gave another result.*then:.*here:"):
+    with pytest.raises(DerivationError, match=r"(?s)iteration 4, repeated, gave another result.*then:.*here:"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
     assert not (tmp_path / "out").exists()
     assert kept(store) == [0, 4, 6]
@@ -257,7 +257,7 @@ def test_an_edited_estimator_is_named_with_what_it_was_and_is(
     monkeypatch.setitem(ADVANTAGES, config.advantage, f"mine_code:{name}")
     was = store.dropped("checkpoint", keys(store)[5])
     now = code_identity(f"mine_code:{name}")
-    commit = re.escape(was.provenance["code"] or "its commit was not noted")
+    commit = re.escape(was.provenance["code"] or "its commit was not recorded")
     with pytest.raises(
         DerivationError, match=rf"(?s)advantage was '{was.code['advantage']}', is '{now}'\. Check out .*{commit}"
     ) as caught:

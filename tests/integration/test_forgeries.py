@@ -98,8 +98,8 @@ def test_what_was_found_in_a_record_names_the_file_both_values_and_what_to_do(fo
     found = read_records(folder)[0]
     assert f"runs/{RUN}/iterations/00002.json" in finding.detail
     assert f"episodes/{found[EVALUATE]['episodes']}" in finding.detail
-    assert "settings.iteration is 0, by the run 2" in finding.detail
-    assert f"inputs.checkpoint is '{found['warm_start']['checkpoint']}', by the run" in finding.detail
+    assert "settings.iteration is 0, expected 2" in finding.detail
+    assert f"inputs.checkpoint is '{found['warm_start']['checkpoint']}', expected" in finding.detail
     assert "start the run again with the same settings" in finding.detail
 
 

@@ -101,7 +101,7 @@ def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path
     assert finding.verdict is Verdict.DAMAGED
     assert finding.artifact == f"turns/{place.name}"
     assert "sha256 differs" in finding.detail
-    assert "its inputs give it again" in finding.detail
+    assert "its inputs reproduce it" in finding.detail
     assert {f.stage for f in verification.findings} == {"record", *stages}
 
 
@@ -320,7 +320,7 @@ def test_the_command_names_what_is_not_shown_and_ends_with_3(
     arguments = (RUN, "--store", str(folder), "--to", "0", "--stage", "rollout")
     assert command(*arguments, monkeypatch=monkeypatch) == 3
     out = capsys.readouterr().out
-    assert "not shown: rollout (1): its manifest says that the same work need not give the same bits" in out
+    assert "not shown: rollout (1): its manifest says that the work is not deterministic" in out
     assert out.rstrip().endswith(" s: no difference found, but 1 of 6 checks are NOT SHOWN")
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 3
     facts = json.loads(capsys.readouterr().out)
@@ -341,7 +341,7 @@ def test_the_command_names_what_it_left_out(
     [
         (["min"], "there is no run 'min'"),
         ([RUN, "--stage", "rolout"], "did you mean rollout?"),
-        ([RUN, "--from", "9"], "leaves no iteration of run 'mine', which has 0 to 2"),
+        ([RUN, "--from", "9"], "selects no iteration of run 'mine', which has 0 to 2"),
         ([RUN, "--sample", "lots"], "--sample lots is not a share"),
         ([RUN, "--sample", "0%"], "--sample 0% is not a share"),
         ([RUN, "--sample", "0.5"], "--sample 0.5 is not a share"),

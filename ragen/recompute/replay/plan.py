@@ -29,9 +29,9 @@ _REASONS = {
     "online_k": "which update used which rollout is recorded",
     "environment": "stored observations and rewards are those of the recorded environment, and a replay plays nothing",
     "policy": "stored tokens were sampled from the recorded model; they say nothing about another one",
-    "agent": "stored prompts are in the recorded format; another format is other tokens, which nobody sampled from",
+    "agent": "stored prompts are in the recorded format; another format gives other tokens, never sampled from",
     "rollout": "stored trajectories were sampled with the recorded temperature, lengths and group sizes",
-    "schedule": "the changes of the recorded run are replayed as they were; give a setting itself another value",
+    "schedule": "changes scheduled in the recorded run are replayed unchanged; override the setting itself",
     "evaluation": "both ends are measured on the recorded panel",
 }
 
@@ -113,7 +113,7 @@ def plan_replay(
         )
     if base.flow == "import":
         raise ConfigError(
-            f"'{run}' holds imported trajectories, and no checkpoint that an update could start from. For other "
+            f"'{run}' holds imported trajectories, but no checkpoint that an update could start from. For other "
             "rewards or selections import them under another name: `ragen import NAME FILES --set filter.keep=0.5`"
         )
     base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
@@ -121,14 +121,14 @@ def plan_replay(
     changed = dict(changed_settings(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
     idle = [path for path in changed if path.startswith("update.")] if not should_update else []
     if idle:
-        raise ConfigError(f"{idle[0]} changes nothing when only reward and filter are replayed; replay the update too")
+        raise ConfigError(f"{idle[0]} has no effect when only reward and filter are replayed; replay the update too")
     recorded = store.runs.iterations(run)
     checkpoints = checkpoint_keys(recorded) or {0: ""}
     num_done = len(checkpoints) - 1
     stop = num_done if stop is None else stop
     if not 0 <= start < stop <= num_done:
         raise ConfigError(
-            f"--from {start} --to {stop} is no range of run '{run}', which has finished {num_done} iterations: "
+            f"--from {start} --to {stop} is not a range of run '{run}', which has finished {num_done} iterations: "
             f"expected 0 <= from < to <= {num_done}. Checkpoint n is the one after n updates"
         )
     plan = ReplayPlan(
@@ -151,10 +151,10 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
     for path in overrides:
         table = path.split(".")[0]
         if table in StarPOConfig.model_fields and table not in REPLAYED:
-            reason = _REASONS.get(table, "it is no setting of a stage that is replayed")
+            reason = _REASONS.get(table, "it is not a setting of a replayed stage")
             raise ConfigError(
                 f"{path} cannot be changed in a replay: {reason}. What can be: settings of {', '.join(REPLAYED)}. "
-                f"For this one start a run: `ragen train` with --set {path}=..."
+                f"For this one, start a new run: `ragen train` with --set {path}=..."
             )
     # overrides apply to every replayed iteration, whatever the run's own schedule changed
     return apply_overrides(config, {**overrides, "schedule": without(config.schedule, overrides)})
@@ -166,7 +166,7 @@ def _check_stored(store: Store, plan: ReplayPlan) -> None:
     if plan.should_update and not store.was_made("checkpoint", start):
         others = [n for n in range(plan.stop) if store.was_made("checkpoint", plan.checkpoints[n])]
         near = sorted(sorted(others, key=lambda number: abs(number - plan.start))[:4])
-        hint = f"nearest that are: {', '.join(map(str, near))}" if near else "nor is one before it"
+        hint = f"nearest that are: {', '.join(map(str, near))}" if near else "nor is an earlier one"
         raise ConfigError(
             f"checkpoint {plan.start} of run '{name}' (checkpoint/{start}) is not in the store {store.url} ({hint}), "
             "so no update can start from it; restore it from a copy, or choose another --from"

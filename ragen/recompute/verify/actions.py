@@ -97,7 +97,7 @@ def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> It
             stored.append(row)
             played += turns
         else:
-            yield f"{_place(row)}: it has no turn"
+            yield f"{_place(row)}: it has no turns"
     schema = pa.schema([field for field in TURNS.schema if field.name in _PLAYED_COLUMNS])
     again = fold_episodes(pa.Table.from_pylist(played, schema=schema), "", 0.0).to_pylist()
     for old, new in zip(stored, again, strict=True):
@@ -136,7 +136,7 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
                     return f"turn {row['turn']}: {name} is {quoted(row[name])}, executed again {quoted(value)}"
             has_ended = row["terminated"] or row["truncated"] or row["status"] == "env_error"
             if has_ended != (number == len(rows) - 1):
-                return f"turn {row['turn']}: the episode {'goes on after its end' if has_ended else 'has no end'}"
+                return f"turn {row['turn']}: the episode {'continues after its end' if has_ended else 'has no end'}"
     except Exception as error:  # environments are third-party code
         return f"the environment now fails: {quoted(error)}"
     return ""

@@ -84,7 +84,7 @@ def chosen_iterations(
     chosen = [iteration for iteration in iterations if low <= iteration <= high]
     if not chosen:
         raise ConfigError(
-            f"--from {low} --to {high} leaves no iteration of run '{run}', "
+            f"--from {low} --to {high} selects no iteration of run '{run}', "
             f"which has {iterations[0]} to {iterations[-1]}"
         )
     count = max(1, round(share * len(chosen)))

@@ -111,7 +111,7 @@ def _tensor_difference(stored: Path, computed: Path) -> str:
 
     old, new = load_file(stored), load_file(computed)
     if old.keys() != new.keys():
-        return f"the tensor {quoted(min(old.keys() ^ new.keys()))} is in one of the two only"
+        return f"the tensor {quoted(min(old.keys() ^ new.keys()))} is in only one of the two"
     differing = [name for name in sorted(old) if old[name].shape != new[name].shape or not old[name].equal(new[name])]
     if not differing:
         return "all tensors are equal, the bytes around them differ"

@@ -40,7 +40,7 @@ def footer_fault(files: Iterable[Path], table: pa.Table) -> str:
                 except (ValueError, KeyError) as error:
                     return f"the footer of {file.name} cannot be read ({error})"
                 if not is_true:
-                    return f"the footer of {file.name} says other statistics of the column {name} than its values have"
+                    return f"the footer of {file.name} has wrong statistics of the column {name}"
     return ""
 
 

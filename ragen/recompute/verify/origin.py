@@ -60,7 +60,7 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
         name has changed.
     """
     if stored.stage.name != work.stage.name:
-        return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"
+        return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, but its place requires {work.stage.name}"
     old, new = (
         flattened(as_json({"settings": side.settings, "inputs": side.inputs, "seed": side.seed}))
         for side in (stored, work)
@@ -70,12 +70,12 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     if not is_same_version:
         compared = {name for name in compared if name.startswith("inputs.") or name in _PLACE}
     differing = [
-        f"{name} is {quoted(old[name])}, by the run {quoted(new[name])}"
+        f"{name} is {quoted(old[name])}, expected {quoted(new[name])}"
         for name in sorted(compared)
         if old[name] != new[name]
     ]
     if differing:
-        return Verdict.DIFFERENT, f"the run's settings and record name other work: {'; '.join(differing)}"
+        return Verdict.DIFFERENT, f"the run's settings and record imply other work: {'; '.join(differing)}"
     if not is_same_version:
         made_by, version = stored.stage.version, work.stage.version
         return (
@@ -84,8 +84,8 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
         )
     one_sided = sorted(old.keys() ^ new.keys())
     if one_sided:
-        return Verdict.NOT_SHOWN, f"this release describes the work otherwise: {', '.join(one_sided)}"
-    return Verdict.NOT_SHOWN, "other code made it than this release would use"
+        return Verdict.NOT_SHOWN, f"this release describes the work differently: {', '.join(one_sided)}"
+    return Verdict.NOT_SHOWN, "it was made with other code than this release would use"
 
 
 def _at(manifest: Manifest, section: str, name: str) -> Any:

@@ -39,16 +39,16 @@ def sibling_differences(siblings: pa.Table, turns: pa.Table, search: SearchConfi
         if found:
             yield f"trajectory {quoted(turn['trajectory_id'])}, turn {turn['turn']}: {found}"
     for name, number in candidates:
-        yield f"trajectory {quoted(name)}, turn {number}: it has siblings and is no turn that was chosen"
+        yield f"trajectory {quoted(name)}, turn {number}: it has siblings, but was not chosen by search"
 
 
 def _difference(turn: Row, candidates: list[Row], search: SearchConfig) -> str:
     taken = next((row for row in candidates if row["chosen"]), None)
     if taken is None:
-        return "it was chosen by search, and none of its siblings says so"
+        return "it was chosen by search, but none of its siblings is marked as chosen"
     for name in _SHARED:
         if turn[name] != taken[name]:
-            return f"{name} is {quoted(turn[name])}, of the chosen sibling {quoted(taken[name])}"
+            return f"{name} is {quoted(turn[name])}, in the chosen sibling {quoted(taken[name])}"
     if turn["num_candidates"] != search.num_candidates:
         return f"num_candidates is {turn['num_candidates']}, in the settings {search.num_candidates}"
     same = [row for row in candidates if row["parent"] == taken["parent"]]
@@ -56,7 +56,7 @@ def _difference(turn: Row, candidates: list[Row], search: SearchConfig) -> str:
     if num_as_good != turn["num_as_good"] and len(same) == search.num_candidates:
         return f"num_as_good is {turn['num_as_good']}, by the siblings' scores {num_as_good}"
     if not isinstance(search, BeamConfig) and taken is not min(same, key=_place):
-        return f"candidate {taken['candidate']} was chosen, and {min(same, key=_place)['candidate']} is better"
+        return f"candidate {taken['candidate']} was chosen, but {min(same, key=_place)['candidate']} is better"
     return ""
 
 

@@ -87,7 +87,7 @@ def _difference(
         }
         for name, value in expected.items():
             if row[name] != value:
-                return f"turn {row['turn']}: {name} is {quoted(row[name])}, its tokens say {quoted(value)}"
+                return f"turn {row['turn']}: {name} is {quoted(row[name])}, its tokens give {quoted(value)}"
         before = row
     return ""
 

@@ -114,7 +114,7 @@ class Verifier:
             return {}, Verdict.NOT_SHOWN, first_line(error)
         except Exception as error:  # any error that damaged or forged data cause in a stage is a finding
             verdict = Verdict.NOT_SHOWN if visit.excuse else Verdict.DIFFERENT
-            return {}, verdict, f"computing it again fails: {named_line(error)}"
+            return {}, verdict, f"recomputing it fails: {named_line(error)}"
 
     def _results(
         self, visit: Visit, stored: Mapping[str, Stored], computed: Keys, verdict: Verdict, reason: str
@@ -148,9 +148,9 @@ class Verifier:
             return ""
         digest = self.scratch.store.manifest(kind, key).content_digest
         if artifact.manifest is not None and artifact.manifest.content_digest != digest:
-            return "; its inputs give another content than its manifest names"
+            return "; recomputed from its inputs, it differs from its manifest"
         self.scratch.keep_as_stand_in(kind, key)
-        return "; its inputs give it again: delete what is left of it, and run the flow"
+        return "; its inputs reproduce it: delete what is left of it, and run the flow"
 
     def _compute(self, visit: Visit) -> Keys:
         """Run the stage's work in the scratch store.
@@ -194,7 +194,7 @@ class Verifier:
         name = "num_unknown_origins"
         stored = [value for path, value in (manifest.headline if manifest else {}).items() if path.endswith(name)]
         if unknown > (stored[0] if stored else 0.0):
-            what = f"{unknown} stages that its checkpoint was trained by are not in the store any more"
+            what = f"{unknown} stages of its checkpoint's training are no longer in the store"
             raise _NotComputedError(Verdict.NOT_SHOWN, what)
 
     def _provide(self, kind: str, key: str) -> None:
@@ -238,16 +238,14 @@ class Verifier:
 
     def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
         if visit.is_misplaced:
-            raise _NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record asks for")
+            raise _NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record requires")
         if visit.work is None:
-            raise _NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere: nothing here can make it again")
+            raise _NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere and cannot be recomputed here")
         self._check_can_be_played(visit, manifest)
         if manifest is None or visit.stage in _ARITHMETIC:
             return
         if not manifest.is_deterministic:
-            raise _NotComputedError(
-                Verdict.NOT_SHOWN, "its manifest says that the same work need not give the same bits"
-            )
+            raise _NotComputedError(Verdict.NOT_SHOWN, "its manifest says that the work is not deterministic")
         seconds = manifest.provenance.get("seconds")
         is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
         if visit.stage == "warm_start" and is_long and not self.with_warm_start:
@@ -292,7 +290,7 @@ class Verifier:
                 return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
             difference = table_difference(stored.table, again, DATASETS[kind].key)
         elif stored.is_dropped:
-            difference = "its files were dropped, and what is computed again has another digest than its manifest names"
+            difference = "its files were dropped, and the recomputed digest differs from its manifest's"
         else:
             folders = self.store.local_folder(kind, stored.manifest.key), self.scratch.store.local_folder(kind, key)
             difference = folder_difference(*map(Path, folders))
@@ -301,7 +299,7 @@ class Verifier:
         if is_arithmetic:
             return Verdict.DIFFERENT, difference
         if not computed.is_deterministic:
-            return Verdict.NOT_SHOWN, f"on this machine the same work need not give the same bits; {difference}"
+            return Verdict.NOT_SHOWN, f"on this machine the work is not deterministic; {difference}"
         if origin:
             return Verdict.NOT_SHOWN, f"it was made with {origin}; {difference}"
         return Verdict.DIFFERENT, difference
@@ -340,7 +338,7 @@ class Verifier:
     def _episode_differences(self, visit: Visit, episodes: Stored) -> Iterator[str]:
         cells = self._cells
         if visit.cell not in cells:
-            yield f"the run's settings know no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
+            yield f"the run's settings have no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
             return
         self._check_can_be_played(visit, episodes.manifest)
         yield from episode_differences(episodes.table, cells[visit.cell])
@@ -363,7 +361,7 @@ class Verifier:
         assert turns.manifest is not None
         key = turns.manifest.inputs.get("checkpoint")
         if key is None:
-            reason = "the trajectories were imported, and the tokenizer that made them was not"
+            reason = "the trajectories were imported without the tokenizer that made them"
             raise _NotComputedError(Verdict.NOT_SHOWN, reason)
         self._provide("checkpoint", key)
         tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))

@@ -80,7 +80,7 @@ def test_near_names_of_an_unknown_run(base) -> None:
     [
         ("rollout.temperature", 0.7, "sampled with the recorded temperature"),
         ("policy", {"type": "pretrained", "name_or_path": "other"}, "another one"),
-        ("agent.prompt", "full", "another format is other tokens"),
+        ("agent.prompt", "full", "another format gives other tokens"),
         ("environment.max_solution", 9, "plays nothing"),
         ("evaluation.num_prompts", 4, "recorded panel"),
         ("seed", 7, "initial states"),

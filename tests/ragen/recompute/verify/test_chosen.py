@@ -22,7 +22,7 @@ def test_a_stage_that_does_not_exist_suggests_near_ones():
 
 
 def test_a_range_outside_the_run_says_what_there_is():
-    with pytest.raises(ConfigError, match=r"--from 7 --to 2 leaves no iteration of run 'mine', which has 0 to 2"):
+    with pytest.raises(ConfigError, match=r"--from 7 --to 2 selects no iteration of run 'mine', which has 0 to 2"):
         chosen_iterations("mine", [0, 1, 2], first=7)
     with pytest.raises(ConfigError, match="no stage yet"):
         chosen_iterations("mine", [])

@@ -93,6 +93,6 @@ def test_other_shapes_names_and_files_are_told(folders):
     save_file({"a": torch.zeros(4), "b": torch.ones(2)}, folders[1] / "model.safetensors")
     assert "b has the shape [2, 3], computed [2]" in folder_difference(*folders)
     save_file({"a": torch.zeros(4)}, folders[1] / "model.safetensors")
-    assert "the tensor 'b' is in one of the two only" in folder_difference(*folders)
+    assert "the tensor 'b' is in only one of the two" in folder_difference(*folders)
     (folders[0] / "extra.txt").write_text("x")
     assert "the file 'extra.txt' is in the stored folder only" in folder_difference(*folders)

@@ -58,8 +58,8 @@ def work(version: int = 1, **fields) -> Work:
 def test_other_work_is_named_by_what_differs():
     verdict, detail = misfit(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), work(inputs={"turns": "u"}))
     assert verdict is Verdict.DIFFERENT
-    assert "settings.keep is 1.0, by the run 0.5" in detail
-    assert "inputs.turns is 't', by the run 'u'" in detail
+    assert "settings.keep is 1.0, expected 0.5" in detail
+    assert "inputs.turns is 't', expected 'u'" in detail
     assert misfit(manifest(), replace(work(), stage=Stage(name="reward", version=1)))[0] is Verdict.DIFFERENT
 
 
@@ -78,7 +78,7 @@ def test_of_another_version_the_inputs_and_the_place_must_agree():
 
 
 def test_the_same_work_under_another_key_is_that_of_other_code():
-    assert misfit(manifest(), work()) == (Verdict.NOT_SHOWN, "other code made it than this release would use")
+    assert misfit(manifest(), work()) == (Verdict.NOT_SHOWN, "it was made with other code than this release would use")
 
 
 def test_what_the_store_held_at_the_time_is_no_difference():
@@ -89,5 +89,5 @@ def test_what_the_store_held_at_the_time_is_no_difference():
 def test_what_differs_is_told_without_secrets_and_with_its_length():
     stored = manifest(settings={"keep": "s3://me:pass-word@bucket", "deep": {"a": "x" * 1000}})
     _, detail = misfit(stored, work())
-    assert "settings.keep is 's3://***@bucket', by the run 0.5" in detail
-    assert "... (1,002 characters), by the run 1" in detail
+    assert "settings.keep is 's3://***@bucket', expected 0.5" in detail
+    assert "... (1,002 characters), expected 1" in detail

@@ -78,7 +78,7 @@ def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
     assert store.read_table("turns", key).equals(example("turns"))
     assert ds.dataset(file).to_table(filter=ds.field("env") == "sokoban").num_rows == 0
     with Scratch(store) as scratch:
-        assert "other statistics of the column env than its values have" in scratch.read("turns", key).fault
+        assert "has wrong statistics of the column env" in scratch.read("turns", key).fault
 
 
 def entries_of_parquet(folder: Path) -> list[FileEntry]:

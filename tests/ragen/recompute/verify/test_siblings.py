@@ -41,9 +41,9 @@ def test_what_was_played_agrees(tokenizer, search) -> None:
     [
         ({"response": "x"}, "response is "),
         ({"behaviour_logprobs": [-0.5]}, "behaviour_logprobs is "),
-        ({"chosen": False}, "none of its siblings says so"),
+        ({"chosen": False}, "none of its siblings is marked as chosen"),
         ({"score": -99.0}, "num_as_good is "),
-        ({"turn": 99}, "none of its siblings says so"),
+        ({"turn": 99}, "none of its siblings is marked as chosen"),
     ],
 )
 def test_a_changed_sibling_is_found(tokenizer, changes: dict[str, Any], said: str) -> None:
@@ -74,4 +74,4 @@ def test_other_settings_and_surplus_rows_are_found(tokenizer) -> None:
     (first, *_) = sibling_differences(siblings, turns, BestOfConfig(num_candidates=4))
     assert "num_candidates is 3, in the settings 4" in first
     *_, last = sibling_differences(siblings, turns.slice(0, 1), BEST_OF)
-    assert last.endswith("it has siblings and is no turn that was chosen")
+    assert last.endswith("it has siblings, but was not chosen by search")
