@@ -15,8 +15,8 @@ def unreplayable(manifests: Iterable[Manifest]) -> list[str]:
     """Return a sentence for each environment whose episodes cannot be replayed, with the reason."""
     played = {(_environment(manifest), manifest.replay_fault) for manifest in manifests if manifest.replay_fault}
     return [
-        f"The environment {name} cannot be replayed: {reason}. Nothing shows that its episodes went as stored; what "
-        "was computed from them can be verified."
+        f"The environment {name} cannot be replayed: {reason}. That its episodes went as stored cannot be verified; "
+        "what was computed from them can."
         for name, reason in sorted(played)
     ]
 

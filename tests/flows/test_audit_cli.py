@@ -129,7 +129,7 @@ class TestSql:
     @pytest.mark.parametrize("query", ["drop view turns", "copy turns to 'x.csv'", "delete from turns"])
     def test_a_query_that_writes(self, ragen: Ragen, store: Path, query: str) -> None:
         before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
-        assert "can only read" in refused(ragen("sql", "mine", query))
+        assert "SQL is read-only" in refused(ragen("sql", "mine", query))
         assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
     def test_two_forms_of_answer(self, ragen: Ragen) -> None:
@@ -176,7 +176,7 @@ class TestAudit:
     def test_chosen_audits_as_text_and_json(self, ragen: Ragen) -> None:
         code, out, _ = ragen("audit", "mine", "formats", "errors")
         assert code == 0
-        assert out.startswith("what is stored does not contradict itself\n"), "the verdict comes first"
+        assert out.startswith("the stored data are consistent\n"), "the verdict comes first"
         assert "Invalid formats" in out
         assert "No turn ended in an error." in out
         assert "Rewards" not in out
@@ -197,7 +197,7 @@ class TestAudit:
         (finding,) = json.loads(out)
         assert (code, finding["severity"]) == (1, "fault")
         _, out, _ = ragen("audit", "mine", "formats", "groups")
-        assert out.startswith("what is stored contradicts itself (groups)\n")
+        assert out.startswith("the stored data are inconsistent (groups)\n")
         assert out.index("(groups)") < out.index("(formats)"), "faults come before notes"
 
     def test_an_unknown_audit_and_run(self, ragen: Ragen) -> None:

@@ -22,8 +22,8 @@ def actions_without_effect(database: Database) -> Finding:
         f"""
         select
             run, iteration, trajectory_id, turn, executed_actions, action_effective, digest_before, state_digest,
-            case when effective = 0 then 'no action is said to have had an effect, yet the state is another'
-                 else 'the one action is said to have had an effect, yet the state is the same' end as fault
+            case when effective = 0 then 'no action is recorded as effective, yet the state changed'
+                 else 'the only action is recorded as effective, yet the state did not change' end as fault
         from ({_WITH_STATE_BEFORE})
         where status not in ('env_error', 'timeout')
           and ((effective = 0 and state_digest <> digest_before)
@@ -55,7 +55,7 @@ def actions_without_effect(database: Database) -> Finding:
             + (f"; {faults.num_rows} turns contradict the digests of their states." if faults.num_rows else ".")
         ),
         meaning=(
-            "An action has no effect when the state after it is the one before: a walk into a wall, a push that is "
+            "An action has no effect when it leaves the state unchanged: a walk into a wall, a push that is "
             "blocked. idle_turns: share of turns whose actions all had none. forfeited: actions given up by malformed "
             "responses. A fault means that action_effective and state_digest were not recorded from the same game: "
             "look at the environment's step and state_digest, and at `ragen verify`."

@@ -83,7 +83,7 @@ select
     example,
     case when selection.num_valid > groups.valid
          then 'the filter counted ' || selection.num_valid || ' trajectories, the rewards ' || groups.valid
-         when groups.failed > 0 then 'an error ended it, and it counts' end as fault
+         when groups.failed > 0 then 'it ended in an error, but counts' end as fault
 from groups left join selection using (run, iteration, group_id)
 where groups.counted > 0 or selection.num_valid > groups.valid
 order by fault is null, abs(mean_without - mean) desc nulls first, run, iteration, group_id
@@ -100,10 +100,10 @@ def incomplete_in_baselines(database: Database) -> Finding:
         severity=severity,
         summary=_summary(table, cases, faults),
         meaning=(
-            "A group's baseline is the mean of its valid returns, and their std scales its advantages. Incomplete is a "
-            "trajectory with an error, a timeout, or a turn without a response since the context was full: its return "
-            "is of what was played until then, as if the policy had earned it. mean_moves and std_moves: how far they "
-            "move without it; nothing is left to compare where all were incomplete. Errors and timeouts must never "
+            "A group's baseline is the mean of its valid returns, and their std scales its advantages. A trajectory "
+            "is incomplete if it has an error, a timeout, or a turn without a response because the context was full: "
+            "its return covers what was played until then, as if the policy had earned it. mean_moves and std_moves: "
+            "how far mean and std move without it; empty if all were incomplete. Errors and timeouts must never "
             "count, so that is a fault. A full context counts as played: raise rollout.max_context_tokens, or use a "
             "window (agent.context). untold: imported trajectories whose source does not say why responses ended."
         ),
@@ -115,13 +115,13 @@ def incomplete_in_baselines(database: Database) -> Finding:
 def _summary(table: pa.Table, cases: pa.Table, faults: int) -> str:
     num_groups = sum(table["groups"].to_pylist())
     if not num_groups:
-        return "No rewards are stored, so there is no baseline: nothing can be told."
+        return "No rewards are stored, so there are no baselines to check."
     num_untold = sum(table["untold"].to_pylist())
-    untold = f" Of {num_untold} imported trajectories the source does not say why they ended." if num_untold else ""
+    untold = f" For {num_untold} imported trajectories, the source does not say why they ended." if num_untold else ""
     if not cases.num_rows:
         left_out = sum(table["incomplete"].to_pylist())
         return (
-            f"All {num_groups} groups count whole trajectories alone; {left_out} incomplete ones are left out.{untold}"
+            f"All {num_groups} groups count only whole trajectories; {left_out} incomplete ones are left out.{untold}"
         )
     moves = [abs(moved) for moved in cases["mean_moves"].to_pylist() if moved is not None]
     by = f"; without them their mean return moves by up to {max(moves):.4g}" if moves else ""

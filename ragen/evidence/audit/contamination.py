@@ -86,13 +86,13 @@ def contaminated_panels(database: Database) -> Finding:
         severity=severity,
         summary=_summary(rows, apart, mixed),
         meaning=(
-            "seen: states of the panel, by digest, in which a rollout or a demonstration behind the evaluated policy "
-            "began, through all of its lineage; demonstrated: those of them of demonstrations. They are measured "
-            "apart, as the cell PANEL/seen; mixed_in: those that are not, and which success counts, which is a fault. "
-            "covers_all, of panels with mixed_in: whether the environment has so few states that a panel and training "
-            "must share them; nothing if it cannot be made here. PANEL/TAG: the prompts of one part of a mixture. "
-            "unknown_origins: stages of the training that are not in the store any more, or 1 where nothing is known "
-            "of it: then more may have been seen. What a downloaded model had learned before is never known."
+            "seen: states of the panel, by digest, from which a rollout or a demonstration in the evaluated policy's "
+            "lineage started; demonstrated: those from which a demonstration did. They are measured separately, as "
+            "the cell PANEL/seen; mixed_in: those that are not, so that success counts them, which is a fault. "
+            "covers_all, for panels with mixed_in: whether the environment has so few states that a panel and training "
+            "must share them; empty if it cannot be created here. PANEL/TAG: the prompts of one part of a mixture. "
+            "unknown_origins: stages of the training that are no longer in the store, or 1 if nothing is known of it: "
+            "then more may have been seen. What a downloaded model had learned before is never known."
         ),
         table=pa.Table.from_pylist(mixed or rows, schema=_SCHEMA),
         is_over_time=not mixed,
@@ -101,18 +101,18 @@ def contaminated_panels(database: Database) -> Finding:
 
 def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: list[dict[str, Any]]) -> str:
     if not rows:
-        return "No evaluation is stored, so there is no panel: nothing can be told."
+        return "No evaluation is stored, so there is no panel to check."
     untold = [row for row in rows if row["unknown_origins"]]
-    unknown = f" Of {len(untold)} evaluations not all that training began in is known." if untold else ""
+    unknown = f" For {len(untold)} evaluations, not all initial states of training are known." if untold else ""
     covered = sorted({row["panel"] for row in rows if row["covers_all"]})
-    all_there_is = f" Of {', '.join(covered)} a panel covers all there is to train on." if covered else ""
+    all_there_is = f" A panel of {', '.join(covered)} covers every state there is to train on." if covered else ""
     if not apart:
         known = "known " if untold else ""
-        found = f"None of {len(rows)} evaluations begins in a {known}state of training." if not covered else ""
+        found = f"None of {len(rows)} evaluations starts from a {known}state of training." if not covered else ""
         return f"{found}{all_there_is}{unknown}".strip()
     worst = max(apart, key=lambda row: row["share"])
     text = (
-        f"{len(apart)} of {len(rows)} evaluations begin in states of training: up to {worst['seen']} of "
+        f"{len(apart)} of {len(rows)} evaluations start from states of training: up to {worst['seen']} of "
         f"{worst['states']} states ({worst['share']:.0%}; {worst['panel']}, iteration {worst['iteration']}"
     )
     if worst["success_seen"] is not None and worst["success_unseen"] is not None:

@@ -41,8 +41,8 @@ _HIDDEN_NAMES = ('"function_name":"query', '"error":true')
 (EXPLAIN with options)."""
 _EXPLAIN = re.compile(r"^\s*explain\s+(analyze\s+)?(?!\()", re.IGNORECASE)
 _NOTHING_BUT_READING = (
-    f"SQL can only read here, and only the views {', '.join(VIEW_NAMES)}; nothing was changed. "
-    "Ask one SELECT; --csv FILE and --parquet FILE write its result."
+    f"SQL is read-only here, and sees only the views {', '.join(VIEW_NAMES)}; nothing was changed. "
+    "Write one SELECT; --csv FILE and --parquet FILE write its result."
 )
 
 _OUT_OF_MEMORY = "Out of Memory Error"
@@ -205,8 +205,8 @@ class Database:
             return QueryError(f"refused: {_text(error)}\n{_NOTHING_BUT_READING}")
         if isinstance(error, duckdb.OutOfMemoryException) or _OUT_OF_MEMORY in str(error):
             return QueryError(
-                f"the question needs more than the {self._bounds.sql_memory_gb:g} GB of memory and "
-                f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or "
+                f"the query needs more than its limits of {self._bounds.sql_memory_gb:g} GB of memory and "
+                f"{self._bounds.sql_spill_gb:g} GB of disk; select fewer columns, rows or "
                 f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {first_line(error)}"
             )
         if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):

@@ -55,11 +55,8 @@ def serious_first(found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
 def verdict(found: Mapping[str, Finding]) -> str:
     """Summarise the findings in one line."""
     faults, warnings = ([name for name, f in found.items() if f.severity == s] for s in ("fault", "warning"))
-    if faults:
-        line = f"what is stored contradicts itself ({', '.join(faults)})"
-    else:
-        line = "what is stored does not contradict itself"
-    return f"{line}; to look at: {', '.join(warnings)}" if warnings else line
+    line = f"the stored data are inconsistent ({', '.join(faults)})" if faults else "the stored data are consistent"
+    return f"{line}; to check: {', '.join(warnings)}" if warnings else line
 
 
 def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:

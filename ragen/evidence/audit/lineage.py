@@ -217,7 +217,7 @@ def _resolve(store: Store, artifact: str, kinds: dict[str, list[str]]) -> str:
     if len(matching) > 1:
         shown = ", ".join(sorted(matching)[:_MAX_SHOWN])
         more = f" and {len(matching) - _MAX_SHOWN} more" if len(matching) > _MAX_SHOWN else ""
-        raise ConfigError(f"'{artifact}' may be any of {len(matching)} keys: {shown}{more}; give more of its digits")
+        raise ConfigError(f"'{artifact}' matches {len(matching)} keys: {shown}{more}; give more of its digits")
     return matching[0]
 
 

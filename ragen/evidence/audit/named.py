@@ -70,6 +70,6 @@ def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
         fitting = fnmatch.filter(store.runs.names(), pattern)
         matching = [name for name in fitting if store.runs.find(name) is not None]
         if not matching:
-            raise StoreError(f"no run matches '{pattern}' in {store.url}; `ragen runs` lists those there are")
+            raise StoreError(f"no run matches '{pattern}' in {store.url}; `ragen runs` lists all runs")
         names |= dict.fromkeys(matching)
     return list(names)

@@ -31,7 +31,7 @@ measured as (
 cases as (
     select 'most response tokens' as measure, tokens::double as value, * from measured
     union all select 'longest single response, tokens', longest_response, * from measured
-    union all select 'least probable, nats a token', surprise, * from measured
+    union all select 'least probable, nats per token', surprise, * from measured
     union all select 'characters outside of ASCII', nullif(strange_characters, 0), * from measured
     union all select 'most actions without effect', nullif(idle_actions, 0), * from measured
     union all select 'furthest above its group, return', above_group, * from measured
@@ -56,7 +56,7 @@ def longest_and_oddest(database: Database) -> Finding:
     return Finding(
         title="Longest and oddest trajectories",
         severity="note",
-        summary=f"{num_cases} trajectories that are extreme in something.",
+        summary=f"{num_cases} trajectories that are extreme in some measure.",
         meaning=(
             f"The {NUM_CASES} largest values of each measure over all iterations. Read them first: "
             "`ragen show RUN --iteration N --trajectory ID`."

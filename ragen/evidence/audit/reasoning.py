@@ -107,13 +107,13 @@ def reasoning_against_board(database: Database) -> Finding:
         severity="warning" if last >= FALSE_SHARE else "note",
         summary=(
             f"{first_to_last(shares, 'share', 'share of false statements')}; "
-            f"{num_judged} of {num_turns} responses say something that can be judged."
+            f"{num_judged} of {num_turns} responses contain statements that can be judged."
         ),
         meaning=(
-            "Statements about positions (and, in Sokoban, about pushes that can be made) are held against the recorded "
-            "observation, read with the environment's own code; what cannot be read with certainty is not judged "
-            "(turns_judged: share of the iteration's responses with such a statement). A policy that still acts well "
-            "while its statements become false no longer acts on what it says."
+            "Statements about positions (and, in Sokoban, about pushes that can be made) are compared with the "
+            "recorded observation, parsed by the environment's own code; what cannot be parsed with certainty is not "
+            "judged (turns_judged: share of the iteration's responses with such a statement). A policy that still acts "
+            "well while its statements become false no longer acts on what it says."
         ),
         table=table,
         is_over_time=True,

@@ -64,7 +64,7 @@ def duplicate_responses(database: Database) -> Finding:
             f"{first_to_last(table, 'distinct_reasoning', 'of distinct reasoning')}{echo}."
         ),
         meaning=(
-            "Shares are of an iteration's responses; a reasoning is what stands inside the think tags. Terse policies "
+            "Shares are of an iteration's responses; reasoning is the text inside the think tags. Terse policies "
             "repeat themselves because boards do. A fall over time, or one reasoning for many different observations "
             "(top_reasoning_observations), is the echo trap: look at the top ones, and at entropy and reward std."
         ),
@@ -101,7 +101,7 @@ def invalid_formats(database: Database) -> Finding:
         meaning=(
             "cut_off: the response reached its token limit. bad_tags: think and answer tags are not well formed. "
             "bad_actions: the answer names none, or one that the environment does not know. A rising share is often "
-            "the first sign of a collapse; the reward's format_penalty and its component 'forfeit' speak against it."
+            "the first sign of a collapse; the reward's format_penalty and its component 'forfeit' work against it."
         ),
         table=table,
         is_over_time=True,

@@ -95,12 +95,12 @@ def retokenisation_drift(database: Database) -> Finding:
         summary=_summary(table, tallies),
         meaning=(
             "The tokens of each turn, prompt and response as one text, are decoded and encoded again by the run's "
-            "stored tokenizer; of a long run, in ten iterations at even distances. differ: share of turns that come "
-            "out otherwise; responses, prompts: of turns of which that part by itself does, too; seams: neither does. "
+            "stored tokenizer; in a long run, those of ten evenly spaced iterations. differ: share of turns whose "
+            "tokens change; responses, prompts: of turns in which that part alone changes too; seams: neither does. "
             "response_tokens: share of sampled tokens from the first difference of a response to its last. stored and "
             "again show the example from where they part. A policy may sample a spelling that the tokenizer would not "
-            "choose, so some drift is natural; training here takes the stored tokens. A trainer that makes its tokens "
-            "from text would learn from others than were sampled: hand it `ragen export --format atif` or `datasets`, "
+            "choose, so some drift is natural; training here uses the stored tokens. A trainer that tokenises text "
+            "again would train on other tokens than were sampled: give it `ragen export --format atif` or `datasets`, "
             "not messages."
         ),
         table=table,
@@ -176,7 +176,7 @@ def _summary(table: pa.Table, tallies: dict[tuple[str, int], _Tally]) -> str:
         return "No responses are stored."
     unknown = []
     if num_without:
-        unknown.append(f"{num_without} of {num_turns} responses were imported without tokens, so nothing can be told")
+        unknown.append(f"{num_without} of {num_turns} responses were imported without tokens and cannot be checked")
     if num_undecoded := sum(tally.num_undecoded for tally in tallies.values()):
         unknown.append(
             f"{num_undecoded} of {num_turns} turns cannot be decoded: no checkpoint with their run's tokenizer is in "

@@ -84,9 +84,9 @@ def rewards_add_up(database: Database) -> Finding:
             else f"All sums over {num_turns} turns are as stored."
         ),
         meaning=(
-            "Made again: total from component_values, trajectory_return from the totals, the component environment "
+            "Recomputed: total from component_values, trajectory_return from the totals, the component environment "
             "from the turns' action_rewards, is_valid from the turns' statuses and origins; each to one part in a "
-            "million. A fault means that training was paid with other numbers than the rollout earned: run the reward "
+            "million. A fault means that training used other rewards than the rollout earned: run the reward "
             "stage again, or `ragen verify`."
         ),
         table=faults if faults.num_rows else checked,

@@ -48,10 +48,10 @@ def stale_use(database: Database) -> Finding:
         meaning=(
             "least, most: updates between the policy that played the trajectories and the one that the iteration's "
             "update began with. allowed: rollout.staleness, and online_k - 1 where one rollout serves online_k "
-            "updates. unknown: trajectories that another run's policy played (a replay), or whose player is not "
-            "recorded (an import). A use beyond what is allowed means that the loop took an older rollout than its "
-            "settings say: `ragen lineage RUN:ITERATION:update` shows which, and update/old_behaviour_gap_max how far "
-            "off it was."
+            "updates. unknown: trajectories that another run's policy played (a replay), or whose policy is not "
+            "recorded (an import). More than is allowed means that the loop used an older rollout than its "
+            "settings permit: `ragen lineage RUN:ITERATION:update` shows which, and update/old_behaviour_gap_max how "
+            "far off it was."
         ),
         table=table.take(pa.array(faults, pa.int64())) if faults else table,
         is_over_time=not faults,
@@ -66,12 +66,12 @@ def _summary(rows: list[dict[str, int | None]], num_faults: int) -> str:
     if known:
         oldest = max(row["most"] or 0 for row in known)
         limits = sorted({row["allowed"] for row in known if row["allowed"] is not None})
-        allowed = f"at most {' or '.join(map(str, limits))} allowed" if limits else "what is allowed cannot be known"
+        allowed = f"at most {' or '.join(map(str, limits))} allowed" if limits else "the limit is unknown"
         parts.append(f"up to {oldest} updates old, in {len(known)} iterations; {allowed}")
     if num_faults:
         num_beyond = sum(row["beyond"] or 0 for row in rows)
         parts.append(f"{num_beyond} trajectories of {num_faults} iterations are older than that")
     if num_unknown := sum(bool(row["unknown"]) for row in rows):
-        parts.append(f"of {num_unknown} iterations it cannot be known, as no policy of this run played them")
+        parts.append(f"for {num_unknown} iterations it is unknown, as no policy of this run played them")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -39,8 +39,8 @@ class TimeLeft:
         except Exception as error:
             if interrupted.is_set() and not isinstance(error, StopIteration):
                 raise QueryError(
-                    f"the question was stopped after {self._total_s:g} s; ask for fewer rows or iterations, or give it "
-                    "more time: RAGEN_SQL_TIMEOUT_S=600, in seconds"
+                    f"the query was stopped after {self._total_s:g} s; select fewer rows or iterations, or give it "
+                    "more time: RAGEN_SQL_TIMEOUT_S=600 (seconds)"
                 ) from error
             raise
         finally:

@@ -26,7 +26,7 @@ _ATTEMPT = pa.field(
     "attempt",
     pa.int32(),
     metadata={
-        "meaning": "which of the iteration's rollouts it is of: 0 for the first, and more where too few groups were "
+        "meaning": "which of the iteration's rollouts it belongs to: 0 for the first, more if too few groups were "
         "kept (rollout.max_attempts)"
     },
 )
@@ -205,8 +205,8 @@ class DerivedView(NamedTuple):
 
 
 DERIVED_VIEWS: dict[str, DerivedView] = {
-    "trajectories": DerivedView("a row a trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
-    "prompts": DerivedView("a row a turn: what the model was told, as text", PROMPTS, ("turns",)),
+    "trajectories": DerivedView("a row per trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
+    "prompts": DerivedView("a row per turn: what the model saw, as text", PROMPTS, ("turns",)),
 }
 """View -> its definition."""
 

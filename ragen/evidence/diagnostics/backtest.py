@@ -189,11 +189,11 @@ def _signal(name: str, severity: Severity, words: str) -> Rule:
 
 
 RULES = (
-    Rule("verdict collapsing", "warnings of two metrics hold", partial(_first_verdict, ("collapsing", "collapsed"))),
+    Rule("verdict collapsing", "warnings of two metrics at once", partial(_first_verdict, ("collapsing", "collapsed"))),
     Rule("verdict collapsed", "what was learned is lost", partial(_first_verdict, ("collapsed",))),
     _signal(REWARD_STD, "warning", "in-group reward std falls, more than success explains"),
     _signal(GRADIENT, "warning", "gradient norm spikes"),
-    _signal(DRIFT, "warning", "an update leads over 0.2 nats a token away from the policy that sampled"),
+    _signal(DRIFT, "warning", "an update ends over 0.2 nats per token away from the policy that sampled"),
     _signal(ENTROPY, "warning", "entropy falls to a tenth or rises to 2.5 times"),
     _signal(DISTINCT, "warning", "distinct responses fall to a quarter"),
     _signal(FORMAT, "warning", "well-formed responses below 90% of their best"),

@@ -16,8 +16,8 @@ def draw_leads(scores: Sequence[Score]) -> str:
     num_sound = len(scores[0].outcomes) - num_fallen
     with style():
         note = (
-            f"A dot: a run whose success halved ({num_fallen} runs), where the alarm first rang, in iterations before "
-            f"that. Beside: alarms in the {num_sound} runs that did not fall."
+            f"A dot: when the alarm first rang in a run whose success halved ({num_fallen} runs), in iterations before "
+            f"that. Right: alarms in the {num_sound} runs that did not fall."
         )
         figure = new_figure(7.6, 1.3 + 0.27 * len(scores), "Lead of every alarm", note)
         axes = figure.add_subplot()
@@ -38,7 +38,7 @@ def draw_leads(scores: Sequence[Score]) -> str:
             yticks=range(len(scores)),
             yticklabels=[score.rule.name for score in scores],
             ylim=(len(scores) - 0.5, -0.5),
-            xlabel="iterations, 0: success has halved",
+            xlabel="iterations (0: success has halved)",
         )
         axes.grid(axis="x")
         return svg(figure)

@@ -95,9 +95,7 @@ def draw_gradients(run: str, found: Mapping[int, Mapping[int, Mapping[str, float
     columns = 2 if len(iterations) in (2, 4) else min(3, len(iterations))
     rows = -(-len(iterations) // columns)
     with style():
-        note = (
-            "A dot: a bucket of groups, at the mean std of their returns; filled where the signal-to-noise ratio > 0."
-        )
+        note = "A dot: a bucket of groups, at the mean std of their returns; filled if the signal-to-noise ratio > 0."
         figure = new_figure(max(5.2, 3.1 * columns), 0.9 + 2.3 * rows, f"Gradients of {run}", note)
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for axes in grid.flat[len(iterations) :]:

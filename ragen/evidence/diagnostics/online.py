@@ -119,7 +119,7 @@ def reuses(store: Store, run: str) -> list[Reuse]:
             is_stale = _passed(*limits, metrics) is not None
             num_updates += 1
     if not found:
-        raise ConfigError(f"run {run} has no update yet, so there is nothing to say about how its rollouts were used")
+        raise ConfigError(f"run {run} has no update yet, so nothing is known about the use of its rollouts")
     return found
 
 
@@ -127,8 +127,8 @@ def _values(run: str, metrics: Mapping[str, float]) -> dict[str, float]:
     values = {name.removeprefix(_BEFORE): value for name, value in metrics.items() if name.startswith(_BEFORE)}
     if not values:
         raise ConfigError(
-            f"the updates of run {run} do not say how far they were from the behaviour policy: an earlier release made "
-            "them. Start the run again under another name; what the updates do is the same"
+            f"the updates of run {run} did not record how far they were from the behaviour policy: an earlier release "
+            "made them. Start the run again under another name; its updates will be the same"
         )
     if "update/clip_fraction" in metrics:  # absent while only the critic learns
         values["clip_fraction"] = metrics["update/clip_fraction"]

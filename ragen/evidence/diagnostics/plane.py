@@ -77,8 +77,8 @@ def draw_plane(run: str, points: Sequence[Point]) -> str:
         first, top = points[0], max(point.diversity for point in points)
         right = max(point.dependence for point in points)
         axes.set(
-            xlabel="dependence on the prompt, I(X; Z), nats a token",
-            ylabel="diversity, H(Z|X), nats a token",
+            xlabel="dependence on the prompt, I(X; Z), nats per token",
+            ylabel="diversity, H(Z|X), nats per token",
             xlim=(min(0.0, *(point.dependence for point in points)), 1.15 * max(right, 1e-3)),
             ylim=(-0.15 * max(top, 1e-3), 1.25 * max(top, 1e-3)),
         )

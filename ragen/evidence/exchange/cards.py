@@ -37,8 +37,8 @@ def write_model_card(folder: Path, run: Run, checkpoint: Mapping[str, Any]) -> N
     facts = {**_of(run), **checkpoint}
     title = f"Checkpoint {checkpoint['iteration']} of run {run.name}"
     about = (
-        f"A policy after {checkpoint['iteration']} updates. `initial_states.json`, where it is there, holds digests of "
-        "the states in which its training began: leave them out of evaluations."
+        f"A policy after {checkpoint['iteration']} updates. `initial_states.json`, if present, holds digests of the "
+        "states from which its training started: leave them out of evaluations."
     )
     _write(folder / _CARD, _front(head), title, about, facts, run.config)
 

@@ -39,7 +39,7 @@ def _condition(text: str) -> Choice:
     found = _RETURN.fullmatch(text.strip())
     if found is None:
         raise ConfigError(
-            f"{quoted(text)} says nothing about trajectories; expected success, kept, valid, or such as return>=0.5"
+            f"{quoted(text)} is not a condition on trajectories; expected success, kept, valid, or such as return>=0.5"
         )
     compare, bound = _SIGNS[found[1]], float(found[2])
     return lambda played: played.trajectory_return is not None and compare(played.trajectory_return, bound)

@@ -24,9 +24,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
     except FileExistsError as error:
-        raise ConfigError(f"{path} is there already, and an export overwrites nothing: name a new folder") from error
+        raise ConfigError(f"{path} already exists, and an export overwrites nothing: name a new folder") from error
     except OSError as error:
-        raise ConfigError(f"the folder {path} cannot be made ({error.strerror})") from error
+        raise ConfigError(f"the folder {path} cannot be created ({error.strerror})") from error
     try:
         yield path
     except BaseException:

@@ -57,7 +57,7 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, exte
         StoreError: If the run cannot be read.
     """
     if form not in FORMATS:
-        raise ConfigError(f"'{form}' is no format to export; there are: {', '.join(FORMATS)}")
+        raise ConfigError(f"'{form}' is not an export format; expected one of: {', '.join(FORMATS)}")
     done = Export()
     with new_folder(folder):
         chosen = _chosen(recorded, choice, done)
@@ -76,8 +76,8 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, exte
         done.reused = recorded.reused
         if not done.num_written:
             raise ConfigError(
-                f"nothing to export: of {done.num_trajectories} trajectories {done.num_chosen} were chosen, and they "
-                f"make no {'pair of different returns' if form == 'preferences' else 'line'}"
+                f"nothing to export: {done.num_chosen} of {done.num_trajectories} trajectories were chosen, and they "
+                f"give no {'pair of different returns' if form == 'preferences' else 'line'}"
             )
     return done
 

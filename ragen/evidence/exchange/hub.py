@@ -76,8 +76,8 @@ class HubRepository:
             is_private = bool(api.repo_info(self.name, repo_type=self._kind).private)
         if not is_private and not self._is_public:
             raise HubError(
-                f"the {self._kind} repository '{self.name}' is there already and is public; nothing was pushed. Give "
-                "--public to publish there, or name another repository, which is then made private"
+                f"the {self._kind} repository '{self.name}' already exists and is public; nothing was pushed. Give "
+                "--public to publish there, or name a new repository, which will be private"
             )
         with self._failures():
             commit = api.upload_folder(
@@ -98,12 +98,12 @@ class HubRepository:
             status = getattr(getattr(error, "response", None), "status_code", None)
             said = without_secrets(" ".join(str(error).replace(self._token, "***").split()))[:300]
             hint = (
-                "the token may not write there: `hf auth whoami` says whose it is, and "
-                "https://huggingface.co/settings/tokens gives one that may"
+                "the token has no write access there: `hf auth whoami` shows its owner; create another at "
+                "https://huggingface.co/settings/tokens"
                 if status in _NO_WRITING
-                else "try again, or see HF_ENDPOINT, HF_HUB_OFFLINE and the network"
+                else "try again, or check HF_ENDPOINT, HF_HUB_OFFLINE and the network"
             )
-            raise HubError(f"the Hugging Face Hub did not take '{self.name}' ({said}); {hint}") from None
+            raise HubError(f"the push to '{self.name}' on the Hugging Face Hub failed ({said}); {hint}") from None
 
 
 def _checked(name: str) -> str:
@@ -118,8 +118,8 @@ def _checked(name: str) -> str:
     )
     if not is_name:
         raise ConfigError(
-            f"{quoted(name)} is no repository of the Hugging Face Hub; expected OWNER/NAME of letters, digits, '-', "
-            f"'_' and '.', at most {_MAX_CHARACTERS} characters, such as me/sokoban-0.5b"
+            f"{quoted(name)} is not a repository name of the Hugging Face Hub; expected OWNER/NAME of letters, digits, "
+            f"'-', '_' and '.', at most {_MAX_CHARACTERS} characters, such as me/sokoban-0.5b"
         )
     return name
 
@@ -131,6 +131,6 @@ def _token() -> str:
     if not token:
         raise HubError(
             "there are no credentials for the Hugging Face Hub: log in with `hf auth login`, or set HF_TOKEN to a "
-            "token that may write (https://huggingface.co/settings/tokens)"
+            "token with write access (https://huggingface.co/settings/tokens)"
         )
     return token

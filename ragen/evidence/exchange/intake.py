@@ -60,7 +60,7 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
         DataError: If the file cannot be read at all.
     """
     if form not in READERS:
-        raise ConfigError(f"'{form}' is no format to import; there are: turns, {', '.join(READERS)}")
+        raise ConfigError(f"'{form}' is not an import format; expected one of: turns, {', '.join(READERS)}")
     paid: dict[str, bool] = {}
     for piece in _pieces(path, form):
         if piece.fault:

@@ -40,7 +40,7 @@ def candidate(played: Played, extent: Extent) -> Candidate | None:
         return None
     if extent == "all" and len(contexts) > 1:
         raise ConfigError(
-            f"trajectory {quoted(played.rows[0]['trajectory_id'])} was seen in {len(contexts)} contexts, so it is no "
+            f"trajectory {quoted(played.rows[0]['trajectory_id'])} was seen in {len(contexts)} contexts, so it is not "
             "one conversation: compare first turns (--pair first)"
         )
     parts = contexts[0].parts

@@ -40,7 +40,7 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
     """
     empty = [curve.run for curve in curves if not curve.points]
     if not curves or empty:
-        raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'no run at all'}; see `ragen runs`")
+        raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'any run'}; see `ragen runs`")
     families = list(dict.fromkeys(curve.family for curve in curves))
     note = "success on the fixed panel, one line per run; the band is the 95% interval"
     with style():

@@ -105,7 +105,7 @@ def read_rollout(
         for row in selection
         if row["group_id"] in members
     }
-    unread = "what the filter decided cannot be read" if by_kind.get("selection") else ""
+    unread = "the filter's decisions cannot be read" if by_kind.get("selection") else ""
     undecided = {"kept": None, "score": None, "success": None, "reason": unread}
     groups = [
         {"id": group_id, **decided.get(group_id, undecided), "members": members[group_id]}

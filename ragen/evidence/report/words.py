@@ -69,12 +69,12 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
         ("Filter", filter_rule(config.get("filter", {}))),
         ("Seed", str(config.get("seed", "unknown"))),
         ("Preset", run.preset or "none"),
-        ("Begun", moment(run.created)),
+        ("Started", moment(run.created)),
         ("Work in stages", duration(seconds)),
         ("Store", data.store_url),
     ]
     if state is not None:
-        found.insert(-1, ("Last sign of life", moment(state.heartbeat)))
+        found.insert(-1, ("Last heartbeat", moment(state.heartbeat)))
     return found
 
 

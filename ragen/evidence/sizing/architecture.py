@@ -112,7 +112,7 @@ class Architecture:
         if unknown:
             raise ConfigError(
                 f"update.lora.targets: the policy has no linear layers named '{unknown[0]}'{near(unknown[0], maps)}; "
-                f"there are {', '.join(sorted(maps))}"
+                f"it has {', '.join(sorted(maps))}"
             )
         return [maps[name] for name in dict.fromkeys(targets or maps)]
 
@@ -160,8 +160,8 @@ def architecture_of(config: StarPOConfig) -> Architecture:
         return known[name]
     raise PolicyError(
         f"policy.name_or_path = '{policy.name_or_path}': neither a folder with a config.json nor a model whose sizes "
-        f"are known here, so nothing is said about it; known: {', '.join(known)} (and -Instruct). Give a folder with "
-        "its config.json, which says the sizes (the weights are not looked at): --set policy.name_or_path=FOLDER"
+        f"are known here, so it cannot be estimated; known: {', '.join(known)} (and -Instruct). Give a folder with "
+        "its config.json, which has the sizes (the weights are not read): --set policy.name_or_path=FOLDER"
     )
 
 

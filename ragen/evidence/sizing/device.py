@@ -93,7 +93,7 @@ def device(name: str, memory_bytes: float | None = None) -> Device:
     """
     known = devices()
     if name not in known:
-        raise ConfigError(f"no device '{name}' is known here{near(name, known)}; known: {', '.join(known)}")
+        raise ConfigError(f"no device '{name}' is known{near(name, known)}; expected one of: {', '.join(known)}")
     found = known[name]
     return found if memory_bytes is None else replace(found, memory_bytes=memory_bytes)
 
@@ -106,7 +106,7 @@ def parse_bytes(text: str) -> float:
     """
     found = _SIZE.fullmatch(text)
     if not found or float(found[1]) <= 0:
-        raise ConfigError(f"'{text}' is no amount of memory; expected a number of gigabytes such as 80GB or 24")
+        raise ConfigError(f"'{text}' is not an amount of memory; expected a number of gigabytes such as 80GB or 24")
     return float(found[1]) * (2**20 if (found[2] or "G").upper().startswith("M") else GIB)
 
 

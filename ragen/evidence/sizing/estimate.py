@@ -248,7 +248,7 @@ def _engine(
         [
             Part(
                 "keys and values", cache * busy,
-                f"{rows} rows x {slots:,} slots, {kv_cache_bytes(architecture, 1, dtype):,.0f} bytes a token"
+                f"{rows} rows x {slots:,} slots, {kv_cache_bytes(architecture, 1, dtype):,.0f} bytes per token"
                 + f" x {busy} shards" * (busy > 1),
             )
         ],

@@ -32,12 +32,12 @@ def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str
     """
     machine, reasons = found.machine, []
     if found.num_gpus > machine.number:
-        reasons.append(f"it asks for {found.num_gpus} GPUs, and there {_are(machine.number)}")
+        reasons.append(f"it asks for {found.num_gpus} GPUs, but there {_are(machine.number)}")
     if found.memory.peak_bytes > machine.device.memory_bytes:
-        where = "of memory" if machine.device.is_cpu else "a GPU"
+        where = "of memory" if machine.device.is_cpu else "per GPU"
         has = "the machine" if machine.device.is_cpu else machine.device.name
         reasons.append(
-            f"it needs about {_gib(found.memory.peak_bytes)} {where}, and {has} has {_gib(machine.device.memory_bytes)}"
+            f"it needs about {_gib(found.memory.peak_bytes)} {where}, but {has} has {_gib(machine.device.memory_bytes)}"
         )
     if host_memory_bytes is not None and found.host_bytes > host_memory_bytes:
         reasons.append(
@@ -81,7 +81,7 @@ def check_fits(
     lines.append(
         "`ragen plan` shows all of it. If the estimate is wrong for you, RAGEN_SHOULD_CHECK_MEMORY=false starts"
     )
-    lines[-1] += " the run all the same."
+    lines[-1] += " the run anyway."
     raise DoesNotFitError("\n".join(lines))
 
 

@@ -14,7 +14,7 @@ function decisionsByIteration(decisions) {
 
 function decisionMap(data, embedded) {
   const cells = data.decisions;
-  if (!cells.length) return html("p", { class: "muted" }, "The filter has not decided anything yet.");
+  if (!cells.length) return html("p", { class: "muted" }, "No decision of the filter has been stored yet.");
   const rows = 1 + cells.reduce((most, c) => Math.max(most, c[RANK]), 0);
   const columns = 1 + cells.reduce((most, c) => Math.max(most, c[ITERATION]), 0);
   const highest = cells.reduce((most, c) => Math.max(most, c[SCORE]), 0) || 1;

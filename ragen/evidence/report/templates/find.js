@@ -107,7 +107,7 @@ function finder(container, batches) {
     else results.replaceChildren();
     results.append(...shown);
     if (matching.length > from + PAGE_OF_RESULTS) {
-      results.append(html("button", { type: "button", class: "more", onclick: () => list(matching, wanted, from + PAGE_OF_RESULTS) }, `Show more: ${count(matching.length - from - PAGE_OF_RESULTS)} are left`));
+      results.append(html("button", { type: "button", class: "more", onclick: () => list(matching, wanted, from + PAGE_OF_RESULTS) }, `Show more (${count(matching.length - from - PAGE_OF_RESULTS)} left)`));
     }
   }
 

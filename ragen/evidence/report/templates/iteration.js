@@ -42,12 +42,12 @@ function iterationView(container, data, batches) {
       return at < 0 ? [] : [[name, points[at][1], at ? points[at][1] - points[at - 1][1] : null]];
     });
     if (!rows.length) return html("p", { class: "muted" }, "No metric of this iteration can be read.");
-    return [html("p", { class: "muted" }, "Value, and its change since it was measured before."), html("dl", { class: "metrics" }, rows.map(([name, value, change]) => html("div", {}, html("dt", {}, name), html("dd", {}, number(value, 4), html("small", { class: "muted" }, change === null ? "" : signed(change))))))];
+    return [html("p", { class: "muted" }, "Value, and its change since the previous measurement."), html("dl", { class: "metrics" }, rows.map(([name, value, change]) => html("div", {}, html("dt", {}, name), html("dd", {}, number(value, 4), html("small", { class: "muted" }, change === null ? "" : signed(change))))))];
   }
 
   function groups(iteration) {
     const rows = decisions.get(iteration);
-    if (!rows) return html("p", { class: "muted" }, "The filter decided nothing in this iteration, or what it decided cannot be read.");
+    if (!rows) return html("p", { class: "muted" }, "The filter decided nothing in this iteration, or its decisions cannot be read.");
     const most = Math.max(...rows.map((r) => Math.abs(r[SCORE])), 1e-9);
     return table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Reason"], rows.map((row) => ({
       attributes: { class: row[KEPT] ? "kept" : "dropped" },

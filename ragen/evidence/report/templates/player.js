@@ -18,7 +18,7 @@ function player(trajectory, onStep) {
     at = Math.max(0, Math.min(steps.length - 1, n));
     const { turn, action, frame } = steps[at];
     const { executed, rewards } = trajectory.turns[turn];
-    const said = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "nothing carried out";
+    const said = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "no action executed";
     screen.replaceChildren(board(frame, said));
     caption.replaceChildren(html("b", {}, `Turn ${turn}`), ` · ${said}`, html("br"), html("span", { class: "muted" }, `frame ${at + 1} of ${steps.length}`));
     slider.value = at;
@@ -49,7 +49,7 @@ function player(trajectory, onStep) {
   slider.addEventListener("input", () => { pause(); show(Number(slider.value)); });
   const keys = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => step(-Infinity), End: () => step(Infinity), " ": () => play.click() };
   const element = html("div", {
-    class: "player", tabindex: "0", role: "group", "aria-label": "Animation of the trajectory. Space plays and pauses, left and right step, Home and End go to its ends.",
+    class: "player", tabindex: "0", role: "group", "aria-label": "Animation of the trajectory. Space plays and pauses, left and right step, Home and End jump to its ends.",
     onkeydown: (event) => {
       const act = keys[event.key];
       if (!act || event.target.matches("select") || (event.key === " " && event.target.matches("button"))) return;

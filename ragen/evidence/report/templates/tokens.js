@@ -59,7 +59,7 @@ function shadeChoice(onChange) {
     document.documentElement.dataset.shade = choice.value;
     legend.replaceChildren(...{
       logprob: ["p = 1", html("i", { class: "scale depth" }), `p ≤ ${Math.exp(-DEEPEST).toFixed(2)} (${DEEPEST} nats) when it was sampled. Point at a token, or move over them with the arrow keys, for its numbers.`],
-      advantage: [html("i", { class: "scale down" }), "negative", html("i", { class: "scale up" }), "positive; full shade is the largest of this iteration. Stored is a trajectory's mean over its tokens."],
+      advantage: [html("i", { class: "scale down" }), "negative", html("i", { class: "scale up" }), "positive; full shade is the largest of this iteration. What is stored is a trajectory's mean over its tokens."],
       none: ["the text as it was parsed"],
     }[choice.value]);
     onChange();

@@ -10,8 +10,8 @@ function turnCard(turns, index, advantage, onFrame) {
     turn.left === null ? null : `${plural(turn.left, "action")} left before`,
     turn.forfeited ? `${plural(turn.forfeited, "action")} forfeited` : null,
     turn.finish === "length" ? "cut at the length limit" : null,
-    unknown.length ? ["not carried out: ", recorded(unknown.join(" || "))] : null,
-    strip.length ? null : turn.executed.length ? `carried out: ${turn.executed.join(" || ")}` : "nothing carried out",
+    unknown.length ? ["not executed: ", recorded(unknown.join(" || "))] : null,
+    strip.length ? null : turn.executed.length ? `executed: ${turn.executed.join(" || ")}` : "no action executed",
   ].filter(Boolean);
   const parts = Object.entries(turn.components).map(([name, value]) => `${name} ${signed(value)}`);
   const cut = turn.cut || {};

@@ -296,7 +296,7 @@ class TestOutliers:
         finding = found("outliers", tables(turns=turns, rewards=rewarded(turns)))
         odd = turns.to_pylist()[5]["trajectory_id"]
         first = {row["measure"]: row for row in finding.table.to_pylist() if row["place"] == 1}
-        for measure in ("most response tokens", "least probable, nats a token", "characters outside of ASCII"):
+        for measure in ("most response tokens", "least probable, nats per token", "characters outside of ASCII"):
             assert first[measure]["trajectory_id"] == odd
         assert first["longest single response, tokens"]["value"] == 200
         assert first["furthest above its group, return"]["value"] > 0

@@ -36,7 +36,7 @@ def test_whole_trajectories_alone_are_sound(tables: Ask) -> None:
     turns = one_group()
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "note"
-    assert finding.summary == "All 1 groups count whole trajectories alone; 0 incomplete ones are left out."
+    assert finding.summary == "All 1 groups count only whole trajectories; 0 incomplete ones are left out."
     (row,) = finding.table.to_pylist()
     assert (row["groups"], row["trajectories"], row["counted"]) == (1, 4, 0)
 
@@ -46,7 +46,7 @@ def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
     rewards = paid(turns)
     selection = select_groups(turns, rewards, FilterConfig(keep=1.0))
     finding = incomplete_in_baselines(tables(turns=turns, rewards=rewards, selection=selection))
-    assert (finding.severity, finding.summary[-35:]) == ("note", "alone; 1 incomplete ones are left out."[-35:])
+    assert (finding.severity, finding.summary[-35:]) == ("note", "trajectories; 1 incomplete ones are left out."[-35:])
 
 
 def test_a_full_context_that_counts_is_a_warning_with_what_it_moves(tables: Ask) -> None:
@@ -95,4 +95,4 @@ def test_an_import_says_what_its_source_does_not_tell(tables: Ask) -> None:
     assert incomplete_in_baselines(tables(turns=turns)).summary.startswith("No rewards are stored")
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "note"
-    assert "Of 4 imported trajectories the source does not say why they ended." in finding.summary
+    assert "For 4 imported trajectories, the source does not say why they ended." in finding.summary

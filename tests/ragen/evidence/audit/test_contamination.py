@@ -97,7 +97,7 @@ def test_a_clean_panel(tmp_path: Path) -> None:
     run.evaluate(1, {"e": True, "f": False})
     finding = run.finding()
     assert finding.severity == "note"
-    assert finding.summary == "None of 1 evaluations begins in a state of training."
+    assert finding.summary == "None of 1 evaluations starts from a state of training."
     (row,) = finding.table.to_pylist()
     assert (row["states"], row["seen"], row["share"], row["unknown_origins"]) == (2, 0, 0.0, 0)
     assert (row["success_seen"], row["success_unseen"]) == (None, 0.5)
@@ -136,7 +136,7 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
     run.evaluate(1, {"c": True, "e": False}, env="bandit")
     finding = run.finding()
     assert finding.severity == "note"
-    assert finding.summary == "Of bandit a panel covers all there is to train on."
+    assert finding.summary == "A panel of bandit covers every state there is to train on."
     assert finding.table["covers_all"].to_pylist() == [True]
 
 
@@ -172,7 +172,7 @@ def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str
     assert [(row["iteration"], row["panel"], row["mixed_in"]) for row in finding.table.to_pylist()] == [
         (2, "mixture/rooms", 1)
     ]
-    assert "; success of 1 counts them. Of mixture/arms a panel covers all" in finding.summary
+    assert "; success of 1 counts them. A panel of mixture/arms covers every state" in finding.summary
 
 
 def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
@@ -181,18 +181,18 @@ def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
     finding = run.finding()
     assert finding.table["unknown_origins"].to_pylist() == [1]
     assert finding.summary == (
-        "None of 1 evaluations begins in a known state of training. "
-        "Of 1 evaluations not all that training began in is known."
+        "None of 1 evaluations starts from a known state of training. "
+        "For 1 evaluations, not all initial states of training are known."
     )
 
 
 @pytest.mark.parametrize("kinds", [(), ("turns",)])
 def test_a_run_without_evaluations_is_said_to_be_one(tables: Ask, kinds: tuple[str, ...]) -> None:
     finding = contaminated_panels(tables(**{kind: played_turns() for kind in kinds}))
-    assert finding.summary == "No evaluation is stored, so there is no panel: nothing can be told."
+    assert finding.summary == "No evaluation is stored, so there is no panel to check."
 
 
 def test_episodes_without_a_lineage_are_unknown(tables: Ask) -> None:
     finding = contaminated_panels(tables(episodes=example("episodes")))
     assert finding.severity == "note"
-    assert "not all that training began in is known" in finding.summary
+    assert "not all initial states of training are known" in finding.summary

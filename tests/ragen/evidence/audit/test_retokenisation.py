@@ -89,7 +89,7 @@ def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) 
     bare = {"finish_reason": UNKNOWN_FINISH, "prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}
     finding = audit(changed(turns_of([SAID, SAID]), lambda *_: bare))
     assert finding.severity == "note"
-    assert finding.summary == "2 of 2 responses were imported without tokens, so nothing can be told."
+    assert finding.summary == "2 of 2 responses were imported without tokens and cannot be checked."
     (row,) = finding.table.to_pylist()
     assert (row["turns"], row["without_tokens"], row["differ"], row["response_tokens"]) == (2, 2, None, None)
 

@@ -61,14 +61,14 @@ def test_a_player_of_another_run_is_unknown_and_said() -> None:
     with trained([None, 0], {"rollout": {}}) as database:
         finding = stale_use(database)
     assert (finding.severity, finding.table["unknown"].to_pylist()) == ("note", [4, 0])
-    assert finding.summary.endswith("of 1 iterations it cannot be known, as no policy of this run played them.")
+    assert finding.summary.endswith("for 1 iterations it is unknown, as no policy of this run played them.")
 
 
 def test_without_settings_the_limit_is_unknown_and_said() -> None:
     with trained([5], {"filter": {}}) as database:
         finding = stale_use(database)
     assert finding.severity == "note"
-    assert "what is allowed cannot be known" in finding.summary
+    assert "the limit is unknown" in finding.summary
 
 
 def test_nothing_trained(tables: Ask) -> None:

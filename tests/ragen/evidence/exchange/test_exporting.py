@@ -90,7 +90,7 @@ def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "won", "return=1", "return>=", "return>=nan"])
 def test_what_is_no_condition_is_refused(text):
-    with pytest.raises(ConfigError, match="says nothing about trajectories"):
+    with pytest.raises(ConfigError, match="is not a condition on trajectories"):
         parse_choice([text])
 
 
@@ -120,7 +120,7 @@ def test_pairs_are_of_a_group_by_return(store, put_run, tmp_path):
 
 def test_pairs_of_windows_are_of_first_turns(store, put_run, tmp_path):
     put_run(agent=WINDOW)
-    with pytest.raises(ConfigError, match="in 3 contexts, so it is no one conversation"):
+    with pytest.raises(ConfigError, match="in 3 contexts, so it is not one conversation"):
         exported(store, tmp_path / "out", "preferences")
     assert exported(store, tmp_path / "out", "preferences", extent="first").num_written == 2
 
@@ -128,15 +128,15 @@ def test_pairs_of_windows_are_of_first_turns(store, put_run, tmp_path):
 def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp_path):
     put_run(agent=FULL)
     (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         exported(store, tmp_path / "out", "messages")
-    with pytest.raises(ConfigError, match="nothing to export: of 8 trajectories 0 were chosen"):
+    with pytest.raises(ConfigError, match="nothing to export: 0 of 8 trajectories were chosen"):
         exported(store, tmp_path / "none", "messages", ("return>=9",))
     assert not (tmp_path / "none").exists()
     with pytest.raises(ConfigError, match="run mine has no rollout at the iterations asked for; it has 0 to 0"):
         export_run(Recorded(store, "mine", {7}), "messages", tmp_path / "none", parse_choice([]))
     assert not (tmp_path / "none").exists()
-    with pytest.raises(ConfigError, match="no format to export"):
+    with pytest.raises(ConfigError, match="not an export format"):
         exported(store, tmp_path / "none", "csv")
 
 

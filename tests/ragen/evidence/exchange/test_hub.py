@@ -104,7 +104,7 @@ def test_the_token_is_nowhere_but_in_the_requests(hub, store, put_run, tmp_path,
     hub.token = "another"  # the server's answer repeats the one that came
     said.append(export(store, tmp_path / "refused", "--push", "me/games"))
     assert isinstance(said[1].exception, HubError)
-    assert "may not write there" in str(said[1].exception)
+    assert "has no write access there" in str(said[1].exception)
     assert f"The folder is kept: {tmp_path / 'refused'}" in str(said[1].exception)
     texts = [result.output + repr(result.exception) for result in said] + [caplog.text]
     assert [text for text in texts if TOKEN in text] == []
@@ -115,7 +115,7 @@ def test_a_repository_that_is_public_takes_nothing_private(hub, store, put_run, 
     put_run()
     hub.repositories["datasets/me/open"] = Repository(is_private=False)
     done = export(store, tmp_path / "out", "--push", "me/open")
-    assert "'me/open' is there already and is public; nothing was pushed" in str(done.exception)
+    assert "'me/open' already exists and is public; nothing was pushed" in str(done.exception)
     assert hub.repositories["datasets/me/open"].files == {}
 
 
@@ -164,7 +164,7 @@ def test_a_hub_that_is_not_there_is_one_message(hub, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(HubError, match=r"did not take 'me/x' .*; try again, or see HF_ENDPOINT"):
+    with pytest.raises(HubError, match=r"push to 'me/x' .* failed .*; try again, or check HF_ENDPOINT"):
         HubRepository("me/x", "model").push(tmp_path, "nothing")
 
 

@@ -426,5 +426,5 @@ def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path
 
 
 def test_an_unknown_format_is_named(take: TakeIn) -> None:
-    with pytest.raises(ConfigError, match="'slime' is no format to import"):
+    with pytest.raises(ConfigError, match="'slime' is not an import format"):
         take([], "slime")

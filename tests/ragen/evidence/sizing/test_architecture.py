@@ -108,7 +108,7 @@ def test_an_instruct_model_has_its_bases_sizes() -> None:
 
 def test_of_an_unknown_model_nothing_is_guessed() -> None:
     with pytest.raises(
-        PolicyError, match=r"neither a folder .* nothing is said about it; known: Qwen/Qwen2.5-0.5B, "
+        PolicyError, match=r"neither a folder .* it cannot be estimated; known: Qwen/Qwen2.5-0.5B, "
     ) as e:
         of_policy(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
     assert "did you mean" not in str(e.value)

@@ -37,7 +37,7 @@ def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
     assert needed is not None
     assert float(needed[1]) > 24
     assert any(re.match(r"\s+6.8 GiB  activations \(bfloat16, 4,096 tokens ", line) for line in lines)
-    assert message.endswith("RAGEN_SHOULD_CHECK_MEMORY=false starts the run all the same.")
+    assert message.endswith("RAGEN_SHOULD_CHECK_MEMORY=false starts the run anyway.")
 
 
 def test_every_remedy_that_is_named_makes_it_fit() -> None:
@@ -54,7 +54,7 @@ def test_every_remedy_that_is_named_makes_it_fit() -> None:
 
 def test_too_few_gpus_are_said() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.num_ranks": 4}
-    assert "it asks for 4 GPUs, and there is 1" in refused("sokoban-paper", Machine(device("h200"), 1), overrides)
+    assert "it asks for 4 GPUs, but there is 1" in refused("sokoban-paper", Machine(device("h200"), 1), overrides)
 
 
 def test_too_little_host_memory_for_offloaded_states_is_said() -> None:
@@ -87,10 +87,10 @@ def test_memory_is_read_from_words(text: str, gibibytes: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "80TB", "-3GB", "0"])
 def test_what_is_no_memory_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"no amount of memory; expected a number of gigabytes such as 80GB"):
+    with pytest.raises(ConfigError, match=r"not an amount of memory; expected a number of gigabytes such as 80GB"):
         parse_bytes(text)
 
 
 def test_an_unknown_gpu_suggests_those_that_are_near() -> None:
-    with pytest.raises(ConfigError, match=r"no device 'a100-80' is known here .*did you mean 'a100-80gb'"):
+    with pytest.raises(ConfigError, match=r"no device 'a100-80' is known .*did you mean 'a100-80gb'"):
         device("a100-80")
