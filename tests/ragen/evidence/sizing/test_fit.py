@@ -31,7 +31,7 @@ def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
     message = refused("sokoban-paper", Machine(device("rtx-4090"), 1))
     first, *lines = message.splitlines()
     needed = re.fullmatch(
-        r"this run does not fit: it needs about ([0-9.]+) GiB a GPU, and rtx-4090 has 24.0 GiB. Its largest parts:",
+        r"this run does not fit: it needs about ([0-9.]+) GiB per GPU, but rtx-4090 has 24.0 GiB. Its largest parts:",
         first,
     )
     assert needed is not None

@@ -114,7 +114,7 @@ def test_a_wrong_value_says_what_is_allowed(base) -> None:
 
 
 def test_settings_of_an_update_that_is_not_replayed_are_refused(base) -> None:
-    with pytest.raises(ConfigError, match=r"update\.clip_high changes nothing"):
+    with pytest.raises(ConfigError, match=r"update\.clip_high has no effect"):
         plan_replay(base, "base", overrides={"update.clip_high": 0.5}, should_update=False)
 
 
