@@ -66,11 +66,11 @@ class Store:
             return
         local = self._location.local
         if local is None:
-            missing = "nothing is below runs/ there"
+            missing = "it has nothing below runs/"
         elif not local.is_dir():
             missing = "there is no such folder"
         elif any(local.iterdir()) and not (local / "runs").is_dir():
-            missing = "that folder has no folder runs in it, which every store has"
+            missing = "that folder has no runs folder, which every store has"
         else:
             return
         raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
@@ -347,5 +347,5 @@ def _check_version(manifest: Manifest) -> None:
 
 def _known_dataset(kind: str) -> str:
     if kind not in DATASETS:
-        raise ConfigError(f"'{kind}' is no dataset; there are: {', '.join(DATASETS)}")
+        raise ConfigError(f"'{kind}' is not a dataset; known: {', '.join(DATASETS)}")
     return kind

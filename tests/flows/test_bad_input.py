@@ -176,7 +176,7 @@ def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").touch()
-    assert "no folder runs in it" in refused("runs", "--store", "letters", cwd=tmp_path)
+    assert "no runs folder" in refused("runs", "--store", "letters", cwd=tmp_path)
 
 
 def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:

@@ -205,7 +205,10 @@ def test_an_outage_of_seconds_is_waited_for(location: Location, proxy: FaultyPro
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (Fault.HTML, r"the server answered 404.*\nWhat answers there does not speak S3: check AWS_ENDPOINT_URL"),
+        (
+            Fault.HTML,
+            r"the server answered 404.*\nThe server at that address does not speak S3: check AWS_ENDPOINT_URL",
+        ),
         (Fault.FULL, r"the server answered 507 XMinioStorageFull.*\nThe object storage is full: free some space"),
         (Fault.DENIED, r"the server answered 403 AccessDenied: Access Denied\.\nCheck the credentials' rights"),
     ],

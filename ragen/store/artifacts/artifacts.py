@@ -77,12 +77,12 @@ class Artifacts:
         except FileNotFoundError as error:
             if self.dropped(kind, key) is not None:
                 raise ArtifactMissingError(
-                    f"the artifact {kind}/{key} was dropped from the store {self._location.name}: its manifest is kept."
-                    "\nMake it again from its inputs: `ragen checkpoint RUN --iteration N` does so for a checkpoint."
+                    f"the artifact {kind}/{key} was dropped from the store {self._location.name}; its manifest is kept."
+                    "\nRecreate it from its inputs: for a checkpoint, run `ragen checkpoint RUN --iteration N`."
                 ) from error
             raise ArtifactMissingError(
                 f"no artifact {kind}/{key} in the store {self._location.name}: there is no {MANIFEST_NAME}.\n"
-                "Run the flow that makes it again, or check the store's address and the key."
+                "Rerun the flow that produces it, or check the store's address and the key."
             ) from error
         return self._parsed(kind, key, MANIFEST_NAME, text)
 
@@ -267,7 +267,7 @@ class Artifacts:
             except FileNotFoundError as error:
                 raise self._missing(manifest, entry.name) from error
             if size_bytes != entry.size_bytes:
-                what = f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"
+                what = f"{entry.name} has {size_bytes} bytes, expected {entry.size_bytes}"
                 raise self.damaged(manifest.kind, manifest.key, what)
             files.append(file)
         return files
@@ -318,7 +318,7 @@ class Artifacts:
         error = ArtifactDamagedError(
             f"the artifact {kind}/{key} in {self._location.name} is damaged: {what}.\n"
             f"Restore it from a copy, or delete {self._location.name.rstrip('/')}/{kind}/{key} "
-            "and run the flow again: it is made anew from its inputs."
+            "and run the flow again, which recreates it from its inputs."
         )
         error.what = what
         return error
@@ -339,7 +339,7 @@ class Artifacts:
         winner = self.manifest(ours.kind, ours.key)
         if winner.content_digest != ours.content_digest and winner.is_deterministic and ours.is_deterministic:
             _log.warning(
-                "the same work gave two results: %s/%s is in the store with another content; the stored one is used",
+                "the same work gave two results: %s/%s is stored with different content; using the stored one",
                 ours.kind,
                 ours.key,
             )
@@ -403,8 +403,8 @@ class Artifacts:
         if current.manifest_digest == manifest.manifest_digest:
             return self.damaged(manifest.kind, manifest.key, f"the file {name} is missing")
         return StoreError(
-            f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
-            "process while this one used it; run the same command again"
+            f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was recreated by another "
+            "process while this one was using it; run the same command again"
         )
 
 

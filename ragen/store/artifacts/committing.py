@@ -64,7 +64,7 @@ def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
                 sync(final.parent)
                 shutil.rmtree(aside, ignore_errors=True)
             return True
-    raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
+    raise StoreError(f"cannot write {final}: another process keeps creating it; check what else uses this store")
 
 
 def commit_remotely(
@@ -98,8 +98,8 @@ def commit_remotely(
     if found := faults(manifest):
         location.delete(f"{prefix}/{entry.path}" for entry in entries)
         raise StoreError(
-            f"{location.name.rstrip('/')}/{prefix} was not kept as it was sent: {found[0]}; it was removed "
-            "again. Run the same command again: what has arrived is not sent twice"
+            f"{location.name.rstrip('/')}/{prefix} was not stored as sent: {found[0]}; it was removed. Run "
+            "the same command again: files that arrived intact are not sent twice"
         )
     if location.create_lasting(f"{prefix}/{MANIFEST_NAME}", text_of(manifest).encode()):
         if was_dropped:
@@ -113,7 +113,7 @@ def _set_aside(final: Path, root: Path) -> Path:
     """Move a folder without a manifest, which is not an artifact, out of the way without deleting it."""
     aside = root / "tmp" / f"incomplete-{final.parent.name}-{final.name}-{uuid.uuid4().hex}"
     if not (final / DROPPED_NAME).exists():
-        _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
+        _log.warning("%s has no %s, so it is not an artifact; moved to %s", final, MANIFEST_NAME, aside)
     os.rename(final, aside)  # noqa: PTH104
     return aside
 

@@ -16,9 +16,9 @@ def digests_of(entries: Iterable[FileEntry]) -> list[tuple[str, str]]:
 def differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
     """Describe in a sentence how a file differs from the one that was written; empty if it does not."""
     if size_bytes != entry.size_bytes:
-        return [f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"]
+        return [f"{entry.name} has {size_bytes} bytes, expected {entry.size_bytes}"]
     if sha256 != entry.sha256:
-        return [f"the bytes of {entry.name} are not those that were written (sha256 differs)"]
+        return [f"the content of {entry.name} has changed since it was written (sha256 differs)"]
     return []
 
 

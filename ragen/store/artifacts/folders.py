@@ -49,10 +49,8 @@ def _files(folder: Path) -> list[Path]:
     paths = sorted(folder.rglob("*")) if folder.is_dir() else []
     links = [path for path in paths if path.is_symlink()]
     if links:
-        raise StoreError(
-            f"{links[0]} is a link, and an artifact holds plain files only; replace it by what it points to"
-        )
+        raise StoreError(f"{links[0]} is a link, but an artifact holds plain files only; replace it with its target")
     files = [path for path in paths if path.is_file()]
     if not files:
-        raise StoreError(f"{folder} is no folder with files in it, so there is nothing to store")
+        raise StoreError(f"{folder} is not a folder with files in it, so there is nothing to store")
     return files

@@ -40,11 +40,11 @@ def contradictions(location: Location, manifest: Manifest) -> list[str]:
     """
     found = []
     if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:
-        found.append("the content digest in its manifest is not that of its files")
+        found.append("the content digest in its manifest does not match its files")
     folder = f"{manifest.kind}/{manifest.key}/"
     named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
     for path in (file.path.removeprefix(folder) for file in location.files(folder.rstrip("/"))):
         is_left_over = location.local is None and _ATTEMPT.match(path)
         if path not in named and not is_left_over:
-            found.append(f"the file {path!r} is in its folder, and its manifest names no such file")
+            found.append(f"its folder has the file {path!r}, which its manifest does not list")
     return found

@@ -41,7 +41,7 @@ def parse_manifest(kind: str, key: str, name: str, text: bytes) -> Manifest:
     if not is_intact:
         raise ManifestFault(f"{name} was changed after it was written (its own digest differs)")
     if (manifest.kind, manifest.key) != (kind, key):
-        raise ManifestFault(f"its manifest is that of {manifest.kind}/{manifest.key}")
+        raise ManifestFault(f"its manifest belongs to {manifest.kind}/{manifest.key}")
     for place in (place for entry in manifest.files for place in (entry.name, entry.path)):
         if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
             raise ManifestFault(f"its manifest names a file outside its folder: {quoted(place)}")

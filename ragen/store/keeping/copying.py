@@ -79,8 +79,8 @@ def copy_run(
     reach = Reachability(source, {run: stages}).of(run)
     if reach.faults:
         raise ArtifactMissingError(
-            f"run {run} cannot be copied whole from {source.name}: it needs what is missing or damaged:\n"
-            f"{describe(reach.faults)}\nRestore these, or run the flow again, which makes them anew; nothing was copied"
+            f"run {run} cannot be copied whole from {source.name}: artifacts that it needs are missing or damaged:\n"
+            f"{describe(reach.faults)}\nRestore these, or run the flow again, which recreates them; nothing was copied"
         )
     studies, left = _studies(run, source, target, reach)
     with adopting.hold(run):
@@ -116,7 +116,7 @@ def _studies(run: str, source: Location, target: Location, reach: Reach) -> tupl
         why = obstacle(study, source, target, present)
         needed = Reachability(source, {study.place: {0: study.cells}}).of(study.place)
         if why is None and needed.faults:
-            why = f"it needs what is missing or damaged: {needed.faults[0]}"
+            why = f"an artifact that it needs is missing or damaged: {needed.faults[0]}"
         if why is not None:
             left[study.place] = why
             continue
@@ -137,14 +137,14 @@ def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:
         there = artifacts.manifest(kind, key)
         if there.content_digest != manifest.content_digest:
             raise StoreError(
-                f"{target.name} has {kind}/{key} with another content (digest {there.content_digest[:12]}..., here "
+                f"{target.name} has {kind}/{key} with other content (digest {there.content_digest[:12]}..., here "
                 f"{manifest.content_digest[:12]}...): the same work was done twice, on machines that disagree. Both "
                 "are untouched; copy into another store"
             )
         for entry in there.files:
             size = sizes.get(f"{kind}/{key}/{entry.path}")
             if size != entry.size_bytes:
-                found = "is missing" if size is None else f"has {size} bytes, {entry.size_bytes} were written"
+                found = "is missing" if size is None else f"has {size} bytes, expected {entry.size_bytes}"
                 raise artifacts.damaged(kind, key, f"{entry.name} {found}")
 
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:

@@ -108,8 +108,8 @@ def find_garbage(
     store = Reachability(location)
     if not store.roots:
         raise StoreError(
-            f"there are no runs in {location.name}, so all of its {len(store.inventory.artifacts)} artifacts would go. "
-            "If that is what you want, delete the folder itself; if not, see what became of its folder 'runs'"
+            f"there are no runs in {location.name}, so all of its {len(store.inventory.artifacts)} artifacts would be "
+            "deleted. If you want that, delete the folder itself; if not, find out what happened to its folder 'runs'"
         )
     reaches = list(store.of_all().values())
     reached = {key for reach in reaches for key in reach.keys}
@@ -198,15 +198,15 @@ class _Hidden:
 def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_faults: bool) -> None:
     if garbage.faults and not should_ignore_faults:
         raise StoreError(
-            f"nothing was deleted from {location.name}: its runs need what is missing or damaged, and what that was "
-            f"made from would be taken for unreached:\n{describe(garbage.faults)}\n"
-            "Restore these (`ragen store copy` from another store, or run the flow again), or delete all the same with "
+            f"nothing was deleted from {location.name}: artifacts that its runs need are missing or damaged, and "
+            f"their inputs would count as unreached:\n{describe(garbage.faults)}\n"
+            "Restore these (`ragen store copy` from another store, or run the flow again), or delete anyway with "
             "--ignore-missing"
         )
     if garbage.running and garbage.min_age < LEAST_AGE_BESIDE_RUNS:
         raise StoreError(
-            f"nothing was deleted from {location.name}: {', '.join(garbage.running)} is running there, and may be "
-            "about to name what it stored less than an hour ago; wait for its end, or give --min-age 1h or more"
+            f"nothing was deleted from {location.name}: {', '.join(garbage.running)} is running there, and may not "
+            "have recorded yet what it stored in the last hour; wait until it ends, or give --min-age 1h or more"
         )
 
 

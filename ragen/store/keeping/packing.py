@@ -108,7 +108,7 @@ def _new_file(file: Path) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(exist_ok=False)
     except FileExistsError as error:
-        raise ConfigError(f"{file} is there already, and packing overwrites nothing: name a new file") from error
+        raise ConfigError(f"{file} already exists, and packing never overwrites a file: name a new one") from error
     except OSError as error:
         raise _unwritable(file, error) from error
     try:
@@ -161,7 +161,7 @@ def _extracted(file: Path, folder: Path) -> str:
             for member in itertools.islice(tar, 1, None):
                 if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not _NAME.fullmatch(member.name):
                     raise StoreError(
-                        f"{file}: holds {quoted(member.name)}, which is no file of a store; nothing of it was kept"
+                        f"{file}: contains {quoted(member.name)}, which is not a store file; nothing was unpacked"
                     )
                 place = folder / member.name
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -171,14 +171,14 @@ def _extracted(file: Path, folder: Path) -> str:
                     shutil.copyfileobj(content, written)
                 found += 1
     except FileExistsError as error:
-        raise StoreError(f"{file}: holds the same file twice; nothing of it was kept") from error
+        raise StoreError(f"{file}: contains the same file twice; nothing was unpacked") from error
     except (tarfile.TarError, EOFError, UnicodeError) as error:
-        raise StoreError(f"{file}: is no file of `ragen pack`, or is cut off ({error})") from error
+        raise StoreError(f"{file}: is not a file written by `ragen pack`, or is truncated ({error})") from error
     except OSError as error:
         raise StoreError(f"{file}: cannot be unpacked ({error.strerror or error})") from error
     if found != num_files:
         raise StoreError(
-            f"{file}: holds {found} of {quoted(num_files)} files, so it is cut off; nothing of it was kept"
+            f"{file}: contains {found} of {quoted(num_files)} files, so it is truncated; nothing was unpacked"
         )
     return run
 
@@ -194,10 +194,10 @@ def _head(tar: tarfile.TarFile, file: Path) -> tuple[str, object]:
     except ValueError:
         head = None
     if not isinstance(head, dict) or not isinstance(head.get("run"), str):
-        raise StoreError(f"{file}: is no file of `ragen pack`: it does not begin with {HEAD_NAME}")
+        raise StoreError(f"{file}: is not a file written by `ragen pack`: it does not begin with {HEAD_NAME}")
     if head.get("format") != FORMAT:
         raise StoreError(
-            f"{file}: is of the format {quoted(head.get('format'))}, this release knows {FORMAT}; unpack it with the "
+            f"{file}: has format {quoted(head.get('format'))}, this release reads {FORMAT}; unpack it with the "
             f"release that packed it ({quoted(head.get('starpo'))})"
         )
     return str(head["run"]), head.get("files")

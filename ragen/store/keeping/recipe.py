@@ -50,13 +50,13 @@ def find_recipe(store: Store, key: str) -> Recipe:
         if made is None or made.stage.name != "update":
             raise ArtifactMissingError(
                 f"checkpoint {key} cannot be derived: checkpoint {current}, which it comes from, is neither stored nor "
-                "made by an update whose manifest is stored. Run the flow again: it makes what is missing"
+                "made by an update whose manifest is stored. Run the flow again to recreate what is missing"
             )
         lacking = missing_inputs(store, made)
         if lacking:
             raise ArtifactMissingError(
                 f"checkpoint {key} cannot be derived: {', '.join(lacking)} of iteration {iteration_of(made)} is "
-                f"missing in {store.url}. Restore it from a copy, or derive a checkpoint that comes before it"
+                f"missing in {store.url}. Restore it from a copy, or derive an earlier checkpoint"
             )
         updates.append(made)
         current = made.inputs["checkpoint"]

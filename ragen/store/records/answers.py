@@ -50,8 +50,8 @@ class Answers:
             answer = self.behind.get(question)
             if answer is None:
                 raise NotAskedError(
-                    f"an answer that it takes is not in {self.behind._location.name} ({path}; answers are not copied "
-                    "with a run), and nobody is asked for a comparison"
+                    f"an answer that it needs is not in {self.behind._location.name} ({path}; answers are not copied "
+                    "with a run), and a comparison asks no new questions"
                 ) from None
             return answer
         try:
@@ -62,7 +62,7 @@ class Answers:
             is_whole = False
         if not is_whole:
             raise ArtifactDamagedError(
-                f"{self._location.name.rstrip('/')}/{path} is not what was written: delete it, and it is asked again"
+                f"{self._location.name.rstrip('/')}/{path} is damaged: delete it, and the question is asked again"
             )
         return str(answer)
 

@@ -114,8 +114,8 @@ class Lease:
         """
         if self.is_lost:
             raise StoreError(
-                f"run '{self._run}' in {self._location.name} was taken over by another process, since this one was not "
-                "heard of for a while; everything it stored is used there. Leave the run to the other one"
+                f"run '{self._run}' in {self._location.name} was taken over by another process, because this one did "
+                "not renew its lease; everything it stored is reused there. Leave the run to the other process"
             )
 
     def _delete_older(self) -> None:
@@ -137,7 +137,7 @@ class Lease:
                 seen, since = data, time.monotonic()
                 if holder is not None and not holder.is_local:
                     _log.warning(
-                        "run %s was worked on by a process on another machine: watching for %.0f s whether it still is",
+                        "run %s was worked on by a process on another machine: waiting %.0f s to see if it still is",
                         self._run,
                         EXPIRY_S,
                     )
@@ -163,7 +163,7 @@ class Lease:
         who = f"process {holder.process} on this machine" if holder.is_local else "a process on another machine"
         raise StoreError(
             f"{who} is working on run '{self._run}' in {self._location.name}, and two at once would do everything "
-            f"twice. Wait for its end (`ragen follow {self._run}` shows it), stop it, or give this run another name"
+            f"twice. Wait until it ends (`ragen follow {self._run}`), stop it, or give this run another name"
         )
 
     def _beat(self) -> None:

@@ -77,7 +77,7 @@ def other_code(earlier: Run, later: Run) -> str:
     """Describe the differences in the code that they were made with; "" if there are none."""
     if earlier.code and earlier.code != later.code:
         return _listed(earlier.code, later.code)
-    return "" if earlier.code == later.code else "  it does not say with which, as runs of version 0.1.0 do not"
+    return "" if earlier.code == later.code else "  its record does not say which, as version 0.1.0 did not record it"
 
 
 def _identity(run: Run) -> dict[str, Any]:

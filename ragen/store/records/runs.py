@@ -116,8 +116,8 @@ class Runs:
         if differences := other_code(earlier, record):
             raise StoreError(
                 f"a run named '{run}' exists in {self._location.name}, made with other code:\n{differences}\n"
-                "Its record would mix the results of both. Give this run another name: it is told what of the earlier "
-                "one it can reuse. Or use the code of the earlier one to continue it."
+                "Its record would mix the results of both. Give this run another name, and it reports what it can "
+                "reuse of the earlier one; or use the code of the earlier one to continue it."
             )
         return earlier
 
@@ -189,8 +189,8 @@ class Runs:
             for stage, keys in theirs.stages.items():
                 if here.get(stage, keys) != keys:
                     raise StoreError(
-                        f"run {run} is in {self._location.name} already, and there stage {stage} of iteration "
-                        f"{iteration} made {here[stage]}, while this one has {keys}: the same settings were run by "
+                        f"run {run} is already in {self._location.name}, where stage {stage} of iteration "
+                        f"{iteration} made {here[stage]}, but {keys} here: the same settings were run by "
                         "different releases. Both are untouched; copy into another store"
                     )
             merged[iteration] = {**here, **theirs.stages}
@@ -286,7 +286,8 @@ class Runs:
         """
         for path, what in self.seals(run).broken.items():
             raise ArtifactDamagedError(
-                f"{self._location.name.rstrip('/')}/runs/{run}/{path} is not what was written: {what}. {RECORD_ADVICE}"
+                f"{self._location.name.rstrip('/')}/runs/{run}/{path} fails its integrity check: {what}. "
+                f"{RECORD_ADVICE}"
             )
 
     def set_state(

@@ -84,19 +84,19 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
         elif record.previous != found:
             seals.broken[before] = (
                 f"its digest is {found}, and {path}, the record after it, was written after {record.previous}: one of "
-                "the two was changed, or one between them was taken out or put in"
+                "the two was changed, or a record between them was removed or added"
             )
         before, found = path, digest(data)
     if head is None:
-        seals.absent[before] = "the run has not ended, so nothing says that this is its last record"
+        seals.absent[before] = "the run has not ended, so nothing confirms that this is its last record"
     elif not head:
         seals.absent[before] = (
             "the end of the run names no digest of its last record, as in stores from before 2026-11-23"
         )
     elif head != found:
         seals.broken[before] = (
-            f"its digest is {found}, and the run ended (state.json) with {head}: it was changed, or others were taken "
-            "out or put in after it"
+            f"its digest is {found}, and the run ended (state.json) with {head}: it was changed, or records "
+            "after it were removed or added"
         )
     return seals
 

@@ -55,7 +55,7 @@ def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str
             except FileNotFoundError:  # no result yet
                 continue
             except (ValueError, KeyError, TypeError, AttributeError, StoreError):
-                unreadable[place] = "its record cannot be read; run it again, which writes it anew"
+                unreadable[place] = "its record cannot be read; run it again, which rewrites it"
     return found, unreadable
 
 
@@ -69,10 +69,10 @@ def obstacle(study: Study, source: Location, target: Location, runs: Collection[
         runs: Runs that are in the target, or are about to be.
     """
     if absent := [run for run in study.runs if run not in runs]:
-        return f"it names runs that are not there: {', '.join(absent)}; it goes along with the last of them"
+        return f"it names runs that are not there: {', '.join(absent)}; it is copied along with the last of them"
     asked = f"{study.place}/{_ASKED[study.place.partition('/')[0]]}"
     if asked.rpartition("/")[2] in target.names(study.place) and target.read(asked) != source.read(asked):
-        return "another one of that name is there"
+        return "a different one of that name is there"
     return None
 
 
@@ -106,7 +106,7 @@ def named_cells(location: Location, name: str) -> StageKeys:
     except ValidationError as error:
         raise ArtifactDamagedError(
             f"{location.name.rstrip('/')}/{path} cannot be read ({error.errors()[0]['msg']}). Artifacts are untouched: "
-            "run the sweep again, which writes it anew, or delete the file"
+            "run the sweep again, which rewrites it, or delete the file"
         ) from error
 
 

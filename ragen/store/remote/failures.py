@@ -21,15 +21,15 @@ class Failure(Enum):
     NO_BUCKET = "Create the bucket first (aws s3 mb s3://NAME), or correct the store's address."
     CREDENTIALS = (
         "Check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or ~/.aws/credentials): "
-        "the server knows no such key, or the secret is not the key's."
+        "the server does not know the key, or the secret does not match it."
     )
     NO_CREDENTIALS = (
         "Check the credentials: none were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
     )
     DENIED = "Check the credentials' rights: listing, reading, writing and deleting below the store's address."
-    CLOCK = "The clocks of this machine and of the server differ too much: set this machine's."
+    CLOCK = "The clocks of this machine and of the server differ too much: correct this machine's clock."
     REGION = "The bucket is in another region: set AWS_DEFAULT_REGION to it (or AWS_ENDPOINT_URL to its server)."
-    NOT_S3 = "What answers there does not speak S3: check AWS_ENDPOINT_URL."
+    NOT_S3 = "The server at that address does not speak S3: check AWS_ENDPOINT_URL."
     SECURE = "No secure connection: check http:// or https:// in AWS_ENDPOINT_URL, and the server's certificate."
     STORAGE_FULL = (
         "The object storage is full: free some space there (`ragen store gc` deletes what no run needs); nothing was "
@@ -37,7 +37,7 @@ class Failure(Enum):
     )
     DISK_FULL = "The disk of this machine is full: free some space; nothing was lost, run the same command again."
     LOCAL = "Check that this machine's folder for temporary files (TMPDIR) and ~/.cache can be written."
-    REFUSED = "The server does not do this: it is no complete S3."
+    REFUSED = "The server does not support this operation: its S3 is incomplete."
     UNREACHABLE = (
         "Check that the server runs and can be reached (AWS_ENDPOINT_URL for one that is not Amazon's); nothing was "
         "lost, run the same command again."

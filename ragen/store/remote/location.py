@@ -59,7 +59,7 @@ class Location:
         try:
             self.local = Path(url.removeprefix("file://")).expanduser().absolute() if protocol == "file" else None
         except RuntimeError as error:
-            raise StoreError(f"the store's address {self.name} begins with no user's home: {error}") from error
+            raise StoreError(f"the store's address {self.name} names an unknown home folder: {error}") from error
         if protocol in ("s3", "s3a") and not urlsplit(url).netloc:
             raise StoreError(f"the store's address {self.name} names no bucket; expected s3://bucket/prefix")
         if self.local is not None:
@@ -70,7 +70,7 @@ class Location:
             raise
         except (ValueError, ImportError) as error:
             raise StoreError(
-                f"the store's address {self.name} is of no known kind ({error}); "
+                f"the store's address {self.name} is not supported ({error}); "
                 "expected a folder, or an address such as s3://bucket/prefix"
             ) from error
 
@@ -237,9 +237,9 @@ class Location:
             return self._remote.failure(verb, path, error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             advice = (
-                f"The disk is full, {_free(self.local)} are free: free some space (`ragen store gc` deletes what no "
-                "run needs; with checkpoint_every a run keeps fewer checkpoints), or set the store to another folder. "
-                "Nothing was lost: run the same command again."
+                f"The disk is full, only {_free(self.local)} are left: free some space (`ragen store gc` deletes what "
+                "no run needs; with checkpoint_every a run keeps fewer checkpoints), or set the store to another "
+                "folder. Nothing was lost: run the same command again."
             )
         else:
             advice = (

@@ -308,7 +308,7 @@ class ObjectStorage:
         if self._is_s3 and bucket not in self._client.probed:
             found = self._client.fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1, **limit)
             if found.get("Name") != bucket:
-                raise ResponseParserError("a page was answered, and no listing of the bucket")
+                raise ResponseParserError("the response is not a listing of the bucket")
             self._client.probed.add(bucket)
 
 

@@ -46,7 +46,7 @@ class RangeFile(io.RawIOBase):
         wanted = max(0, min(len(buffer), self._size_bytes - self._position))
         data = self._read_range(self._position, self._position + wanted) if wanted else b""
         if len(data) != wanted:
-            raise OSError(f"{len(data)} bytes at {self._position}, {wanted} were expected")
+            raise OSError(f"{len(data)} bytes at {self._position}, expected {wanted}")
         buffer[:wanted] = data
         self._position += wanted
         return wanted

@@ -20,5 +20,5 @@ def test_each_attempt_has_its_own_rollout_rewards_and_selection() -> None:
 
 
 def test_a_home_that_does_not_exist_is_told() -> None:
-    with pytest.raises(StoreError, match="begins with no user's home"):
+    with pytest.raises(StoreError, match="names an unknown home folder"):
         Store("~nosuchuser-at-all/store")

@@ -49,7 +49,7 @@ def test_weights_that_do_not_fit_are_a_fault_of_the_store_and_tried_again(small_
         save_file({"weights": torch.zeros(2 * SIZE_BYTES // 4)}, folder / "model.safetensors")
     message = str(refused.value)
     assert message.startswith(f"cannot write {small_disk}/store/tmp/")
-    assert " MB are free: free some space" in message
+    assert " MB are left: free some space" in message
     assert "Nothing was lost" in message
     assert is_io_failure(None, None, Failed(data=refused.value))  # type: ignore[arg-type]
 

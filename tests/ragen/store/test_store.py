@@ -134,7 +134,7 @@ def test_missing_artifact(store: Store) -> None:
     assert not store.has("turns", KEY)
     with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRun the flow"):
         store.read_table("turns", KEY)
-    with pytest.raises(ConfigError, match="'trajectories' is no dataset; there are: turns, siblings, rewards"):
+    with pytest.raises(ConfigError, match="'trajectories' is not a dataset; known: turns, siblings, rewards"):
         store.read_table("trajectories", KEY)
 
 
@@ -175,7 +175,7 @@ class TestDamage:
     def test_truncated_parquet(self, local: Store, stored: Path) -> None:
         data = (stored / "part-00000.parquet").read_bytes()
         (stored / "part-00000.parquet").write_bytes(data[:-100])
-        self.assert_damaged(local, f"has {len(data) - 100} bytes, {len(data)} were written")
+        self.assert_damaged(local, f"has {len(data) - 100} bytes, expected {len(data)}")
 
     def test_flipped_bit(self, local: Store, stored: Path) -> None:
         data = bytearray((stored / "part-00000.parquet").read_bytes())
@@ -204,7 +204,7 @@ class TestDamage:
 
     def test_artifact_in_the_wrong_place(self, local: Store, stored: Path) -> None:
         shutil.copytree(stored, stored.with_name("other"))
-        with pytest.raises(ArtifactDamagedError, match=f"its manifest is that of turns/{KEY}"):
+        with pytest.raises(ArtifactDamagedError, match=f"its manifest belongs to turns/{KEY}"):
             local.read_table("turns", "other")
 
     def test_sealed_but_false_row_count(self, local: Store, stored: Path) -> None:
@@ -322,7 +322,7 @@ class TestPlaces:
         assert "key" not in str(caught.value).split("carries")[0]
 
     def test_address_of_no_known_kind(self) -> None:
-        with pytest.raises(StoreError, match="of no known kind"):
+        with pytest.raises(StoreError, match="is not supported"):
             Store("nowhere://x")
         with pytest.raises(StoreError, match="names no bucket"):
             Store("s3://")

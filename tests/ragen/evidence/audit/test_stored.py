@@ -172,7 +172,7 @@ def test_a_file_of_another_size_is_named(copied: Path) -> None:
     file.write_bytes(file.read_bytes()[:-10])
     with (
         open_database(Store(str(copied)), ["mine"]) as database,
-        pytest.raises(ArtifactDamagedError, match=r"turns/.* has \d+ bytes, \d+ were written"),
+        pytest.raises(ArtifactDamagedError, match=r"turns/.* has \d+ bytes, expected \d+"),
     ):
         database.query("from turns")
 
@@ -259,7 +259,7 @@ class TestRemote:
         memory.pipe(file, memory.cat(file)[:-10])
         with (
             open_database(remote, ["mine"]) as database,
-            pytest.raises(ArtifactDamagedError, match=r"turns/.* has \d+ bytes, \d+ were written"),
+            pytest.raises(ArtifactDamagedError, match=r"turns/.* has \d+ bytes, expected \d+"),
         ):
             database.query("select max(observation) from turns")
 

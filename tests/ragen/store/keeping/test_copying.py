@@ -209,7 +209,7 @@ class TestRefusals:
         make_run(other, "a", 1)
         different = other.manifest(kind, key).model_copy(update={"content_digest": "0" * 64}).sealed()
         Location(other.url).replace(f"{kind}/{key}/manifest.json", different.model_dump_json().encode())
-        self.refuse(local, "a", other, StoreError, f"{kind}/{key} with another content", "copy into another store")
+        self.refuse(local, "a", other, StoreError, f"{kind}/{key} with other content", "copy into another store")
 
     def test_records_that_name_other_work(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 1)
@@ -241,7 +241,7 @@ class TestRefusals:
 
         with monkeypatch.context() as patch:
             patch.setattr(Location, "upload", broken)
-            with pytest.raises(StoreError, match=r"was not kept as it was sent: model\.safetensors has 14 bytes"):
+            with pytest.raises(StoreError, match=r"was not stored as sent: model\.safetensors has 14 bytes"):
                 copy(local, "a", other)
         assert other.runs.list() == []
         copy(local, "a", other)
@@ -315,5 +315,5 @@ def test_another_study_of_that_name_stays(local: Store, other: Store, make_run: 
     make_run(local, "a", 1)
     put_study(local, "sweeps/mine", {"runs": ["a"]}, {})
     Location(other.url).replace("sweeps/mine/sweep.json", b'{"name": "y"}')
-    assert copy(local, "a", other).left == {"sweeps/mine": "another one of that name is there"}
+    assert copy(local, "a", other).left == {"sweeps/mine": "a different one of that name is there"}
     assert Location(other.url).read("sweeps/mine/sweep.json") == b'{"name": "y"}'

@@ -308,7 +308,7 @@ class TestLeftovers:
 def test_a_store_without_runs_is_left_alone(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     forget(store, "a")
-    with pytest.raises(StoreError, match=r"there are no runs in .*, so all of its 7 artifacts would go"):
+    with pytest.raises(StoreError, match=r"there are no runs in .*, so all of its 7 artifacts would be deleted"):
         find_garbage(Location(store.url), now=LATER)
 
 

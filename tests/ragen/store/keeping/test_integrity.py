@@ -110,7 +110,7 @@ def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
     location.replace(f"{kind}/{key}/pytorch_model.bin", b"weights")
     (damage,) = damages(store)
     assert damage.place == f"{kind}/{key}"
-    assert "the file 'pytorch_model.bin' is in its folder, and its manifest names no such file" in damage.what
+    assert "its folder has the file 'pytorch_model.bin', which its manifest does not list" in damage.what
     location.delete([f"{kind}/{key}/pytorch_model.bin"])
     if location.local is None:  # what a killed writer leaves there under a name of its own, and no reader fetches
         location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"weights")
@@ -130,4 +130,4 @@ def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_r
     if location.local is None:
         location.forget(f"{kind}/{key}/manifest.json")
     (damage,) = damages(store)
-    assert damage.what == "the content digest in its manifest is not that of its files"
+    assert damage.what == "the content digest in its manifest does not match its files"

@@ -61,7 +61,7 @@ def test_the_same_run_gives_the_same_bytes(local: Store, packed: Path, tmp_path:
     done = pack_run(Location(local.url), "a", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == packed.read_bytes()
     assert done.size_bytes == packed.stat().st_size
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         pack_run(Location(local.url), "a", packed)
 
 
@@ -128,7 +128,7 @@ def test_names_that_lead_elsewhere_are_refused(packed: Path, tmp_path: Path, nam
     file = write_tar(tmp_path / "evil.tar", {HEAD_NAME: members(packed)[HEAD_NAME]})
     with tarfile.open(file, "a") as tar:
         tar.addfile(tarfile.TarInfo(name))
-    with pytest.raises(StoreError, match=f"holds {re.escape(repr(name))}, which is no file of a store"):
+    with pytest.raises(StoreError, match=f"contains {re.escape(repr(name))}, which is not a store file"):
         unpack_run(file, Location(str(tmp_path / "deep" / "other")))
     assert not list(tmp_path.rglob("out"))
 
@@ -140,7 +140,7 @@ def test_members_that_are_no_files_are_refused(packed: Path, tmp_path: Path, kin
         info = tarfile.TarInfo("runs/a/run.json")
         info.type, info.linkname = kind, "/etc/passwd"
         tar.addfile(info)
-    with pytest.raises(StoreError, match=r"no file of a store|no file of `ragen pack`"):
+    with pytest.raises(StoreError, match=r"not a store file|not a file written by `ragen pack`"):
         unpack_run(file, Location(str(tmp_path / "other")))
 
 
@@ -151,8 +151,8 @@ def test_what_is_no_pack_is_told(packed: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.tar").write_bytes(packed.read_bytes()[:5_000])
     for file, message in {
         tmp_path / "absent.tar": "cannot be unpacked",
-        tmp_path / "text.tar": "is no file of `ragen pack`",
-        tmp_path / "cut.tar": "is cut off",
+        tmp_path / "text.tar": "is not a file written by `ragen pack`",
+        tmp_path / "cut.tar": "is truncated",
         write_tar(tmp_path / "bare.tar", {"runs/a/run.json": b"{}"}): "does not begin with ragen-pack.json",
         write_tar(tmp_path / "new.tar", {HEAD_NAME: json.dumps({**head, "format": 9}).encode()}): "of the format 9",
         write_tar(tmp_path / "empty.tar", {HEAD_NAME: json.dumps(head).encode()}): "holds 0 of .* files",

@@ -29,7 +29,7 @@ def test_another_store_may_stand_behind(store: Store, tmp_path: Path) -> None:
     front.answers.put({**QUESTION, "model": "n"}, "NO")
     assert store.answers.get({**QUESTION, "model": "n"}) is None
     assert front.answers.get({**QUESTION, "model": "n"}) == "NO"
-    with pytest.raises(NotAskedError, match=r"is not in .*/store \(answers/.*nobody is asked"):
+    with pytest.raises(NotAskedError, match=r"is not in .*/store \(answers/.*a comparison asks no new questions"):
         front.answers.get({**QUESTION, "model": "o"})
 
 
@@ -39,7 +39,7 @@ def test_damage_shows(local: Store, change: tuple[str, str]) -> None:
     (file,) = Path(local.url).glob("answers/??/*.json")
     file.write_text(file.read_text().replace(*change, 1))
     with pytest.raises(
-        ArtifactDamagedError, match=r"answers/.*\.json is not what was written: delete it, and it is asked"
+        ArtifactDamagedError, match=r"answers/.*\.json is damaged: delete it, and the question is asked"
     ):
         local.answers.get(QUESTION)
 

@@ -189,6 +189,6 @@ class TestCopies:
         make_run(local, "a", 2)
         path = Path(local.url) / "runs" / "a" / "iterations" / "00000.json"
         path.write_text(path.read_text() + "\n")
-        with pytest.raises(ArtifactDamagedError, match=r"runs/a/iterations/00000\.json is not what was written"):
+        with pytest.raises(ArtifactDamagedError, match=r"runs/a/iterations/00000\.json fails its integrity check"):
             copy_run(Location(local.url), "a", Location(other.url))
         assert other.runs.find("a") is None

@@ -47,7 +47,7 @@ def test_positions_count_from_everywhere() -> None:
 def test_a_file_that_is_shorter_than_it_should_be_is_an_error() -> None:
     file = opened(size=110)
     file.seek(95)
-    with pytest.raises(OSError, match="5 bytes at 95, 15 were expected"):
+    with pytest.raises(OSError, match="5 bytes at 95, expected 15"):
         file.read(15)
 
 
