@@ -103,7 +103,7 @@ class AgentConfig(Settings):
     @model_validator(mode="after")
     def _form_is_one_of_reasoning(self) -> "AgentConfig":
         if self.form != "free" and not self.should_think:
-            raise ValueError(f"form = '{self.form}' is one of reasoning: set should_think = true, or form = 'free'")
+            raise ValueError(f"form = '{self.form}' is a form of reasoning: set should_think = true, or form = 'free'")
         return self
 
     @model_validator(mode="after")

@@ -38,8 +38,8 @@ class EvaluationConfig(Settings):
         wrong = [quoted(name) for name in variants if not _NAME.fullmatch(name)]
         if wrong:
             raise ValueError(
-                f"a variant is called {', '.join(wrong[:3])}{f' ({len(wrong)} in all)' if len(wrong) > 3 else ''}: "
-                "expected a name of 1 to 64 letters of a to z, digits, spaces, dots, dashes and underscores, which "
+                f"a variant is named {', '.join(wrong[:3])}{f' ({len(wrong)} in all)' if len(wrong) > 3 else ''}: "
+                "expected a name of 1 to 64 letters (a to z), digits, spaces, dots, dashes and underscores that "
                 "begins with a letter or a digit, such as 'SokobanNewVocab'"
             )
         return variants

@@ -58,7 +58,7 @@ class FilterConfig(Settings):
     def _shares_need_positive_scores(self) -> "FilterConfig":
         if self.strategy in ("top_p_linear", "min_p") and self.metric in ("mean", "sum"):
             raise ValueError(
-                f"strategy = '{self.strategy}' takes shares of the scores, and the {self.metric} of returns can be "
+                f"strategy = '{self.strategy}' needs scores >= 0, but the {self.metric} of returns can be "
                 "negative; use metric = 'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or "
                 "'top_p_softmax'"
             )

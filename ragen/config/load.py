@@ -98,7 +98,7 @@ def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarP
         return StarPOConfig.model_validate_json(json.dumps(settings))
     except ValidationError as error:
         raise ConfigError(
-            f"the settings of run '{run}' are not those of this release: {explain(error, StarPOConfig, {})}. {advice}"
+            f"the settings of run '{run}' are not valid in this release: {explain(error, StarPOConfig, {})}. {advice}"
         ) from error
 
 

@@ -129,19 +129,19 @@ class ObjectiveConfig(Settings):
     def _parts_fit_together(self) -> "ObjectiveConfig":
         if self.advantage_scale == "group" and not self.has_groups:
             raise ValueError(
-                "advantage_scale = 'group' divides by the deviation within a group, and the estimator "
-                f"'{self.advantage}' compares no trajectory with its group's: set advantage_scale to 'none' or "
+                "advantage_scale = 'group' divides by the deviation within a group, but the estimator "
+                f"'{self.advantage}' does not compare a trajectory with its group: set advantage_scale to 'none' or "
                 "'batch', or advantage to 'grpo' or 'rloo'"
             )
         if self.ratio_to == "behaviour" and self.importance_cap is not None:
             raise ValueError(
-                "ratio_to = 'behaviour' takes the ratio to the policy that sampled, and importance_cap would correct "
-                "for that policy a second time: leave importance_cap out, or set ratio_to = 'update_start'"
+                "ratio_to = 'behaviour' takes the ratio to the sampling policy, so importance_cap would correct for "
+                "that policy a second time: leave importance_cap out, or set ratio_to = 'update_start'"
             )
         if self.surrogate == "gmpo" and self.ratio != "token":
             raise ValueError(
-                "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, and "
-                f"ratio = '{self.ratio}' would have taken it before: set ratio = 'token'"
+                "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, but "
+                f"ratio = '{self.ratio}' combines them before: set ratio = 'token'"
             )
         if self.turn_order == "reverse" and (self.ratio == "sequence" or self.surrogate == "gmpo"):
             spanning = "surrogate = 'gmpo'" if self.surrogate == "gmpo" else "ratio = 'sequence'"
@@ -151,13 +151,13 @@ class ObjectiveConfig(Settings):
             )
         if "zero" in self.shaping and not self.kl_coefficient and not self.entropy_coefficient:
             raise ValueError(
-                "shaping = 'zero' leaves KL and entropy to act, and neither has a weight: set kl_coefficient or "
-                "entropy_coefficient"
+                "shaping = 'zero' leaves only the KL and entropy terms, and neither has a weight: set "
+                "kl_coefficient or entropy_coefficient"
             )
         if self.importance_cap is not None and self.effective_sample_reference is not None:
             raise ValueError(
-                "importance_cap corrects tokens for an older policy, and effective_sample_reference scales the whole "
-                "step for it: set one of them"
+                "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
+                "whole step for it: set only one of them"
             )
         return self
 

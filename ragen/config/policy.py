@@ -75,7 +75,7 @@ class TinyPolicy(Settings):
     def _sizes_fit_together(self) -> "TinyPolicy":
         if self.hidden_size % (2 * self.num_heads):
             raise ValueError(
-                f"hidden_size = {self.hidden_size} cannot be cut into num_heads = {self.num_heads} heads of an even "
+                f"hidden_size = {self.hidden_size} cannot be split into num_heads = {self.num_heads} heads of an even "
                 f"width; choose a multiple of {2 * self.num_heads}"
             )
         if self.num_heads % self.num_kv_heads:

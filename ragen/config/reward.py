@@ -90,8 +90,8 @@ class RewardConfig(Settings):
         num_free = overlong.max_tokens - overlong.buffer_tokens
         if "overlong" in self.components and num_free >= max_response_tokens:
             raise ValueError(
-                f"reward component 'overlong': its price begins after {num_free} tokens, and "
-                f"rollout.max_response_tokens = {max_response_tokens} lets no response be longer; set "
+                f"reward component 'overlong': its penalty begins after {num_free} tokens, but "
+                f"rollout.max_response_tokens = {max_response_tokens} allows no longer response; set "
                 f"reward.options.overlong.max_tokens = {max_response_tokens}, and buffer_tokens below it"
             )
         for name in self.components:
@@ -99,8 +99,8 @@ class RewardConfig(Settings):
             if "scene" in needs(REWARDS, name) and blind is not None:
                 kind, which = types[blind], f" (part '{blind}')" if len(types) > 1 or blind != types[blind] else ""
                 raise ValueError(
-                    f"reward component '{name}' needs to know where things are, and environment '{kind}'{which} has no "
-                    f"such state, or no reader of it; those that have one: {', '.join(SCENES)}. Leave the component "
+                    f"reward component '{name}' needs the positions of objects, which environment '{kind}'{which} does "
+                    f"not provide; environments that do: {', '.join(SCENES)}. Leave the component "
                     "out, or write one of your own (docs/rewards.md)"
                 )
             if name in THINKING and not agent.should_think:

@@ -58,7 +58,7 @@ class StatementOptions(Settings):
     @classmethod
     def _weigh_something(cls, weights: dict[str, float]) -> dict[str, float]:
         if any(weight < 0 for weight in weights.values()) or (weights and not any(weights.values())):
-            raise ValueError("expected weights of at least 0, and one above")
+            raise ValueError("expected weights of at least 0, and at least one above 0")
         return weights
 
 
@@ -135,7 +135,7 @@ class ChecklistOptions(OpenAIServer):
     def _can_be_filled_in(cls, template: str) -> str:
         check_template(template, (*PLACEHOLDERS, "question"))
         if "{question}" not in template:
-            raise ValueError("expected {question} in it: otherwise all items ask the same")
+            raise ValueError("expected {question} in it: otherwise all items ask the same question")
         return template
 
     @model_validator(mode="after")
@@ -159,7 +159,9 @@ def check_template(template: str, known: tuple[str, ...]) -> None:
     if strange := [name for name in found if name not in known]:
         raise ValueError(f"{{{strange[0]}}} is not known here; known: {', '.join(f'{{{name}}}' for name in known)}")
     if not set(PLACEHOLDERS) & set(found):
-        raise ValueError("expected something of the turn in it, such as {think}: otherwise all turns are asked alike")
+        raise ValueError(
+            "expected a part of the turn in it, such as {think}: otherwise all turns get the same question"
+        )
 
 
 class OverlongOptions(Settings):
@@ -177,7 +179,7 @@ class OverlongOptions(Settings):
     def _buffer_fits(self) -> "OverlongOptions":
         if self.buffer_tokens > self.max_tokens:
             raise ValueError(
-                f"buffer_tokens = {self.buffer_tokens} are more than a response of max_tokens = {self.max_tokens} has; "
-                "expected at most as many"
+                f"buffer_tokens = {self.buffer_tokens} is larger than max_tokens = {self.max_tokens}; expected at most "
+                "max_tokens"
             )
         return self

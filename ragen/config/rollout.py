@@ -107,12 +107,12 @@ class RolloutConfig(SamplingConfig):
     def _groups_can_vary(self) -> "RolloutConfig":
         if self.temperature == 0.0 and self.group_size > 1:
             raise ValueError(
-                "temperature = 0 makes every member of a group alike, so nothing can be learned from it; "
+                "temperature = 0 makes all members of a group identical, so nothing can be learned from it; "
                 "set temperature above 0, or group_size = 1"
             )
         if self.temperature == 0.0 and self.search is not None:
             raise ValueError(
-                "temperature = 0 makes all candidates of search alike, so there is nothing to choose: set temperature "
-                "above 0, or leave search out"
+                "temperature = 0 makes all candidates of search identical, so there is nothing to choose: set "
+                "temperature above 0, or leave search out"
             )
         return self

@@ -23,12 +23,12 @@ def _changeable(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
         table, _, name = path.partition(".")
         if table not in CHANGEABLE or not name:
             raise ValueError(
-                f"{path} cannot change while a run trains; what can: settings of {', '.join(CHANGEABLE)}, such as "
-                "update.entropy_coefficient. For another value of this one start a run: `ragen train`"
+                f"{path} cannot change during training; only settings of {', '.join(CHANGEABLE)} can, such as "
+                "update.entropy_coefficient. To use another value, start a new run: `ragen train`"
             )
         fixed = next((fixed for fixed in _FIXED if path == fixed or path.startswith(f"{fixed}.")), None)
         if fixed:
-            raise ValueError(f"{path} cannot change while a run trains: it decides {_FIXED[fixed]}")
+            raise ValueError(f"{path} cannot change during training: it decides {_FIXED[fixed]}")
     return values
 
 

@@ -114,7 +114,7 @@ class StarPOConfig(Settings):
         own = self.environment.type
         if own in self.evaluation.variants:
             raise ValueError(
-                f"evaluation.variants.{own}: the panel of the training environment is called '{own}' already, after "
+                f"evaluation.variants.{own}: the panel of the training environment already has that name, which is "
                 "its type; give the variant another name"
             )
         types = {tag: part.type for tag, part in self.environment.tagged().items()}
@@ -122,16 +122,16 @@ class StarPOConfig(Settings):
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
         if self.agent.form != "free" and not is_demonstrated and self.agent.prompt == "state":
             raise ValueError(
-                f"prompt = 'state' shows the observation alone, so nothing would tell form = '{self.agent.form}': set "
-                "agent.prompt = 'full', let the policy learn it from demonstrations (policy.fine_tuning), or set "
-                "agent.form = 'free'"
+                f"prompt = 'state' shows only the observation, so the policy would not know of form = "
+                f"'{self.agent.form}': set agent.prompt = 'full', let the policy learn it from demonstrations "
+                "(policy.fine_tuning), or set agent.form = 'free'"
             )
         blind = next((tag for tag, kind in types.items() if kind not in SCENES), None)
         if self.agent.form != "free" and is_demonstrated and blind is not None:
             raise ValueError(
-                f"agent.form = '{self.agent.form}' has demonstrations say where things are, and of environment "
-                f"'{blind}' nobody knows; of these it is known: {', '.join(SCENES)}. Set agent.form = 'free', or "
-                "policy.type = 'pretrained' without policy.fine_tuning"
+                f"agent.form = '{self.agent.form}' needs demonstrations that state the positions of objects, which "
+                f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
+                "'free', or policy.type = 'pretrained' without policy.fine_tuning"
             )
         if self.agent.chat_template and self.rollout.engine == "openai":
             raise ValueError(
@@ -155,7 +155,7 @@ class StarPOConfig(Settings):
         named = {"update.advantage_on": self.update.advantage_on, "update.loss_on": self.update.loss_on}
         for name, tokens in named.items():
             if tokens == "think" and not self.agent.should_think:
-                raise ValueError(f"{name} = 'think', and the agent does not think: set agent.should_think = true")
+                raise ValueError(f"{name} = 'think', but the agent does not reason: set agent.should_think = true")
         if self.rollout.group_size == 1 and self.filter.should_drop_zero_variance:
             raise ValueError(
                 "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "
@@ -166,39 +166,39 @@ class StarPOConfig(Settings):
         is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"
         if self.rollout.staleness > 0 and not is_corrected:
             raise ValueError(
-                "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
-                "truncates the weights that correct for it (2 is a common value), or update.ratio_to = 'behaviour'"
+                "rollout.staleness = 1 trains on samples of the previous policy: set update.importance_cap, which "
+                "truncates the weights that correct for that (2 is a common value), or update.ratio_to = 'behaviour'"
             )
         thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference
         is_measured = any(threshold is not None for threshold in thresholds)
         if self.rollout.top_p < 1.0 and (is_corrected or is_measured):
             raise ValueError(
-                f"rollout.top_p = {self.rollout.top_p:g} samples from a cut distribution, so ratios to what was "
-                "sampled (update.importance_cap, update.ratio_to = 'behaviour', update.effective_sample_reference, "
-                "online_max_kl, online_min_effective_sample_size) would be off by the cut: set rollout.top_p = 1, or "
-                "leave those out"
+                f"rollout.top_p = {self.rollout.top_p:g} samples from a truncated distribution, so ratios to the "
+                "sampling policy (update.importance_cap, update.ratio_to = 'behaviour', "
+                "update.effective_sample_reference, online_max_kl, online_min_effective_sample_size) would "
+                "be wrong: set rollout.top_p = 1, or leave those out"
             )
         if self.rollout.max_attempts > 1 and self.filter.num_wanted is None:
             raise ValueError(
-                f"rollout.max_attempts = {self.rollout.max_attempts} plays on until enough groups are kept: say with "
-                "filter.num_wanted how many those are. DAPO's dynamic sampling is filter.strategy = 'none' and "
+                f"rollout.max_attempts = {self.rollout.max_attempts} samples until enough groups are kept: set "
+                "filter.num_wanted to that number. DAPO's dynamic sampling is filter.strategy = 'none' and "
                 f"filter.num_wanted = {self.rollout.num_groups}, or fewer"
             )
         if self.rollout.max_attempts > 1 and self.rollout.staleness > 0:
             raise ValueError(
-                "rollout.staleness = 1 plays the next rollout during the update before it, and whether another attempt "
+                "rollout.staleness = 1 plays the next rollout during the update before it, but whether another attempt "
                 "is needed is known only after its filter; set rollout.max_attempts = 1, or rollout.staleness = 0"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(
-                "rollout.staleness = 1 plays the next rollout during the update before it, and whether online_k = "
-                f"{self.online_k} needs one then is known only after that update; set one of the two, not both"
+                "rollout.staleness = 1 plays the next rollout during the update before it, but whether online_k = "
+                f"{self.online_k} needs one is known only after that update; set one of the two, not both"
             )
         if self.rollout.search is not None and self.update.search_rows == "refuse":
             raise ValueError(
                 f"rollout.search.type = '{self.rollout.search.type}' chooses responses, and update.search_rows = "
-                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to count chosen "
-                "responses by how much less often the policy draws them, or leave rollout.search out"
+                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to weight chosen "
+                "responses by how much less often the policy samples them, or leave rollout.search out"
             )
         return self
 
@@ -209,7 +209,7 @@ class StarPOConfig(Settings):
             raise ValueError(f"schedule: changes at iterations {iterations}: expected ascending, each once")
         if iterations and iterations[-1] >= self.iterations:
             raise ValueError(
-                f"schedule: a change at iteration {iterations[-1]} of a run of {self.iterations} changes nothing; "
+                f"schedule: a change at iteration {iterations[-1]} of a run of {self.iterations} has no effect; "
                 f"expected at most {self.iterations - 1}"
             )
         for change in self.schedule:

@@ -131,7 +131,7 @@ class UpdateConfig(ObjectiveConfig):
                 if optimiser.type == "muon":
                     name = "update.optimiser" if model == "policy" else f"update.{model}.optimiser"
                     raise ValueError(
-                        f"{name}.type = 'muon' orthogonalises whole matrices, which learner 'deepspeed' cuts up over "
+                        f"{name}.type = 'muon' orthogonalises whole matrices, which learner 'deepspeed' shards over "
                         "ranks: set it to 'adamw', or learner = 'torch'"
                     )
         return self

@@ -74,7 +74,7 @@ class Registry(dict[str, str]):
         if point.name in self and owner != package:
             (self.faults if owner else self.shadowed)[point.name] = (
                 f"'{point.name}' is {f'a name of {owner}' if owner else 'a built-in name'} and one of {package} (entry "
-                f"points of group {self.group}): rename or uninstall one, since a name must stand for one thing"
+                f"points of group {self.group}): rename or uninstall one, since names must be unique"
             )
             return
         self[point.name] = point.value
@@ -167,7 +167,7 @@ def known(registry: Mapping[str, str], name: str) -> str:
         return name
     if isinstance(registry, Registry) and registry.takes_targets and ":" in name:
         if not TARGET.fullmatch(name):
-            raise ConfigError(f"'{name}' is no module:attribute, such as my_rewards:bonus")
+            raise ConfigError(f"'{name}' is not a module:attribute, such as my_rewards:bonus")
         _resolve(name, name)
         return name
     hint = " (or module:attribute)" if isinstance(registry, Registry) and registry.takes_targets else ""
@@ -191,9 +191,9 @@ def _resolve(name: str, target: str) -> Any:
         raise
     except Exception as error:
         place = "named as module:attribute" if name == target else f"registered as {target}"
-        advice = "Mend that file, or uninstall its package"
+        advice = "Fix that file, or uninstall its package"
         if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):
-            advice = "Put its folder into PYTHONPATH where stages run, or install its package"
+            advice = "Add its folder to PYTHONPATH where stages run, or install its package"
         raise RegistryError(
             f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. {advice}"
         ) from error

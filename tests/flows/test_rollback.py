@@ -192,7 +192,7 @@ def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
     ("overrides", "message"),
     [
         ({"diagnostics.remedies": REMEDIES}, "have no effect unless diagnostics.on_collapse = 'roll_back'"),
-        ({**ROLL_BACK, "diagnostics.remedies": [{"seed": 1}]}, "seed cannot change while a run trains"),
+        ({**ROLL_BACK, "diagnostics.remedies": [{"seed": 1}]}, "seed cannot change during training"),
         ({**ROLL_BACK, "diagnostics.remedies": [{"filter.kep": 1}]}, "diagnostics.remedies.0: filter.kep = 1: no such"),
         ({**ROLL_BACK, "diagnostics.remedies": [{}]}, "at least 1 item"),
         (

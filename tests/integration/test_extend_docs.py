@@ -100,4 +100,4 @@ def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp
     refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=without, capture_output=True, text=True)
     assert refused.returncode == 1
     assert "'stairs:Stairs' (named as module:attribute) cannot be loaded" in refused.stderr
-    assert "Put its folder into PYTHONPATH" in refused.stderr
+    assert "Add its folder to PYTHONPATH" in refused.stderr

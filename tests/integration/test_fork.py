@@ -105,7 +105,7 @@ def test_the_tree_is_told_by_checkpoints(own: Store, capsys: pytest.CaptureFixtu
         (4, CHANGE, "cannot be forked from checkpoint 4; it can from 1 to 3"),
         (0, CHANGE, "cannot be forked from checkpoint 0; it can from 1 to 3"),
         (2, {}, "a fork that changes nothing is the run itself"),
-        (2, {"environment.min_solution": 4}, "environment.min_solution cannot change while a run trains"),
+        (2, {"environment.min_solution": 4}, "environment.min_solution cannot change during training"),
         (2, {"update.entropy": 0.1}, "no such setting"),
         (2, {"rollout.staleness": 1}, "it decides which policy plays which rollout"),
     ],

@@ -163,8 +163,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("reward.components", ["mine_here:bonos"], "has no attribute 'bonos'"),
         ("reward.components", ["no_such_module_here:bonus"], "No module named 'no_such_module_here'"),
-        ("reward.components", ["mine_here:"], "is no module:attribute, such as my_rewards:bonus"),
-        ("reward.components", ["../mine:bonus"], "is no module:attribute"),
+        ("reward.components", ["mine_here:"], "is not a module:attribute, such as my_rewards:bonus"),
+        ("reward.components", ["../mine:bonus"], "is not a module:attribute"),
         ("filter.strategy", "tip_fraction", "known: .*or module:attribute"),
         (
             "update.advantage",

@@ -190,7 +190,7 @@ def test_an_override_without_path_or_value_is_refused(text):
             "filter.strategy = 'best' (override): 'best' is not known here; known: min_p, none, top_fraction, top_k, ",
         ),
         ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'sample_std', "),
-        ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' takes shares of the scores"),
+        ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' needs scores >= 0"),
         ({"filter.strategy": "top_k"}, "filter.strategy = 'top_k' needs filter.keep_count"),
     ],
 )

@@ -37,7 +37,7 @@ def test_components_without_options_are_as_they_were() -> None:
     ("component", "options", "message"),
     [
         ("grounding", {"rewards": 1.0}, "options of 'grounding': rewards: Extra inputs"),
-        ("grounding", {"weights": {"box": 0.0}}, "expected weights of at least 0, and one above"),
+        ("grounding", {"weights": {"box": 0.0}}, "expected weights of at least 0, and at least one above 0"),
         ("format", {"penalty": 1.0}, "'format' takes no options, found penalty"),
         ("judge", {}, "options of 'judge': base_url: Field required"),
         ("judge", {**SERVER, "base_url": "http://me:secret@host/v1"}, "base_url: String should match"),
@@ -69,7 +69,7 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"environment.type": "bandit", "reward.components": ["grounding"]}, "environment 'bandit' has no such state"),
+        ({"environment.type": "bandit", "reward.components": ["grounding"]}, "environment 'bandit' does not provide"),
         (
             {"environment.type": "bandit", "reward.components": ["agreement"]},
             "those that have one: sokoban, frozen_lake",
@@ -85,10 +85,10 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
             {"agent.form": "free", "agent.should_think": False, "reward.components": ["agreement"]},
             "'agreement' reads the reasoning: set agent.should_think = true",
         ),
-        ({"agent.prompt": "state"}, r"nothing would tell form = 'grounding_worldmodeling': set agent\.prompt = 'full'"),
+        ({"agent.prompt": "state"}, r"would not know of form = 'grounding_worldmodeling': set agent\.prompt = 'full'"),
         (
             {"policy.type": "tiny", "environment.type": "bandit"},
-            r"has demonstrations say where things are, and of environment 'bandit' nobody knows.* sokoban, frozen_lake",
+            r"needs demonstrations that state .*environment 'bandit' does not provide.* sokoban, frozen_lake",
         ),
     ],
 )

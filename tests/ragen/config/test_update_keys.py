@@ -35,7 +35,7 @@ def test_the_table_of_another_learner_is_not_in_the_key():
 
 @pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo_batch", "reinforce"])
 def test_a_scale_by_groups_needs_an_estimator_with_groups(advantage):
-    with pytest.raises(ValidationError, match=rf"'{advantage}' compares no trajectory with its group's: set adv"):
+    with pytest.raises(ValidationError, match=rf"'{advantage}' does not compare a trajectory with its group: set adv"):
         UpdateConfig(advantage=advantage, advantage_scale="group")
 
 

@@ -41,14 +41,14 @@ def refusal(name: str) -> str:
 )
 def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
     message = refusal(name)
-    assert f"evaluation.variants (override): a variant is called {repr(name)[:60]}" in message
+    assert f"evaluation.variants (override): a variant is named {repr(name)[:60]}" in message
     assert "1 to 64 letters of a to z, digits, spaces, dots, dashes and underscores" in message
     assert len(message) < 600
     assert message.isprintable()
 
 
 def test_many_are_one_short_message() -> None:
-    with pytest.raises(ConfigError, match=r"is called '/0', '/1', '/2' \(100 in all\): expected a name") as caught:
+    with pytest.raises(ConfigError, match=r"is named '/0', '/1', '/2' \(100 in all\): expected a name") as caught:
         apply_overrides(preset("smoke"), {"evaluation.variants": {f"/{number}": BANDIT for number in range(100)}})
     assert len(str(caught.value)) < 600
 
@@ -60,7 +60,7 @@ def test_what_can_is_a_panel(name: str) -> None:
 
 def test_the_training_environments_own_name_is_taken() -> None:
     message = refusal("sokoban")
-    assert "evaluation.variants.sokoban: the panel of the training environment is called 'sokoban' already" in message
+    assert "evaluation.variants.sokoban: the panel of the training environment already has that name" in message
 
 
 @pytest.mark.parametrize("name", preset_names())

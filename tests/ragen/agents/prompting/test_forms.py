@@ -129,7 +129,7 @@ def test_without_a_form_the_prompt_is_as_it_was():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"form": "grounding", "should_think": False}, "is one of reasoning: set should_think = true"),
+        ({"form": "grounding", "should_think": False}, "is a form of reasoning: set should_think = true"),
         ({"form": "symbolic"}, "Input should be 'free', 'grounding'"),
     ],
 )

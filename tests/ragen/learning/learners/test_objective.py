@@ -171,14 +171,20 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
     ("settings", "reason"),
     [
         ({"update": {"advantage": "gigpo"}, "rollout": {"group_size": 1}}, "compares members of a group"),
-        ({"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}}, "top_p = 0.9 samples from a cut distribution"),
+        (
+            {"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}},
+            "top_p = 0.9 samples from a truncated distribution",
+        ),
         ({"online_max_kl": 0.1, "rollout": {"top_p": 0.9}}, "set rollout.top_p = 1"),
-        ({"update": {"effective_sample_reference": 0.9}, "rollout": {"top_p": 0.9}}, "samples from a cut distribution"),
+        (
+            {"update": {"effective_sample_reference": 0.9}, "rollout": {"top_p": 0.9}},
+            "samples from a truncated distribution",
+        ),
         (
             {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
             "compares",
         ),
-        ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not think"),
+        ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],
 )
 def test_what_the_data_will_lack_is_refused_before_the_run(settings, reason):

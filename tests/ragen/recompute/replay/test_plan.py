@@ -177,5 +177,5 @@ def test_a_replay_is_not_replayed_itself(recorded) -> None:
 def test_settings_of_another_release_are_refused_by_name(own) -> None:
     record = Path(own.url) / "runs" / "base" / "run.json"
     record.write_text(re.sub('"keep":', '"kept":', record.read_text()))
-    with pytest.raises(ConfigError, match=r"not those of this release.*kept"):
+    with pytest.raises(ConfigError, match=r"not valid in this release.*kept"):
         plan_replay(own, "base")

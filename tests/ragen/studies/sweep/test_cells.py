@@ -116,7 +116,7 @@ def test_runs_without_a_common_panel_are_refused(store: Store, begin: Callable[.
 
 def test_another_releases_settings_are_refused(store: Store) -> None:
     store.runs.create("old", flow="starpo", preset=None, config={"iterations": 3, "no_longer": 1})
-    with pytest.raises(ConfigError, match="the settings of run 'old' are not those of this release"):
+    with pytest.raises(ConfigError, match="the settings of run 'old' are not valid in this release"):
         expand(Sweep(name="s", runs=["old"]), store, [])
 
 
