@@ -65,8 +65,8 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
     found = hashlib.sha256(content).hexdigest()[:_DIGITS]
     if found != digest:
         raise EnvironmentFault(
-            f"{path} has changed: it has the digest {found}, and these settings are of {digest}. Put the file of then "
-            "back, or leave the digest out of the settings, which makes them settings of the file as it is now"
+            f"{path} has changed: it has the digest {found}, but the settings name {digest}. Restore the original "
+            "file, or leave the digest out of the settings to use the file as it is now"
         )
     rows: list[Row] = []
     faults: list[str] = []

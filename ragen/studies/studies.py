@@ -98,8 +98,8 @@ class Studies(Generic[Asked, Result]):
             ) from error
         except ValidationError as error:
             raise ArtifactDamagedError(
-                f"{self.place(name)}/{RESULT} cannot be read ({error.errors()[0]['msg']}); run it again: what it is "
-                "made of is stored, so only the result is recomputed"
+                f"{self.place(name)}/{RESULT} cannot be read ({error.errors()[0]['msg']}); run it again: its "
+                "inputs are stored, so only the result is recomputed"
             ) from error
         return found  # type: ignore[return-value]
 

@@ -169,7 +169,7 @@ def test_an_unknown_result_suggests_those_that_are_near(store: Store, result: Sw
 def test_a_damaged_result_says_what_to_do(store: Store, result: SweepResult) -> None:
     Sweeps(store.url).save(result)
     (Path(store.url) / "sweeps" / "s" / "result.json").write_text('{"name": "s"}')
-    with pytest.raises(StoreError, match=r"result.json cannot be read .* run it again: what it is made of is stored"):
+    with pytest.raises(StoreError, match=r"result.json cannot be read .* run it again: its inputs are stored"):
         Sweeps(store.url).get("s")
 
 

@@ -97,7 +97,7 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
     assert make(variant(TARGET).settings).actions == ("Left", "Right")
     envs([TARGET], check=True, as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["type"] == TARGET
-    with pytest.raises(ConfigError, match=r"'sokoban' is no environment \(did you mean 'Sokoban'.*stairs:Stairs"):
+    with pytest.raises(ConfigError, match=r"'sokoban' is not an environment \(did you mean 'Sokoban'.*stairs:Stairs"):
         variant("sokoban")
 
 

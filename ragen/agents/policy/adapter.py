@@ -72,7 +72,9 @@ def read_shape(folder: str | Path) -> AdapterShape | None:
             int(config["r"]), float(config["lora_alpha"]), tuple(sorted(map(str, config["target_modules"])))
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PolicyError(f"'{path}' is no configuration of a LoRA adapter: {type(error).__name__}: {error}") from error
+        raise PolicyError(
+            f"'{path}' is not the configuration of a LoRA adapter: {type(error).__name__}: {error}"
+        ) from error
     odd = [name for name in _REFUSED if config.get(name)]
     odd += ["bias"] if config.get("bias", "none") != "none" else []
     odd += ["init_lora_weights"] if config.get("init_lora_weights", True) not in _INITS else []
@@ -110,7 +112,7 @@ class Adapter:
             return weight
         if lora_a is None or lora_b is None or weight.shape != (lora_b.shape[0], lora_a.shape[1]):
             raise PolicyError(
-                f"the adapter in '{self.folder}' does not fit the weight '{name}' beside it; they do not belong "
+                f"the adapter in '{self.folder}' does not fit the base weight '{name}'; they do not belong "
                 "together. Fetch the checkpoint again"
             )
         change = torch.mm(lora_b.float(), lora_a.float()) * (self.shape.alpha / self.shape.rank)
@@ -149,7 +151,7 @@ def merge(weights: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor
     strangers = [name for name, stem in stems.items() if f"{stem}.weight" not in weights]
     if strangers:
         raise PolicyError(
-            f"the adapter in '{folder}' holds {min(strangers)}, which is for no linear layer of the weights beside it; "
+            f"the adapter in '{folder}' holds {min(strangers)}, which matches no linear layer of the base weights; "
             "they do not belong together. Fetch the checkpoint again"
         )
     return {name: adapter.merged(name, weight) for name, weight in weights.items()}

@@ -63,9 +63,9 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
     found = folder_digest(folder) if policy.digest else ""
     if found != policy.digest:
         raise PolicyError(
-            f"the files in '{folder}' have changed: they have the digest {found}, and policy.digest is "
-            f"{policy.digest}. Put back the files of then, or leave policy.digest out of the settings: they then take "
-            "the files as they are now"
+            f"the files in '{folder}' have changed: they have the digest {found}, but policy.digest is "
+            f"{policy.digest}. Restore the original files, or leave policy.digest out of the settings to use the files "
+            "as they are now"
         )
     return str(folder)
 

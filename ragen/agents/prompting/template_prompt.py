@@ -75,7 +75,7 @@ class TemplatePrompt:
 
     def _render(self, block: str, agent: AgentConfig, **known: Any) -> str:
         template, names = _compile(self.template(agent))
-        told = f"it knows {', '.join(known)}, agent"
+        told = f"available: {', '.join(known)}, agent"
         if strange := sorted(names[block] - known.keys() - {"agent"}):
             raise ConfigError(f"agent.prompt_template, block {block}: '{strange[0]}' is undefined; {told}")
         try:

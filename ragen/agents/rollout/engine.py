@@ -119,11 +119,11 @@ def check_prompt(request: Request, max_response_tokens: int, vocabulary_size: in
         raise EngineError(f"the prompt of sequence '{name}' is empty; at least one token is needed")
     if min(ids) < 0 or max(ids) >= vocabulary_size:
         raise EngineError(
-            f"the prompt of sequence '{name}' has ids from {min(ids)} to {max(ids)}, the policy knows 0 to "
-            f"{vocabulary_size - 1}; is the tokenizer another policy's?"
+            f"the prompt of sequence '{name}' has ids from {min(ids)} to {max(ids)}, but the policy has 0 to "
+            f"{vocabulary_size - 1}; does the tokenizer belong to another policy?"
         )
     if len(ids) + max_response_tokens > max_context_tokens:
         raise EngineError(
-            f"sequence '{name}': a prompt of {len(ids)} tokens and a response of up to {max_response_tokens} pass the "
-            f"policy's longest context, {max_context_tokens}; lower rollout.max_context_tokens"
+            f"sequence '{name}': a prompt of {len(ids)} tokens and a response of up to {max_response_tokens} exceed "
+            f"the policy's maximum context, {max_context_tokens}; lower rollout.max_context_tokens"
         )

@@ -58,7 +58,7 @@ class ModuleDecoder:
             raise PolicyError(
                 f"the architecture '{name}' gives other logits on the torch engine's cache than in its own forward "
                 f"pass: they differ by {gap:.2g} standard deviations, and at most {tolerance:g} is rounding. It may "
-                f"count places in the cache, as windows of its own or position biases do; {_USE_ANOTHER}"
+                f"count positions in the cache itself, as sliding windows or position biases do; {_USE_ANOTHER}"
             )
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:

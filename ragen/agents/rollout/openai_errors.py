@@ -37,17 +37,17 @@ def explained(
         )
     elif isinstance(error, openai.APIConnectionError):
         what = (
-            f"{server} cannot be reached ({quoted(error.__cause__ or error)}), in {attempts}; is "
-            f"{settings}.base_url right, and is it up?"
+            f"{server} cannot be reached ({quoted(error.__cause__ or error)}), in {attempts}; check "
+            f"{settings}.base_url, and that the server is running"
         )
     elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         what = (
-            f"{server} refuses the key (status {error.status_code}); put one that may use '{config.model}' into the "
-            f"environment variable {config.key_variable}"
+            f"{server} refuses the key (status {error.status_code}); set the environment variable "
+            f"{config.key_variable} to a key that may use '{config.model}'"
         )
     elif isinstance(error, openai.NotFoundError):
         what = (
-            f"{server} knows no such address or model '{config.model}' (status 404); base_url usually ends in /v1: "
+            f"{server} has no such address or no model '{config.model}' (status 404); base_url usually ends in /v1: "
             f"{quoted(error)}"
         )
     elif isinstance(error, openai.RateLimitError):
@@ -59,7 +59,7 @@ def explained(
         what = f"{server} failed with status {error.status_code}, in {attempts}: {quoted(error)}"
     else:
         what = (
-            f"{server} gave an answer that is none of OpenAI's protocol ({type(error).__name__}); is "
-            f"{settings}.base_url right? It usually ends in /v1"
+            f"{server} gave an answer that does not follow OpenAI's protocol ({type(error).__name__}); check "
+            f"{settings}.base_url: it usually ends in /v1"
         )
     return EngineError(what)

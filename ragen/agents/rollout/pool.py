@@ -90,7 +90,7 @@ class Pool:
                         self.num_lost += 1
                     if is_last_try:
                         raise EngineError(
-                            f"two rollout workers died over the same shard, the last with {lost}: {self._advice}"
+                            f"two rollout workers died on the same shard, the last with {lost}: {self._advice}"
                         ) from lost
                     _log.warning("a rollout worker died (%s); a new one plays its shard again", lost)
         finally:

@@ -67,7 +67,7 @@ def connect(num_cpus: int) -> Any:
                 except Exception as error:
                     raise EngineError(
                         f"the Ray cluster at RAY_ADDRESS = {address} cannot be joined: {first_line(error)}. "
-                        "It must run the same releases of Ray and Python as this process, and know its token"
+                        "It must run the same releases of Ray and Python as this process, and have its token"
                     ) from error
     return ray
 
@@ -91,7 +91,7 @@ def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], c
         raise ConfigError(
             f"the Ray cluster has room for {found:g} of {count} {what}, each of which asks for "
             f"{_listed(asked, asked)} on one node. Its nodes have: {have}. Ask for less or fewer, or add nodes; "
-            "RAGEN_RAY_AUTOSCALES=true waits for nodes that come when they are asked for"
+            "RAGEN_RAY_AUTOSCALES=true waits for nodes that are added on demand"
         )
 
 

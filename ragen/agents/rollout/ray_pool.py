@@ -34,7 +34,7 @@ GRACE_S = 60.0
 """Seconds that a shard may exceed its own deadline before its actor is considered hung."""
 
 _ADVICE = (
-    "is there enough memory on its node, and time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
+    "does it have enough memory on its node, and enough time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
     "RAGEN_RAY_SHARD_S"
 )
 
@@ -77,7 +77,7 @@ class RayPool(Pool):
         if num_gpus and not settings.actor_gpus:
             _log.warning(
                 "the Ray cluster has %g GPUs and rollout actors ask for none, so they play on CPUs; set "
-                "RAGEN_RAY_ACTOR_GPUS to what each may hold",
+                "RAGEN_RAY_ACTOR_GPUS to the number that each may use",
                 num_gpus,
             )
         self.is_deterministic = True
@@ -134,10 +134,10 @@ class _Actor:
             kind, content = self._ray.get(answer, timeout=limit_s)
         except exceptions.GetTimeoutError as error:
             self.kill()
-            raise WorkerLostError(f"no answer after the {limit_s:g} s that it had {what}") from error
+            raise WorkerLostError(f"no answer within the {limit_s:g} s that it had {what}") from error
         except exceptions.RayError as error:
             self.kill()
-            raise WorkerLostError(f"{_reason(error)}, {time.monotonic() - started:.0f} s after it was asked") from error
+            raise WorkerLostError(f"{_reason(error)}, {time.monotonic() - started:.0f} s after the request") from error
         if kind == FAILURE:
             raise error_of(content)
         return content
@@ -198,7 +198,7 @@ class ShardActor:
                 self._folders = {job.checkpoint_key: complete_folder(Store(job.store_url), job.checkpoint_key)}
             except StarPOError as error:
                 raise EngineError(
-                    f"a rollout actor on another node cannot have checkpoint {job.checkpoint_key} from the store "
+                    f"a rollout actor on another node cannot read checkpoint {job.checkpoint_key} from the store "
                     f"{job.store_url}: {error}. Nodes of a cluster need a store that all of them reach: s3://, or a "
                     "folder on a shared file system"
                 ) from error

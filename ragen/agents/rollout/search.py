@@ -142,7 +142,7 @@ class _Search:
             texts = texts_of(self._tokenizer, finished, self._contexts.stop_token_ids)
             for (name, response), text in zip(finished, texts, strict=True):
                 if name not in waiting:
-                    raise EngineError(f"the engine answered sequence '{name}' twice, or unasked")
+                    raise EngineError(f"the engine answered sequence '{name}' twice, or without a request")
                 waiting.pop(name).respond(response, text)
 
     def _score(self, candidates: Sequence[_Beginning]) -> None:

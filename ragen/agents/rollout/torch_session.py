@@ -72,13 +72,13 @@ class TorchSession:
 
     def _check(self, requests: Sequence[Request]) -> None:
         if len({request.sequence_id for request in requests}) < len(requests):
-            raise EngineError("two requests of one call have the same sequence_id; each trajectory asks once a turn")
+            raise EngineError("two requests of one call have the same sequence_id; a trajectory makes one per turn")
         budget = self._sampling.max_response_tokens
         for request in requests:
             check_prompt(request, budget, self._decoder.vocabulary_size, self._decoder.max_positions)
             if self._sampling.temperature > 0 and len(request.uniforms) < budget:
                 raise EngineError(
-                    f"sequence '{request.sequence_id}' has {len(request.uniforms)} uniforms, {budget} are needed"
+                    f"sequence '{request.sequence_id}' has {len(request.uniforms)} uniforms, expected at least {budget}"
                 )
 
     def _prefill(self, requests: Sequence[Request]) -> tuple[KVCache, Tensor, np.ndarray]:

@@ -77,7 +77,7 @@ def compare(engine: Sequence[float], reference: Sequence[float], tolerance: floa
     if not gap <= tolerance:
         raise EngineError(
             f"after its weights were updated to checkpoint '{checkpoint_key}' the engine gives a fixed prompt "
-            f"log-probs that differ from the checkpoint's own by up to {gap:.2g} nats a token; at most {tolerance:g} "
+            f"log-probs that differ from the checkpoint's own by up to {gap:.2g} nats per token; at most {tolerance:g} "
             "is allowed (rollout.vllm.probe_tolerance). It would sample from another policy than the one that is "
             "trained, so the run stops. Where that is no more than rounding (rollout.vllm.dtype), raise the tolerance"
         )

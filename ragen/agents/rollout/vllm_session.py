@@ -84,7 +84,7 @@ class VLLMSession:
         name, ids = entry.request.sequence_id, list(spoken.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, spoken.logprobs, strict=True)]
         if spoken.finish_reason not in ("stop", "length"):
-            raise EngineError(f"sequence '{name}': vLLM ended its response for reason '{spoken.finish_reason}'")
+            raise EngineError(f"sequence '{name}': vLLM ended its response with finish reason '{spoken.finish_reason}'")
         if not all(map(math.isfinite, logprobs)):
             raise EngineError(
                 f"sequence '{name}': a log-prob is not finite; the policy's weights are damaged (the training that "

@@ -117,7 +117,7 @@ class Bandit(Environment[BanditSettings]):
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Pull the arm named `action`; this ends the episode."""
         if action not in self.actions:
-            raise EnvironmentFault(f"bandit: '{action}' is no arm; the arms are {', '.join(self.actions)}")
+            raise EnvironmentFault(f"bandit: '{action}' is not an arm; the arms are {', '.join(self.actions)}")
         if self._pulled is not None:
             raise EnvironmentFault("bandit: the episode has ended with the first pull; call reset")
         self._pulled = action

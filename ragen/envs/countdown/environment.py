@@ -54,8 +54,8 @@ class CountdownSettings(EnvironmentSettings):
         most = max(self.max_number, 2) ** self.num_numbers
         if self.min_target > most:
             raise ValueError(
-                f"{self.num_numbers} numbers up to {self.max_number} make no more than {most}, so none of the targets "
-                f"from min_target = {self.min_target} on"
+                f"{self.num_numbers} numbers up to {self.max_number} make no more than {most}, so no target "
+                f"from min_target = {self.min_target} on can be made"
             )
         return self
 
@@ -103,7 +103,7 @@ class Countdown(Environment[CountdownSettings]):
         if self._answer is not None:
             raise EnvironmentFault("countdown: the episode has ended with the first answer; call reset")
         if _GRAMMAR.read(action) != action:
-            raise EnvironmentFault(f"countdown: {action!r} is no expression; the form is: {_GRAMMAR.form}")
+            raise EnvironmentFault(f"countdown: {action!r} is not an expression; the form is: {_GRAMMAR.form}")
         self._answer = action
         has_numbers = numbers_in(action) == list(numbers)
         reward = 1.0 if self.is_success else self.settings.numbers_reward if has_numbers else 0.0

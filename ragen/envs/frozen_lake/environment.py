@@ -96,7 +96,7 @@ class FrozenLake(Environment[FrozenLakeSettings]):
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Try to move; the reward is 1 on reaching the goal and otherwise 0."""
         if action not in ACTIONS:
-            raise EnvironmentFault(f"frozen_lake: '{action}' is no action; the actions are {', '.join(ACTIONS)}")
+            raise EnvironmentFault(f"frozen_lake: '{action}' is not an action; the actions are {', '.join(ACTIONS)}")
         if self.is_over:
             raise EnvironmentFault("frozen_lake: the episode has ended, in a hole or at the goal; call reset")
         before = self._cell

@@ -60,7 +60,7 @@ class Game2048Settings(EnvironmentSettings):
     @classmethod
     def _goal_is_a_tile(cls, goal: int) -> int:
         if goal & (goal - 1):
-            raise ValueError(f"goal = {goal} is no power of two, such as 64 or 2048, and no tile can be it")
+            raise ValueError(f"goal = {goal} is not a power of two, such as 64 or 2048, so no tile can have it")
         return goal
 
 
@@ -107,7 +107,7 @@ class Game2048(Environment[Game2048Settings]):
         """
         before = self.board
         if action not in ACTIONS:
-            raise EnvironmentFault(f"game_2048: '{action}' is no action; the actions are {', '.join(ACTIONS)}")
+            raise EnvironmentFault(f"game_2048: '{action}' is not an action; the actions are {', '.join(ACTIONS)}")
         if self.is_over:
             raise EnvironmentFault("game_2048: the game has ended, at the goal or with no move left; call reset")
         board, made = slide(before, action)

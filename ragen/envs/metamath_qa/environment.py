@@ -83,7 +83,7 @@ class MetaMathQA(Environment[MetaMathQASettings]):
         if self.is_over:
             raise EnvironmentFault("metamath_qa: the episode has ended; call reset")
         if _GRAMMAR.read(action) != action:
-            raise EnvironmentFault(f"metamath_qa: {action!r} is no answer; expected up to 200 characters of text")
+            raise EnvironmentFault(f"metamath_qa: {action!r} is not an answer; expected up to 200 characters of text")
         self._tried = (*self._tried, action)
         reward = 0.5 ** (len(self._tried) - 1) if normalised(action) == normalised(question.answer) else 0.0
         info = {"effective": True, "is_success": self.is_success, "tries": len(self._tried)}

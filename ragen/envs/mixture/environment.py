@@ -61,14 +61,14 @@ class MixtureSettings(EnvironmentSettings):
             kind = part.environment.type
             if not _TAG.fullmatch(tag) or tag in _RESERVED:
                 raise ValueError(
-                    f"a part is called {quoted(tag)}: expected 1 to 32 letters of a to z, digits, dashes and "
+                    f"a part is named {quoted(tag)}: expected 1 to 32 letters of a to z, digits, dashes and "
                     f"underscores, and none of {', '.join(_RESERVED)}"
                 )
             if isinstance(part.environment, MixtureSettings):
                 raise ValueError(f"part '{tag}' is a mixture itself: name its parts here, with shares of the whole")
             if tag in ENVIRONMENTS and tag != kind:
                 raise ValueError(
-                    f"part '{tag}' is called like an environment and plays another, '{kind}': give it another tag"
+                    f"part '{tag}' has the name of an environment but plays another, '{kind}': give it another tag"
                 )
             if part.share < _LEAST_SHARE * total:
                 raise ValueError(

@@ -68,7 +68,7 @@ class Rubik(Environment[RubikSettings]):
         """Turn a face; the reward is 1 if that solves the cube and otherwise 0."""
         before = self.cube
         if action not in ACTIONS:
-            raise EnvironmentFault(f"rubik: '{action}' is no turn; the turns are {', '.join(ACTIONS)}")
+            raise EnvironmentFault(f"rubik: '{action}' is not a turn; the turns are {', '.join(ACTIONS)}")
         if self.is_success:
             raise EnvironmentFault("rubik: the episode has ended with the solved cube; call reset")
         self._cube = turned(before, action)

@@ -153,7 +153,7 @@ class SearchQA(Environment[SearchQASettings]):
         if self.is_over:
             raise EnvironmentFault("search_qa: the episode has ended; call reset")
         if self.grammar.read(action) != action:
-            raise EnvironmentFault(f"search_qa: {action!r} is no action; {self.grammar.told()}")
+            raise EnvironmentFault(f"search_qa: {action!r} is not an action; {self.grammar.told()}")
         kind, text = self._read(action)
         reward = 0.0
         if kind == "finish":

@@ -75,7 +75,7 @@ class SokobanSettings(EnvironmentSettings):
                 )
             if self.min_solution > self.max_solution:
                 raise ValueError(
-                    f"min_solution = {self.min_solution} is above max_solution = {self.max_solution}; exchange them"
+                    f"min_solution = {self.min_solution} is above max_solution = {self.max_solution}; swap them"
                 )
             if self.search_depth != _DEFAULT_SEARCH_DEPTH:
                 raise ValueError(

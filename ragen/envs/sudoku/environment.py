@@ -99,7 +99,7 @@ class Sudoku(Environment[SudokuSettings]):
         placement = self.grammar.placement(action)
         if placement is None or placement.action != action:
             raise EnvironmentFault(
-                f"sudoku: '{action}' is no placement on a grid of size {self.settings.size}, such as "
+                f"sudoku: '{action}' is not a placement on a grid of size {self.settings.size}, such as "
                 f"'{Placement(1, 1, 2).action}'"
             )
         if self.is_success:

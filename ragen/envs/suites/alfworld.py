@@ -47,7 +47,9 @@ class AlfworldSettings(SuiteSettings):
     @classmethod
     def _nothing_else_is_told(cls, config: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if config:
-            raise ValueError(f"games are told nothing beside their folder, found {', '.join(config)}; leave config out")
+            raise ValueError(
+                f"games take no config other than their folder, found {', '.join(config)}; leave config out"
+            )
         return config
 
     @field_validator("digest")

@@ -75,7 +75,7 @@ def game_of(games: tuple[Path, ...], seed: int) -> Path:
     for path in (*games[first:], *games[:first]):
         if path.suffix != ".tw-pddl" or _told(path).get("solvable", True):
             return path
-    raise EnvironmentFault(f"all {len(games)} games, such as {games[0]}, say that they cannot be solved")
+    raise EnvironmentFault(f"all {len(games)} games, such as {games[0]}, are marked as unsolvable")
 
 
 def content_digest(path: Path) -> str:
@@ -92,9 +92,8 @@ def _paths(folder: str, digest: str) -> tuple[Path, ...]:
     found = folder_digest(folder)
     if found != digest:
         raise ConfigError(
-            f"{folder} has changed: its games have the digest {found}, and these settings are of {digest}. Put the "
-            "games of then back, or leave the digest out of the settings, which makes them settings of the games as "
-            "they are now"
+            f"{folder} has changed: its games have the digest {found}, but the settings name {digest}. Restore "
+            "the original games, or leave the digest out of the settings to use the games as they are now"
         )
     return tuple(Path(folder, name) for name, _ in _listed(folder) if not name.endswith(".json"))
 
@@ -106,7 +105,7 @@ def _listed(folder: str) -> list[tuple[str, int]]:
         ConfigError: If there is no such folder, or no game in it.
     """
     if not Path(folder).is_dir():
-        raise ConfigError(f"{folder} is no folder; expected a folder with games (*.tw-pddl, or *.z8). {_DOWNLOAD}")
+        raise ConfigError(f"{folder} is not a folder; expected a folder with games (*.tw-pddl, or *.z8). {_DOWNLOAD}")
     names = sorted(
         Path(place, name).relative_to(folder).as_posix() for place, _, files in os.walk(folder) for name in files
     )
@@ -128,9 +127,9 @@ def _told(path: Path) -> dict[str, object]:
     try:
         told = json.loads(_bytes(path))
     except ValueError as error:
-        raise EnvironmentFault(f"{path} is no game: {error}") from error
+        raise EnvironmentFault(f"{path} is not a game: {error}") from error
     if not isinstance(told, dict):
-        raise EnvironmentFault(f"{path} is no game: a {type(told).__name__}; expected an object")
+        raise EnvironmentFault(f"{path} is not a game: a {type(told).__name__}; expected an object")
     return told
 
 

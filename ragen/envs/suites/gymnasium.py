@@ -57,7 +57,7 @@ class GymnasiumSettings(SuiteSettings):
         strange = [name for name in fields if not _FIELDS.fullmatch(name)]
         if strange:
             raise ValueError(
-                f"{{{strange[0]}}} is no field of a template; fields: {{values}}, {{ansi}}, {{0}}, {{1}} ..."
+                f"{{{strange[0]}}} is not a field of a template; fields: {{values}}, {{ansi}}, {{0}}, {{1}} ..."
             )
         return template
 
@@ -200,7 +200,7 @@ def _world_of(settings: GymnasiumSettings) -> Any:
         raise ConfigError(f"gymnasium/{settings.task} cannot be made: {error}") from error
     if not isinstance(world.action_space, gymnasium.spaces.Discrete | gymnasium.spaces.Text):
         raise ConfigError(
-            f"gymnasium/{settings.task} is acted in by {world.action_space}; only Discrete and Text can be said"
+            f"gymnasium/{settings.task} has the action space {world.action_space}; only Discrete and Text are supported"
         )
     return world
 
@@ -210,7 +210,7 @@ def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
     count = int(getattr(space, "n", 0))
     if settings.actions and len(settings.actions) != count:
         raise ConfigError(
-            f"gymnasium/{settings.task} has {count} actions that can be named, and actions names "
+            f"gymnasium/{settings.task} has {count} actions, but `actions` names "
             f"{len(settings.actions)}: {', '.join(settings.actions)}"
         )
     return tuple(settings.actions) or tuple(map(str, range(count)))

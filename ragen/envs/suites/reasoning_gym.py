@@ -135,9 +135,9 @@ def _data_of(settings: ReasoningGymSettings) -> Any:
         ) from error
     if not settings.should_evaluate_answers and (how := _evaluates(data.score_answer)):
         raise ConfigError(
-            f"reasoning_gym/{settings.task} scores an answer by carrying it out as Python ({how}), so a model that "
-            "answers could do all that a program can; play another task, or set should_evaluate_answers = true on a "
-            "machine that has nothing to lose"
+            f"reasoning_gym/{settings.task} scores an answer by running it as Python ({how}), so a model's answer "
+            "could do anything that a program can; play another task, or set should_evaluate_answers = true on a "
+            "machine with nothing to lose"
         )
     return data
 

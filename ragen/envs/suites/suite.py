@@ -91,7 +91,7 @@ class Suite(Environment[S]):
         try:
             first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
         except EnvironmentFault as error:
-            return f"it cannot be asked: {first_line(error)}"
+            return f"it failed: {first_line(error)}"
         return "" if first == second else "two episodes with the same seeds differ"
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
@@ -105,7 +105,7 @@ class Suite(Environment[S]):
         if self.now.is_over:
             raise EnvironmentFault(f"{self._place}: the episode has ended; call reset")
         if self.grammar.read(action) != action:
-            raise EnvironmentFault(f"{self._place}: {action!r} is no action. {self.grammar.told()}")
+            raise EnvironmentFault(f"{self._place}: {action!r} is not an action. {self.grammar.told()}")
         before = self.state_digest()
         self._now = now = self.take(action)
         self._said += [action, now.observation]

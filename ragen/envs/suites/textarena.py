@@ -68,7 +68,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
             try:
                 self._game.reset(num_players=1, seed=start)
             except AssertionError as error:
-                raise ConfigError(f"textarena/{self.settings.task} is no game for one player: {error}") from error
+                raise ConfigError(f"textarena/{self.settings.task} is not a game for one player: {error}") from error
         self.reseed(dynamics_seed)
         return self._seen()
 
@@ -142,7 +142,7 @@ def _game_of(settings: TextArenaSettings) -> Any:
     except LookupError as error:
         found = _RESOURCE.search(str(error))
         raise MissingPackageError(
-            f"textarena/{settings.task} needs words of nltk that are not there: "
+            f"textarena/{settings.task} needs data of nltk that is not installed: "
             f"python -m nltk.downloader {found.group(1) if found else 'words'}"
         ) from error
     except ImportError as error:

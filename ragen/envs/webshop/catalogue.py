@@ -100,7 +100,7 @@ def load_catalogue(source: Source) -> Catalogue:
     if found != source.digest:
         raise ConfigError(
             f"the files in webshop folder '{source.folder}' have the digest {found}, expected {source.digest}: they "
-            "were changed since; put the old ones back, or leave out environment.digest for a run on the new ones"
+            "were changed since; restore the old ones, or leave out environment.digest to use the new ones"
         )
     products, refused = read_products(source.folder, source.num_products)
     if refused:

@@ -87,13 +87,13 @@ class WebShopSettings(EnvironmentSettings):
     def _of_the_files(cls, digest: str, info: ValidationInfo) -> str:
         folder = info.data.get("folder", "")
         if digest and not folder:
-            raise ValueError("digest is of the files in folder, which is not set; set folder, or leave digest out")
+            raise ValueError("digest belongs to the files in folder, which is not set; set folder, or leave digest out")
         return files_digest(folder) if folder and not digest else digest
 
     @model_validator(mode="after")
     def _settings_have_an_effect(self) -> "WebShopSettings":
         if self.folder and (self.catalogue_seed or self.num_hidden):
-            raise ValueError("catalogue_seed and num_hidden are of the synthetic catalogue; leave them out, or folder")
+            raise ValueError("catalogue_seed and num_hidden are for the synthetic catalogue; leave them out, or folder")
         if not self.folder and (self.goals != "synthetic" or self.nouns != "rule"):
             raise ValueError("goals = 'human' and nouns = 'spacy' are for WebShop's own files; set folder")
         if not self.folder and self.num_products is not None and self.num_products > 60_000:
@@ -186,7 +186,7 @@ class WebShop(Environment[WebShopSettings]):
         if before.page == "done":
             raise EnvironmentFault("webshop: the episode has ended with the purchase; call reset")
         if GRAMMAR.read(action) != action:
-            raise EnvironmentFault(f"webshop: {action[:80]!r} is no action. {GRAMMAR.told()}")
+            raise EnvironmentFault(f"webshop: {action[:80]!r} is not an action. {GRAMMAR.told()}")
         kind, _, said = action[:-1].partition("[")
         said = said.strip()
         if kind == "click":

@@ -128,7 +128,7 @@ def _read(path: Path, kind: type) -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON ({error}); download it again") from error
+        raise ConfigError(f"{path} is not JSON ({error}); download it again") from error
     if not isinstance(content, kind):
         raise ConfigError(f"{path} holds a {type(content).__name__}, expected a {kind.__name__}: is it WebShop's?")
     return content
@@ -188,7 +188,7 @@ def _price_range(pricing: Any) -> tuple[float, float]:
         return _USUAL_PRICE, _USUAL_PRICE
     amounts = [float(part.replace(",", "")) for part in _AMOUNT.findall(pricing)] if isinstance(pricing, str) else []
     if not amounts:
-        raise _UnusableError(f"pricing {quoted(str(pricing))} is no amount of dollars")
+        raise _UnusableError(f"pricing {quoted(str(pricing))} is not an amount of dollars")
     return min(amounts[:2]), max(amounts[:2])
 
 
@@ -196,7 +196,7 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not listed:
         return ()
     if not isinstance(listed, dict):
-        raise _UnusableError("customization_options is no JSON object")
+        raise _UnusableError("customization_options is not a JSON object")
     options = []
     for name, contents in listed.items():
         if not contents:

@@ -42,7 +42,7 @@ def _finding(result: AblationResult) -> list[Table]:
     others = {what: verdict for what, verdict in ablation_verdicts(result).items() if what not in result.verdicts}
     if others:
         shown = [{"what": what, "shows?": verdict} for what, verdict in others.items()]
-        tables.append(Table(f"{finding.source}: what else it says", shown, ("what", "shows?")))
+        tables.append(Table(f"{finding.source}: further findings", shown, ("what", "shows?")))
     return tables
 
 

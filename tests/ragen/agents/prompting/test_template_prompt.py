@@ -39,10 +39,10 @@ def test_blocks_are_rendered_and_observations_are_not():
     ("text", "said"),
     [
         ("{% block turn %}{% endblock %}", "no block 'introduction'"),
-        (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; it knows observation, turn"),
+        (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; available: observation, turn"),
         (
             TEXT.replace("earned {{ reward }}", "earned {{ rewrad }}"),
-            "'rewrad' is undefined; it knows observation, turn",
+            "'rewrad' is undefined; available: observation, turn",
         ),
         (TEXT + "\n{% if %}", "line 11"),
         (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),

@@ -57,7 +57,7 @@ def test_a_message_that_names_all_that_is_needed_to_mend_it():
     assert str(caught.value) == (
         "the Ray cluster has room for 0 of 2 rollout actors (RAGEN_RAY_ACTORS, ...), each of which asks for CPU 0.5, "
         "GPU 2 on one node. Its nodes have: CPU 4, GPU 1; CPU 8, GPU 0. Ask for less or fewer, or add nodes; "
-        "RAGEN_RAY_AUTOSCALES=true waits for nodes that come when they are asked for"
+        "RAGEN_RAY_AUTOSCALES=true waits for nodes that are added on demand"
     )
 
 

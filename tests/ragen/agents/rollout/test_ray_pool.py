@@ -167,7 +167,7 @@ def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_pa
     assert play_shards(hung, job, SHARDS).equals(reference)
     assert time.monotonic() - started < 120
     assert hung.num_lost == 1
-    assert "no answer after the 6 s that it had for its shard" in caplog.text
+    assert "no answer within the 6 s that it had for its shard" in caplog.text
 
 
 @pytest.mark.thorough
@@ -208,7 +208,7 @@ def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
 def test_an_actor_that_finds_no_room_is_given_up(ray, job):
     """On a cluster that says it grows, and does not."""
     waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
-    with pytest.raises(EngineError, match=r"no answer after the 1 s that it had to start"):
+    with pytest.raises(EngineError, match=r"no answer within the 1 s that it had to start"):
         play_shards(waiting, job, SHARDS)
 
 

@@ -319,7 +319,7 @@ def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
         ([("s", [30]), ("s", [31])], "same sequence_id"),
         ([("s", [100_000])], "the policy knows 0 to"),
         ([("s", [-1])], "the policy knows 0 to"),
-        ([("s", [30] * 250)], "pass the policy's longest context, 256"),
+        ([("s", [30] * 250)], "exceed the policy's maximum context, 256"),
     ],
 )
 def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
@@ -329,7 +329,7 @@ def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
 
 
 def test_too_few_uniforms_are_named(engines):
-    with pytest.raises(EngineError, match="has 3 uniforms, 9 are needed"):
+    with pytest.raises(EngineError, match="has 3 uniforms, expected at least 9"):
         engines["qwen2"].session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 3), 0)])
 
 

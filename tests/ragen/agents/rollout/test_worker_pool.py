@@ -94,7 +94,7 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
     doomed.write_text("#!/bin/sh\nexit 9\n")
     doomed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(doomed))
-    with pytest.raises(EngineError, match="two rollout workers died over the same shard, the last with exit status 9"):
+    with pytest.raises(EngineError, match="two rollout workers died on the same shard, the last with exit status 9"):
         play_shards(WorkerPool("torch", 1), job, SHARDS)
 
 

@@ -107,7 +107,7 @@ def test_one_pull_ends_the_episode():
 
 def test_an_arm_that_is_not_there_is_refused_and_the_message_names_those_that_are():
     environment = start(0, names="phoenix_dragon")
-    with pytest.raises(EnvironmentFault, match=r"'Teacher' is no arm.*Dragon"):
+    with pytest.raises(EnvironmentFault, match=r"'Teacher' is not an arm.*Dragon"):
         environment.step("Teacher")
 
 

@@ -77,7 +77,7 @@ def test_it_is_told_and_the_answer_is_shown():
 def test_what_the_grammar_does_not_read_is_refused(said):
     environment = puzzle((2, 3, 5), 16)
     assert environment.grammar.read(said) != said
-    with pytest.raises(EnvironmentFault, match="is no expression"):
+    with pytest.raises(EnvironmentFault, match="is not an expression"):
         environment.step(said)
 
 

@@ -172,7 +172,7 @@ def test_the_picture_has_a_tile_a_cell_and_changes_only_where_the_player_moves()
 
 def test_unknown_actions_and_steps_after_the_end_are_refused():
     environment = put(lake_of("SG", "FF"), 0)
-    with pytest.raises(EnvironmentFault, match="'right' is no action"):
+    with pytest.raises(EnvironmentFault, match="'right' is not an action"):
         environment.step("right")
     environment.step("Right")
     with pytest.raises(EnvironmentFault, match="has ended"):

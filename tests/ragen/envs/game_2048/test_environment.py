@@ -160,7 +160,7 @@ def test_a_goal_that_no_tile_can_be_is_refused():
 
 
 def test_unknown_actions_are_refused():
-    with pytest.raises(EnvironmentFault, match="'left' is no action"):
+    with pytest.raises(EnvironmentFault, match="'left' is not an action"):
         start().step("left")
 
 

@@ -91,7 +91,7 @@ def test_what_was_tried_is_shown_on_one_line():
 def test_what_the_grammar_does_not_read_is_refused(said):
     environment = MetaMathQA(MetaMathQASettings())
     environment.reset(seed=0)
-    with pytest.raises(EnvironmentFault, match="is no answer"):
+    with pytest.raises(EnvironmentFault, match="is not an answer"):
         environment.step(said)
 
 

@@ -123,5 +123,5 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
     file.write_text(json.dumps(GOOD))
     digest = file_digest(str(file))
     file.write_text(json.dumps(GOOD) + "\n")
-    with pytest.raises(EnvironmentFault, match=f"has changed: .* these settings are of {digest}"):
+    with pytest.raises(EnvironmentFault, match=f"has changed: .* the settings name {digest}"):
         stored_questions(str(file), digest)

@@ -115,9 +115,9 @@ def test_a_panel_is_dealt_like_a_rollout_and_only_what_has_many_states_is_held_o
     ("parts", "message"),
     [
         ({}, "at least 1 item"),
-        ({"a b": PARTS["wet"]}, "a part is called 'a b': expected 1 to 32 letters"),
+        ({"a b": PARTS["wet"]}, "a part is named 'a b': expected 1 to 32 letters"),
         ({"seen": PARTS["wet"]}, "none of mixture, seen"),
-        ({"bandit": PARTS["wet"]}, "part 'bandit' is called like an environment and plays another, 'frozen_lake'"),
+        ({"bandit": PARTS["wet"]}, "part 'bandit' has the name of an environment but plays another, 'frozen_lake'"),
         ({"both": {"environment": {"type": "mixture", "parts": PARTS}}}, "part 'both' is a mixture itself"),
         ({"x": {"environment": {"type": "lake"}}}, "'lake' is not known here; known: alfworld, bandit"),
         ({"x": {"environment": {"type": "bandit", "arms": 3}}}, "Extra inputs are not permitted"),

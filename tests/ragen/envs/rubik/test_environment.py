@@ -79,7 +79,7 @@ def test_the_picture_is_the_net():
 
 
 def test_unknown_actions_are_refused():
-    with pytest.raises(EnvironmentFault, match="'X' is no turn"):
+    with pytest.raises(EnvironmentFault, match="'X' is not a turn"):
         start().step("X")
 
 

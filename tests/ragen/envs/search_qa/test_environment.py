@@ -102,7 +102,7 @@ def test_what_the_grammar_does_not_read_is_refused(said):
     environment = SearchQA(SearchQASettings())
     environment.reset(seed=0)
     assert environment.grammar.read(said) is None
-    with pytest.raises(EnvironmentFault, match="is no action"):
+    with pytest.raises(EnvironmentFault, match="is not an action"):
         environment.step(said)
 
 

@@ -101,7 +101,9 @@ def test_reading_never_raises_and_what_is_read_reads_as_itself(said):
 
 @pytest.mark.parametrize("said", ["2,3,1", "place 5 at row 1 col 1", "PLACE 1 at row 1 col 1"])
 def test_a_step_takes_only_the_canonical_spelling(said):
-    with pytest.raises(EnvironmentFault, match="no placement on a grid of size 4, such as 'place 1 at row 1 col 2'"):
+    with pytest.raises(
+        EnvironmentFault, match="is not a placement on a grid of size 4, such as 'place 1 at row 1 col 2'"
+    ):
         put().step(said)
 
 

@@ -106,7 +106,7 @@ def test_what_the_game_does_not_know_changes_nothing(tmp_path):
     observation, reward, _, _, info = environment.step("fly to the moon")
     assert (observation, reward, info["effective"]) == ("Nothing happens.", 0.0, False)
     assert environment.state_digest() == before
-    with pytest.raises(EnvironmentFault, match="is no action"):
+    with pytest.raises(EnvironmentFault, match="is not an action"):
         environment.step("go\nto table 1")
 
 

@@ -65,10 +65,10 @@ def test_a_seed_chooses_a_game_and_passes_over_what_cannot_be_solved(tmp_path):
     chosen = [game_of(games, seed).name[0] for seed in range(40)]
     assert set(chosen) == {"0", "2", "3"}
     assert chosen == [game_of(games, seed).name[0] for seed in range(40)]
-    with pytest.raises(EnvironmentFault, match="say that they cannot be solved"):
+    with pytest.raises(EnvironmentFault, match="are marked as unsolvable"):
         game_of((games[1],), 0)
     games[2].write_text("[]")
-    with pytest.raises(EnvironmentFault, match="is no game: a list; expected an object"):
+    with pytest.raises(EnvironmentFault, match="is not a game: a list; expected an object"):
         game_of((games[2],), 0)
 
 
@@ -93,7 +93,7 @@ def test_the_digest_is_of_names_and_sizes_and_enters_the_settings(tmp_path):
     [
         (["readme.txt", "alone.json"], "holds no game among its 2 files"),
         ([], "holds no game among its 0 files"),
-        (None, "is no folder; expected a folder with games"),
+        (None, "is not a folder; expected a folder with games"),
     ],
 )
 def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, files, message):
@@ -109,7 +109,7 @@ def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, file
 
 
 def test_a_folder_that_is_named_on_the_command_line_and_is_not_there_is_one_message(tmp_path):
-    with pytest.raises(ConfigError, match=r"settings of 'alfworld': digest: .* is no folder"):
+    with pytest.raises(ConfigError, match=r"settings of 'alfworld': digest: .* is not a folder"):
         assert variant(f"alfworld/{tmp_path}/nowhere").settings
 
 

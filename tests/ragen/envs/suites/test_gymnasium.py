@@ -125,7 +125,7 @@ def test_what_cannot_be_made_is_told(changed, message):
 
 
 def test_templates_are_checked():
-    with pytest.raises(ValueError, match="is no field of a template"):
+    with pytest.raises(ValueError, match="is not a field of a template"):
         GymnasiumSettings(template="{values.__class__}")
     with pytest.raises(ValueError, match=r"\{0\} is filled in as text and takes no format"):
         GymnasiumSettings(template="x {0:.2f}")

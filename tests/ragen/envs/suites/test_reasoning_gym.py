@@ -92,7 +92,7 @@ EVALUATING = (
 
 @pytest.mark.parametrize("task", EVALUATING)
 def test_a_task_whose_scorer_carries_out_answers_is_refused(task):
-    with pytest.raises(ConfigError, match=r"carrying it out as Python \((eval|parse_expr)\).*should_evaluate_answers"):
+    with pytest.raises(ConfigError, match=r"running it as Python \((eval|parse_expr)\).*should_evaluate_answers"):
         make(ReasoningGymSettings(task=task))
 
 

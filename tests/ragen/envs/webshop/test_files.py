@@ -76,11 +76,11 @@ BAD = {
     "no name": (item("B0", name=None), "B0", "name is missing"),
     "no query": ({k: v for k, v in item("B0").items() if k != "query"}, "B0", "query is missing"),
     "no category": (item("B0", product_category="  "), "B0", "product_category is missing"),
-    "an odd price": (item("B0", pricing="ask us"), "B0", "pricing 'ask us' is no amount"),
+    "an odd price": (item("B0", pricing="ask us"), "B0", "pricing 'ask us' is not an amount"),
     "an odd option": (item("B0", customization_options={"c": [{"image": "x"}]}), "B0", "has a value without text"),
     "an unreadable option": (item("B0", customization_options={"c": [{"value": "\0"}]}), "B0", "value without text"),
     "a number for values": (item("B0", customization_options={"c": 5}), "B0", "customization_options.c is no list"),
-    "odd options": (item("B0", customization_options=["red"]), "B0", "is no JSON object"),
+    "odd options": (item("B0", customization_options=["red"]), "B0", "is not a JSON object"),
 }
 
 
@@ -190,7 +190,7 @@ def test_wrong_folders_are_one_clear_error(folder, tmp_path):
     with pytest.raises(ConfigError, match="none of 1 products can be used"):
         read_products(path, None)
     (tmp_path / "items_ins_v2_1000.json").write_text("{")
-    with pytest.raises(ConfigError, match="is no JSON"):
+    with pytest.raises(ConfigError, match="is not JSON"):
         read_products(path, None)
     (tmp_path / "items_shuffle.json").write_text("[]")
     with pytest.raises(ValidationError, match="leave one file"):

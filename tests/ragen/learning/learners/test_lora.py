@@ -228,7 +228,7 @@ def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_tr
             save({"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(4, 8)}),
             "holds .*lora_embedding_A, which is for no linear layer",
         ),
-        ("adapter_config.json", b"{}", "is no configuration of a LoRA adapter"),
+        ("adapter_config.json", b"{}", "is not the configuration of a LoRA adapter"),
         (
             "adapter_config.json",
             b'{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_dora": true}',
