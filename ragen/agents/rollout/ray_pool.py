@@ -34,7 +34,7 @@ GRACE_S = 60.0
 """Seconds that a shard may exceed its own deadline before its actor is considered hung."""
 
 _ADVICE = (
-    "does it have enough memory on its node, and enough time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
+    "is there enough memory on its node, and enough time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
     "RAGEN_RAY_SHARD_S"
 )
 

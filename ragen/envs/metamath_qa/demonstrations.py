@@ -33,7 +33,8 @@ def demonstrate(environment: MetaMathQA, skill: float, rng: random.Random) -> De
     if not question.changes:
         raise ConfigError(
             "metamath_qa has a demonstrator for its word problems, but none for a file's questions (environment.path). "
-            "Name one of your own in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained'"
+            "Name one of your own in policy.demonstrator, or train a model that knows the format: policy.type = "
+            "'pretrained'"
         )
     is_right, made, sums = rng.random() < skill, question.start, []
     for operator, number in question.changes:

@@ -210,7 +210,7 @@ def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
     count = int(getattr(space, "n", 0))
     if settings.actions and len(settings.actions) != count:
         raise ConfigError(
-            f"gymnasium/{settings.task} has {count} actions, but `actions` names "
+            f"gymnasium/{settings.task} has {count} actions to name, but `actions` names "
             f"{len(settings.actions)}: {', '.join(settings.actions)}"
         )
     return tuple(settings.actions) or tuple(map(str, range(count)))
