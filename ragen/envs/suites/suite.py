@@ -91,7 +91,7 @@ class Suite(Environment[S]):
         try:
             first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
         except EnvironmentFault as error:
-            return f"it failed: {first_line(error)}"
+            return f"it cannot be asked: {first_line(error)}"
         return "" if first == second else "two episodes with the same seeds differ"
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
