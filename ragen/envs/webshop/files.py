@@ -202,7 +202,7 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if not contents:
             continue
         if not isinstance(contents, list):
-            raise _UnusableError(f"customization_options.{name} is no list")
+            raise _UnusableError(f"customization_options.{name} is not a list")
         values = [_text_of_value(content, name) for content in contents]
         written = (_clean(_SEPARATOR.sub("|", value.replace("/", " | ")))[:_MAX_VALUE] for value in values)
         unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
@@ -227,7 +227,7 @@ def _text(item: dict[str, Any], field: str) -> str:
 def _list(facts: dict[str, Any], field: str) -> list[Any]:
     values = facts.get(field) or []
     if not isinstance(values, list):
-        raise _UnusableError(f"{field} is no list")
+        raise _UnusableError(f"{field} is not a list")
     return values
 
 

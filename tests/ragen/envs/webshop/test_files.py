@@ -79,7 +79,7 @@ BAD = {
     "an odd price": (item("B0", pricing="ask us"), "B0", "pricing 'ask us' is not an amount"),
     "an odd option": (item("B0", customization_options={"c": [{"image": "x"}]}), "B0", "has a value without text"),
     "an unreadable option": (item("B0", customization_options={"c": [{"value": "\0"}]}), "B0", "value without text"),
-    "a number for values": (item("B0", customization_options={"c": 5}), "B0", "customization_options.c is no list"),
+    "a number for values": (item("B0", customization_options={"c": 5}), "B0", "customization_options.c is not a list"),
     "odd options": (item("B0", customization_options=["red"]), "B0", "is not a JSON object"),
 }
 
