@@ -199,7 +199,7 @@ def _own(step: Mapping[str, Any]) -> dict[str, Any]:
 def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
     value = _object(step.get("metrics")).get(name)
     if value is not None and not isinstance(value, list):
-        raise TraceFault(f"step {step['step_id']}: {name} is no list")
+        raise TraceFault(f"step {step['step_id']}: {name} is not a list")
     return value or []
 
 

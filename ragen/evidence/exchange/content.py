@@ -46,7 +46,7 @@ def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> 
     text = text_of(content)
     if tool_calls:
         if not isinstance(tool_calls, list):
-            raise TraceFault("tool_calls is no list")
+            raise TraceFault("tool_calls is not a list")
         calls = [json.dumps(call, sort_keys=True, ensure_ascii=False, default=_refused) for call in tool_calls]
         text = "\n".join([*([text] if text else []), *calls])
     think = text_of(reasoning)

@@ -77,7 +77,7 @@ def read_verifiers(value: EpisodeTrace) -> Trace:
         raise TraceFault("is no JSON object")
     nodes = trace.get("nodes")
     if not isinstance(nodes, list) or not nodes or len(nodes) > MAX_NODES:
-        raise TraceFault(f"nodes is no list of 1 to {MAX_NODES} messages")
+        raise TraceFault(f"nodes is not a list of 1 to {MAX_NODES} messages")
     _check_tree(nodes)
     task, group = episode.get("task") or trace.get("task"), episode.get("group")
     task = task if isinstance(task, Mapping) else {}
@@ -232,5 +232,5 @@ def _reward(trace: Mapping[str, Any]) -> float | None:
 def _list(node: Node, name: str, number: int) -> list[Any]:
     value = node.get(name)
     if value is not None and not isinstance(value, list):
-        raise TraceFault(f"node {number}: {name} is no list")
+        raise TraceFault(f"node {number}: {name} is not a list")
     return value or []

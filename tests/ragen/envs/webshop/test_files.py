@@ -101,7 +101,7 @@ def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told
     wished["B0"] = wished["B0"] | {field: told}
     products, refused = read_products(folder([item("B0"), item("B1")], wished), None)
     assert [product.asin for product in products] == ["B1"]
-    assert list(map(str, refused)) == [f"'B0' ({field} is no list)"]
+    assert list(map(str, refused)) == [f"'B0' ({field} is not a list)"]
 
 
 @pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
@@ -110,7 +110,7 @@ def test_a_persons_wish_is_left_out_if_its_attributes_or_options_are_no_list(fol
     asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
     (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
     assert product.human_wishes == ()
-    assert list(map(str, refused)) == [f"wish 0 for 'B1' ({field} is no list)"]
+    assert list(map(str, refused)) == [f"wish 0 for 'B1' ({field} is not a list)"]
 
 
 @pytest.mark.parametrize(

@@ -125,13 +125,13 @@ def broken(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, Any]:
         (broken(lambda nodes: nodes[2].update(logprobs=[-1.0])), "has 1 log-probs for 2 sampled tokens"),
         (broken(lambda nodes: nodes[2].update(logprobs=[-1.0, 0.5])), "log-probs are numbers from -104 to 0"),
         (broken(lambda nodes: nodes[2].update(token_ids=[4, -5, 6, 7])), "token ids are whole numbers from 0"),
-        (broken(lambda nodes: nodes[2].update(token_ids="4567")), "token_ids is no list"),
+        (broken(lambda nodes: nodes[2].update(token_ids="4567")), "token_ids is not a list"),
         (broken(lambda nodes: nodes[4].update(token_ids=[], mask=[], logprobs=[])), "some of its responses have token"),
         (broken(lambda nodes: nodes[3].update(mask=[1, 1])), "was not sampled, and its mask says that it was"),
         (broken(lambda nodes: nodes[0].update(message={"role": "root", "content": ""})), "is of the role 'root'"),
         (broken(lambda nodes: nodes[3]["message"].update(content=[{"type": "image_url"}])), "part of type 'image_url'"),
         (broken(lambda nodes: nodes[3].pop("token_ids")), "node 3 has no token ids, and responses have"),
-        (broken(lambda nodes: nodes.clear()), "nodes is no list of 1 to"),
+        (broken(lambda nodes: nodes.clear()), "nodes is not a list of 1 to"),
         (episode("e0", "g1"), "has the id of a trace before it"),
         (episode("x", "g1", reward=1e301), "expected a number"),
         ({"traces": []}, "has neither traces nor nodes"),
@@ -154,7 +154,7 @@ def test_a_broken_trace_of_an_episode_takes_no_other_with_it(take: TakeIn) -> No
     assert (taken.num_traces, aside.num_traces) == (2, 3)
     assert sorted(set(table["trajectory_id"].to_pylist())) == ["a", "b"]
     assert [line.split(", such as ")[1] for line in aside.lines()] == [
-        "'given.jsonl:1/1' nodes is no list of 1 to 20000 messages",
+        "'given.jsonl:1/1' nodes is not a list of 1 to 20000 messages",
         "'given.jsonl:1/2' is no JSON object",
         "'given.jsonl:1/3' has the id of a trace before it",
     ]
