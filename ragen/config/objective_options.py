@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from starpo.ragen.core.settings import Settings
 
@@ -74,6 +74,15 @@ class ClipCovOptions(Settings):
     """Exclude only candidates with a covariance above this."""
     high: float = Field(5.0)
     """Exclude only candidates with a covariance below this."""
+
+    @model_validator(mode="after")
+    def _leave_room_for_a_covariance(self) -> "ClipCovOptions":
+        if not self.low < self.high:
+            raise ValueError(
+                f"low = {self.low:g} is not below high = {self.high:g}: no token would be excluded, which is 'ppo'; "
+                "expected low < high"
+            )
+        return self
 
 
 class KLCovOptions(Settings):

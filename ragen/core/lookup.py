@@ -148,7 +148,8 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
     try:
         checked: dict[str, Any] = model.model_validate(dict(options)).model_dump(mode="json")
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        parts = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
+        faults = (": ".join(filter(None, (place, said.removeprefix("Value error, ")))) for place, said in parts)
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked
 

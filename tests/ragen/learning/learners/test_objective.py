@@ -156,6 +156,8 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
         ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set one of them"),
         ({"surrogate_options": {"bound": 2.0}}, "takes no options"),
         ({"surrogate": "dual_clip", "surrogate_options": {"bound": 0.5}}, "bound"),
+        ({"surrogate": "clip_cov", "surrogate_options": {"low": 5}}, "of 'clip_cov': low = 5 is not below high = 5"),
+        ({"surrogate": "clip_cov", "surrogate_options": {"high": 0.5}}, "low = 1 is not below high = 0.5"),
         ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
         ({"advantage": "grpo", "surrogate": "gmpo", "turn_order": "reverse"}, "surrogate = 'gmpo' may span several"),
         ({"surrogate": "pop"}, "'pop' is not known here"),
