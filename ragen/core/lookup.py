@@ -185,7 +185,12 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
 
 
 def _resolve(name: str, target: str) -> Any:
-    module, attribute = target.split(":")
+    if not TARGET.fullmatch(target):
+        raise RegistryError(
+            f"'{name}' is registered as {target}, expected module:attribute, such as my_rewards:bonus. Mend the entry "
+            "point, or uninstall its package"
+        )
+    module, _, attribute = target.partition(":")
     try:
         return getattr(import_module(module), attribute)
     except StarPOError:

@@ -147,6 +147,15 @@ def test_a_package_that_cannot_be_imported_is_told_to_who_asks_for_it(tmp_path: 
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("target", ["broken", "broken:Odd.inner"])
+def test_an_entry_point_that_names_no_attribute_is_told_to_who_asks_for_it(tmp_path: Path, target: str) -> None:
+    install(tmp_path, "broken", {"environments": {"odd": target}})
+    result = ragen(tmp_path, "validate", "smoke", "--set", "environment.type=odd")
+    assert result.returncode == 1
+    assert f"'odd' is registered as {target}, expected module:attribute" in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
 CONFIG = StarPOConfig(environment=BanditSettings())
 """Whose settings are changed below."""
 
