@@ -186,9 +186,10 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
 
 def _resolve(name: str, target: str) -> Any:
     if not TARGET.fullmatch(target):
+        place = "" if name == target else f"'{name}' is registered as {target}: "
         raise RegistryError(
-            f"'{name}' is registered as {target}, expected module:attribute, such as my_rewards:bonus. Mend the entry "
-            "point, or uninstall its package"
+            f"{place}'{target}' is no module:attribute, such as my_rewards:bonus. Mend it where it is declared, or "
+            "uninstall its package"
         )
     module, _, attribute = target.partition(":")
     try:

@@ -152,7 +152,7 @@ def test_an_entry_point_that_names_no_attribute_is_told_to_who_asks_for_it(tmp_p
     install(tmp_path, "broken", {"environments": {"odd": target}})
     result = ragen(tmp_path, "validate", "smoke", "--set", "environment.type=odd")
     assert result.returncode == 1
-    assert f"'odd' is registered as {target}, expected module:attribute" in " ".join(result.stderr.split())
+    assert f"'odd' is registered as {target}: '{target}' is no module:attribute" in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
 
 
