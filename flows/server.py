@@ -30,6 +30,9 @@ _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
 }
+_RETRIES = "8"
+"""Retries of a run's request to the server, after 2, 4, 8, ... s: a server may be busy, or restart, for eight minutes
+without ending a run. Prefect's default is one minute, which a database that other processes keep busy can exceed."""
 
 
 class ServerError(StarPOError):
@@ -245,7 +248,9 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
         store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
-        env = {**keeping_freed_memory(), "PREFECT_API_URL": url, "RAGEN_STORE": store}  # which runs inherit
+        retries = {"PREFECT_CLIENT_MAX_RETRIES": os.environ.get("PREFECT_CLIENT_MAX_RETRIES", _RETRIES)}
+        # which runs inherit
+        env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "RAGEN_STORE": store}
         serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not start")
     return url

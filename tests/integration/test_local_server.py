@@ -82,6 +82,13 @@ def test_runs_keep_freed_memory(shell: Shell) -> None:
     assert "glibc.malloc.hugetlb=1" in environment["GLIBC_TUNABLES"]
 
 
+def test_runs_outlast_a_server_that_is_busy_for_minutes(shell: Shell) -> None:
+    environment = served_environment(str(shell.folder / "state"))
+    assert environment is not None
+    retries = int(environment["PREFECT_CLIENT_MAX_RETRIES"])
+    assert sum(2**retry for retry in range(1, retries + 1)) > 8 * 60  # Prefect waits 2, 4, 8, ... s
+
+
 def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
     """Prefect 3.8 cannot insert scheduled runs with SQLAlchemy 2.1: nothing with a schedule would ever run."""
     asked = {
