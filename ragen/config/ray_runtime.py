@@ -4,8 +4,13 @@ Read from environment variables `RAGEN_RAY_...`, like `ragen.config.runtime.Runt
 at all (`RAGEN_POOL`). The cluster is that of `RAY_ADDRESS`, Ray's own variable; without it, one on this machine.
 """
 
-from pydantic import Field
+import math
+
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+"""Names that Ray does not accept for custom resources."""
 
 
 class RayRuntime(BaseSettings):
@@ -36,6 +41,19 @@ class RayRuntime(BaseSettings):
     shard_s: float = Field(3600, gt=0)
     """Seconds after which an actor that has not returned a shard counts as hung and is replaced. If
     `rollout.deadline_s` is set: one minute after that deadline, if that is earlier."""
+
+    @field_validator("actor_resources", "cell_resources")
+    @classmethod
+    def _are_custom(cls, resources: dict[str, float]) -> dict[str, float]:
+        for name, amount in resources.items():
+            if name in _OWN_RESOURCES:
+                raise ValueError(
+                    f"'{name}' is Ray's own resource; expected custom ones. CPUs and GPUs are set by "
+                    "RAGEN_RAY_ACTOR_CPUS, RAGEN_RAY_CELL_CPUS, RAGEN_RAY_ACTOR_GPUS, RAGEN_RAY_CELL_GPUS"
+                )
+            if not 0 <= amount < math.inf:
+                raise ValueError(f"{name} = {amount:g}; expected an amount of at least 0")
+        return resources
 
     @property
     def actor(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.blocks.core import Block
+from pydantic import ValidationError
 
 from starpo.flows.store_credentials import load_credentials
 from starpo.ragen.agents.rollout.ray_cluster import check_room, connect, num_places
@@ -69,6 +70,23 @@ def test_settings_come_from_the_environment(monkeypatch):
     assert settings.actors == 3
     assert settings.actor == {"GPU": 0.25, "rollout": 1}
     assert settings.cell == {"CPU": 1}
+
+
+@pytest.mark.parametrize("who", ["ACTOR", "CELL"])
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ('{"rollout": -1}', "rollout = -1; expected an amount of at least 0"),
+        ('{"rollout": NaN}', "rollout = nan; expected"),
+        ('{"rollout": 1, "CPU": 4}', "'CPU' is Ray's own.* RAGEN_RAY_ACTOR_CPUS, RAGEN_RAY_CELL_CPUS"),
+        ('{"GPU": 1}', "'GPU' is Ray's own.* RAGEN_RAY_ACTOR_GPUS, RAGEN_RAY_CELL_GPUS"),
+        ('{"memory": 1e9}', "'memory' is Ray's own"),
+    ],
+)
+def test_resources_that_are_not_custom_ones_are_refused(monkeypatch, who, resources, reason):
+    monkeypatch.setenv(f"RAGEN_RAY_{who}_RESOURCES", resources)
+    with pytest.raises(ValidationError, match=reason):
+        RayRuntime()
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')")
