@@ -107,13 +107,9 @@ def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
     assert inputs.starts_subgoal_BK is not None, "this estimator needs to know where subgoals begin"
     assert inputs.is_answer_BT is not None, "this estimator needs to know which tokens are the answer"
     is_read_BT = turn_starts(inputs.turn_BT, inputs.mask_BT)
-    values_BK, rewards_BK, has_tokens_BK = (
-        _at(values_BT, is_read_BT, inputs),
-        inputs.turn_rewards(),
-        inputs.has_tokens(),
-    )
+    values_BK = _at(values_BT, is_read_BT, inputs)
+    rewards_BK, has_tokens_BK = inputs.turn_rewards(), inputs.has_tokens()
     starts_BK = inputs.starts_subgoal_BK[:, : inputs.num_turns].clone()
-    has_tokens_BK = inputs.has_tokens()
     starts_BK |= has_tokens_BK & (has_tokens_BK.cumsum(1) == 1)  # the first turn with tokens begins a subgoal
 
     gamma, gamma_lambda = inputs.gamma_turn, inputs.gamma_turn * inputs.lambda_turn
