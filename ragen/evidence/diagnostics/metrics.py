@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
-from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import ERROR_STATUSES, METRICS, UNKNOWN_FINISH
+from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:

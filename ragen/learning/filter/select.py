@@ -16,8 +16,8 @@ from starpo.ragen.core.errors import DataError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import SELECTION, UNKNOWN_FINISH
+from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 SURPLUS = "dropped: surplus"
 """Prefix of the reason for a group that the strategy would keep, but that exceeds the number of groups wanted."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 ZERO_STD = 1e-6
-"""A standard deviation up to this counts as 0; filters use the same bound for equal returns of a group."""
+"""A standard deviation up to this counts as 0; equals `schemas.rules.ZERO_VARIANCE_STD`, the bound of the filters."""
 
 
 _NO_TURN = torch.iinfo(torch.int64).min

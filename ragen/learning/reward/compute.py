@@ -18,11 +18,7 @@ from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
-from starpo.schemas.rules import CLIP_BOUNDS
-
-ZERO_VARIANCE_STD = 1e-6
-"""A standard deviation of returns up to this is rounding error: the returns count as equal."""
-
+from starpo.schemas.rules import CLIP_BOUNDS, ZERO_VARIANCE_STD
 
 CLIP_STD_OFFSET = 1e-6
 """Added to the standard deviation in 'asymmetric_clip' (RAGEN-2); the quotient is clipped to `CLIP_BOUNDS`."""

@@ -7,10 +7,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.learning.objectives.masks import masked_mean, masked_std, turn_ends, whiten
+from starpo.ragen.learning.objectives.masks import ZERO_STD, masked_mean, masked_std, turn_ends, whiten
+from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 VALUES = torch.tensor([1.0, math.nan, 3.0, math.inf])
 MASK = torch.tensor([True, False, True, False])
+
+
+def test_returns_are_equal_to_estimators_where_they_are_to_filters():
+    """Else a group that the filter lets pass would teach nothing, or one that teaches would be kept out."""
+    assert ZERO_STD == ZERO_VARIANCE_STD
 
 
 def test_by_hand_and_nan_outside_does_not_matter():
