@@ -18,7 +18,7 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
-from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
@@ -98,8 +98,7 @@ class DeepSpeedLearner:
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
-        if not self._is_loaded:
-            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        self._check_loaded()
         self._ask("save", folder=os.fspath(folder))
         self._checkpoint_key = checkpoint_key
 
@@ -114,10 +113,13 @@ class DeepSpeedLearner:
         return torch.from_numpy(np.frombuffer(numbers, dtype=np.float32).copy())
 
     def _packed(self, trajectories: list[Trajectory]) -> bytes:
-        if not self._is_loaded:
-            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        self._check_loaded()
         trainable_tokens(trajectories)  # checked here, because an error in a rank would end all ranks
         return pack_trajectories(trajectories)
+
+    def _check_loaded(self) -> None:
+        if not self._is_loaded:
+            raise LearnerError(NOTHING_LOADED)
 
     def _start(self) -> None:
         self.close()

@@ -28,7 +28,7 @@ from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
-from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
@@ -162,7 +162,7 @@ class RankLearner:
 
     def _loaded(self) -> _Held:
         if self._held is None:
-            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+            raise LearnerError(NOTHING_LOADED)
         return self._held
 
 

@@ -13,6 +13,9 @@ from starpo.ragen.learning.learners.trajectories import Trajectory
 if TYPE_CHECKING:
     from torch import Tensor
 
+NOTHING_LOADED = "the learner holds no policy yet; call load() with a checkpoint's folder first"
+"""Message of the `LearnerError` that learners raise when they are used before `load`."""
+
 
 @dataclass(frozen=True)
 class UpdateContext:

@@ -11,7 +11,7 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
-from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
@@ -140,5 +140,5 @@ class TorchLearner:
 
     def _loaded(self) -> Checkpoint:
         if self._checkpoint is None:
-            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+            raise LearnerError(NOTHING_LOADED)
         return self._checkpoint
