@@ -36,7 +36,7 @@ def test_the_form_knows_types_bounds_and_meaning_of_settings() -> None:
     definitions = schema.model_dump()["definitions"]
     keep = definitions["FilterConfig"]["properties"]["keep"]
     assert (keep["type"], keep["exclusiveMinimum"], keep["maximum"]) == ("number", 0.0, 1.0)
-    assert "share" in keep["description"]
+    assert "share" in keep["description"].lower()
     by_name_or_target = definitions["FilterConfig"]["properties"]["strategy"]["anyOf"]
     assert "top_fraction" in by_name_or_target[0]["enum"]
     assert "torch" in definitions["RolloutConfig"]["properties"]["engine"]["enum"]
