@@ -14,7 +14,7 @@ from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.training import Runner, reward_and_filter
 from starpo.ragen.core.errors import ConfigError, DataError
-from starpo.ragen.evidence.exchange.intake import READERS, take_in
+from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_in
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
@@ -30,7 +30,10 @@ STAGE = Stage(name="import", version=1)
 
 def import_(
     run: Annotated[str, typer.Argument(help="Name of the new run.")],
-    files: Annotated[list[Path], typer.Argument(help="Files, one per iteration; for ATIF also folders of documents.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files, one per iteration; for ATIF also folders of documents, or a whole export."),
+    ],
     form: Annotated[
         str,
         typer.Option("--format", help=f"turns (Parquet, Arrow, JSON lines of dataset 'turns'), {', '.join(READERS)}."),
@@ -52,6 +55,7 @@ def import_(
         raise ConfigError(f"'{form}' is not a format to import; formats: turns, {', '.join(READERS)}")
     if form == "turns" and groups is not None:
         raise ConfigError(f"--groups {groups} is for foreign traces; turns contain their groups: leave it out")
+    files = [each for file in files for each in iterations_of(file, form)]
     config = load_preset(preset, parse_overrides(set_))
     importer = Importer(open_store(store), run)
     if form == "turns":

@@ -147,8 +147,8 @@ def write_lines(file: Path, values: list[Any]) -> Path:
     return file
 
 
-def asked(store: Store, query: str) -> list[dict[str, Any]]:
-    return json.loads(CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url]).stdout)
+def asked(store: Store, query: str, run: str = "mine") -> list[dict[str, Any]]:
+    return json.loads(CliRunner().invoke(app, ["sql", run, query, "--json", "--store", store.url]).stdout)
 
 
 def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_path: Path) -> None:
@@ -214,3 +214,35 @@ def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_pa
     assert run_import(store, "again", out / "iteration-00000", "--format", "atif").exit_code == 0
     keys = [store.runs.iteration(run, 0)["rollout"]["turns"] for run in ("mine", "again")]
     assert keys[0] == keys[1], "the same rows are the same artifact"
+
+
+def test_a_whole_export_has_the_iterations_that_it_was_made_of(store: Store, parquet: Path, tmp_path: Path) -> None:
+    pq.write_table(example_turns(2), tmp_path / "other.parquet")
+    run_import(store, "mine", parquet, tmp_path / "other.parquet")
+    out = tmp_path / "out"
+    CliRunner().invoke(app, ["export", "mine", "--format", "atif", "-o", str(out), "--store", store.url])
+    (out / "README.md").write_text("a card")
+    assert "run again: 2 iterations" in run_import(store, "again", out, "--format", "atif").output
+    assert rollouts(store, "again") == rollouts(store, "mine")
+    assert store.runs.get("again").parameters["files"] == ["iteration-00000", "iteration-00001"]
+
+
+def test_folders_of_others_are_one_iteration(store: Store, tmp_path: Path) -> None:
+    for name, beside in {"trial-1": None, "iteration-00000": "trial-1"}.items():
+        document = {
+            "schema_version": "ATIF-v1.4", "trajectory_id": name, "session_id": name, "agent": {"name": "a"},
+            "steps": [
+                {"step_id": 1, "source": "user", "message": "which way?"},
+                {"step_id": 2, "source": "agent", "message": "up"},
+            ],
+        }  # fmt: skip
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "trajectory.json").write_text(json.dumps(document))
+        run = f"beside-{beside}"
+        assert run_import(store, run, tmp_path / "out", "--format", "atif").exit_code == 0
+        assert list(store.runs.iterations(run)) == [0]
+    assert asked(store, "select count(distinct trajectory_id) n from turns", "beside-trial-1") == [{"n": 2}]
+
+
+def rollouts(store: Store, run: str) -> list[str]:
+    return [stages["rollout"]["turns"] for _, stages in sorted(store.runs.iterations(run).items())]

@@ -3,6 +3,7 @@
 file or folder --format--> pieces, a trace each -> rows -> Spool          faults -> SetAside
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ READERS: dict[str, Callable[[Any], Trace]] = {
 }
 """Format -> function that reads the trace of a piece of a file."""
 
+_OF_ITERATION = re.compile(r"iteration-[0-9]{5,}")
 _OF_GROUPS = ("group_id", "member", "env_seed", "initial_state_digest")
 
 
@@ -42,6 +44,16 @@ class Taken:
 
     num_traces: int
     is_paid: bool
+
+
+def iterations_of(path: Path, form: str) -> list[Path]:
+    """What is imported as an iteration each: the folders of an ATIF export of ours, in order; else the path itself."""
+    if form != "atif" or not path.is_dir():
+        return [path]
+    inside = [each for each in path.glob("*") if each.is_dir() or each.suffix == ".json"]
+    if not inside or any(each.is_symlink() or not _OF_ITERATION.fullmatch(each.name) for each in inside):
+        return [path]
+    return sorted(inside, key=lambda folder: int(folder.name.rpartition("-")[2]))
 
 
 def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep_groups: bool = True) -> Taken:
