@@ -218,8 +218,21 @@ class TestAudit:
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)
         assert [row["iteration"] for row in shown_rows(over_time, 9)] == [0, 0, 0, 10, 10, 10, 19, 19, 19]
+        assert [row["iteration"] for row in shown_rows(over_time, 5)] == [19, 19, 19]
+        assert [row["iteration"] for row in shown_rows(over_time, 1)] == [19]
         cases = Finding("t", "note", "s", "m", table, is_over_time=False)
         assert [row["iteration"] for row in shown_rows(cases, 4)] == [0, 0, 0, 1]
+
+    @pytest.mark.parametrize("sizes", [[1, 9], [9, 1], [5, 1, 1, 1, 8, 1, 2], [1] * 11 + [3], [40]])
+    def test_no_more_rows_are_shown_than_asked_for_however_many_an_iteration_has(self, sizes: list[int]) -> None:
+        iterations = [number for number, size in enumerate(sizes) for _ in range(size)]
+        table = pa.table({"run": ["r"] * len(iterations), "iteration": iterations})
+        finding = Finding("t", "note", "s", "m", table, is_over_time=True)
+        for limit in range(1, len(iterations) + 1):
+            shown = [row["iteration"] for row in shown_rows(finding, limit)]
+            assert 1 <= len(shown) <= limit
+            assert shown[-1] == len(sizes) - 1
+            assert all(shown.count(number) == sizes[number] for number in set(shown)) or len(set(shown)) == 1
 
 
 class TestLineage:

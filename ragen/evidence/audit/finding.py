@@ -1,5 +1,6 @@
 """`Finding`: the result of an audit, for people and programs."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -60,11 +61,18 @@ def verdict(found: Mapping[str, Finding]) -> str:
 
 
 def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:
-    """Select rows to show: the first ones or, for a table over time, evenly spaced iterations including the last."""
+    """Select at most `limit` rows, at least 1: the first ones or, for a table over time, all rows of evenly spaced
+    iterations including the last; of the last one, those that fit if it alone has more.
+    """
     if not finding.is_over_time or finding.table.num_rows <= limit:
         return finding.table.slice(0, limit).to_pylist()
     rows = finding.table.to_pylist()
-    times = list(dict.fromkeys((row["run"], row["iteration"]) for row in rows))
-    num_shown = max(2, limit * len(times) // len(rows))
-    shown = {times[round(place * (len(times) - 1) / (num_shown - 1))] for place in range(num_shown)}
-    return [row for row in rows if (row["run"], row["iteration"]) in shown]
+    sizes = Counter((row["run"], row["iteration"]) for row in rows)
+    times = list(sizes)
+    shown = {times[-1]}
+    for number in range(min(limit, len(times)), 1, -1):
+        spread = {times[round(place * (len(times) - 1) / (number - 1))] for place in range(number)}
+        if sum(sizes[time] for time in spread) <= limit:
+            shown = spread
+            break
+    return [row for row in rows if (row["run"], row["iteration"]) in shown][:limit]
