@@ -82,11 +82,10 @@ class Pool:
             for is_last_try in (False, True):
                 worker = worker if worker is not None and worker.is_alive else self._start()
                 try:
-                    return self._ask(worker, job, episodes)
+                    return self._ask(worker, job, episodes, num_stops)
                 except WorkerLostError as lost:
-                    if self._num_stops != num_stops:
-                        raise EngineError("another shard has failed, so this one was stopped") from lost
                     with self._lock:
+                        self._check_not_stopped(num_stops)
                         self.num_lost += 1
                     if is_last_try:
                         raise EngineError(
@@ -115,14 +114,19 @@ class Pool:
                 worker.kill()
             self._places.put(None)
 
-    def _ask(self, worker: Worker, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+    def _ask(self, worker: Worker, job: RolloutJob, episodes: Sequence[Episode], num_stops: int) -> pa.Table:
         with self._lock:
+            self._check_not_stopped(num_stops)  # while the worker was started: `stop` did not see it
             self._busy.add(worker)
         try:
             return worker.play(job, episodes)
         finally:
             with self._lock:
                 self._busy.discard(worker)
+
+    def _check_not_stopped(self, num_stops: int) -> None:
+        if self._num_stops != num_stops:
+            raise EngineError("another shard has failed, so this one was stopped")
 
 
 def error_of(payload: bytes) -> StarPOError:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import psutil
@@ -189,3 +190,29 @@ def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job)
     assert [worker.is_alive for worker in started] == [False, False]
     play_shards(pool, job, SHARDS)
     assert [worker.is_alive for worker in started] == [False, False, True, True]
+
+
+def test_a_worker_that_starts_while_the_pool_is_stopped_plays_nothing():
+    played, is_starting, is_stopped = [], threading.Event(), threading.Event()
+
+    class Late(Idle):
+        def play(self, job, episodes):
+            played.append(episodes)
+            return TURNS.schema.empty_table()
+
+    def start():
+        is_starting.set()
+        is_stopped.wait()
+        return Late()
+
+    pool = Pool(start, 1, is_continuous=False, advice="")
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(pool.play, None, SHARDS[0])
+        is_starting.wait()
+        pool.stop()
+        is_stopped.set()
+        with pytest.raises(EngineError, match="another shard has failed, so this one was stopped"):
+            future.result()
+    assert played == []
+    assert pool.play(None, SHARDS[1]).num_rows == 0
+    assert played == [SHARDS[1]]
