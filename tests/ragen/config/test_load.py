@@ -283,7 +283,7 @@ def test_a_ratio_to_the_sampler_corrects_for_staleness() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"rollout.max_attempts": 2}, "say with filter.num_wanted how many"),
+        ({"rollout.max_attempts": 2}, "set filter.num_wanted to that number"),
         (
             {
                 "rollout.max_attempts": 2, "filter.num_wanted": 4, "rollout.staleness": 1,

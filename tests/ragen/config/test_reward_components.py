@@ -46,7 +46,7 @@ def test_components_without_options_are_as_they_were() -> None:
             {**SERVER, "template": "{thought}"},
             r"\{thought\} is not known here; known: \{observation\}, \{think",
         ),
-        ("judge", {**SERVER, "template": "Is it true?"}, "expected something of the turn in it"),
+        ("judge", {**SERVER, "template": "Is it true?"}, "expected a part of the turn in it"),
         ("checklist", {**SERVER, "items": []}, "items: List should have at least 1 item"),
         ("checklist", {**SERVER, "items": [{"question": "?"}], "template": "{think}"}, r"expected \{question\} in it"),
         (
@@ -72,7 +72,7 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
         ({"environment.type": "bandit", "reward.components": ["grounding"]}, "environment 'bandit' does not provide"),
         (
             {"environment.type": "bandit", "reward.components": ["agreement"]},
-            "those that have one: sokoban, frozen_lake",
+            "environments that do: sokoban, frozen_lake",
         ),
         (
             {"agent.form": "free", "reward.components": ["grounding"]},

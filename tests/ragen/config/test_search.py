@@ -45,7 +45,7 @@ def test_chosen_responses_are_refused_before_the_run_unless_they_are_weighed():
 
 
 def test_at_temperature_0_there_is_nothing_to_choose():
-    with pytest.raises(ValueError, match="all candidates of search alike"):
+    with pytest.raises(ValueError, match="all candidates of search identical"):
         RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
 
 

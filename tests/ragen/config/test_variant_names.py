@@ -42,7 +42,7 @@ def refusal(name: str) -> str:
 def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
     message = refusal(name)
     assert f"evaluation.variants (override): a variant is named {repr(name)[:60]}" in message
-    assert "1 to 64 letters of a to z, digits, spaces, dots, dashes and underscores" in message
+    assert "1 to 64 letters (a to z), digits, spaces, dots, dashes and underscores" in message
     assert len(message) < 600
     assert message.isprintable()
 

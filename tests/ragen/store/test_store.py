@@ -132,7 +132,7 @@ def test_reserved_names_are_refused(store: Store, work: dict[str, Any], tmp_path
 
 def test_missing_artifact(store: Store) -> None:
     assert not store.has("turns", KEY)
-    with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRun the flow"):
+    with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRerun the flow that produces it"):
         store.read_table("turns", KEY)
     with pytest.raises(ConfigError, match="'trajectories' is not a dataset; known: turns, siblings, rewards"):
         store.read_table("trajectories", KEY)
@@ -310,7 +310,7 @@ class TestPlaces:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(committing, "sync", full)
-        with pytest.raises(StoreError, match=r"The disk is full, .* free: free some space"):
+        with pytest.raises(StoreError, match=r"The disk is full, .* are left: free some space"):
             local.put_table("turns", example("turns"), **work)
         assert not local.has("turns", KEY)
 

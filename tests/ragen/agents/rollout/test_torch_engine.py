@@ -317,8 +317,8 @@ def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
     [
         ([("s", [])], "prompt of sequence 's' is empty"),
         ([("s", [30]), ("s", [31])], "same sequence_id"),
-        ([("s", [100_000])], "the policy knows 0 to"),
-        ([("s", [-1])], "the policy knows 0 to"),
+        ([("s", [100_000])], "but the policy has 0 to"),
+        ([("s", [-1])], "but the policy has 0 to"),
         ([("s", [30] * 250)], "exceed the policy's maximum context, 256"),
     ],
 )

@@ -153,7 +153,7 @@ def test_both_observations():
 
 
 def test_a_goal_that_no_tile_can_be_is_refused():
-    with pytest.raises(ValidationError, match="no power of two"):
+    with pytest.raises(ValidationError, match="is not a power of two"):
         Game2048Settings(goal=100)
     with pytest.raises(ValidationError, match="131072"):
         Game2048Settings(goal=2**18)

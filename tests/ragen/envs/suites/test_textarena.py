@@ -37,7 +37,7 @@ def test_the_contract_is_kept_the_global_generators_too():
     ("settings", "message"),
     [
         (TextArenaSettings(task="Solitude-v0"), "Solitude-v0 cannot be made"),
-        (TextArenaSettings(task="TicTacToe-v0"), "no game for one player"),
+        (TextArenaSettings(task="TicTacToe-v0"), "is not a game for one player"),
     ],
 )
 def test_what_cannot_be_played_is_told(settings, message):

@@ -57,7 +57,7 @@ def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Sto
     manifest.write_text(manifest.read_text().replace('"num_rows": 3', '"num_rows": 4'))
     data = gather(damaged_run, "hostile")
     assert [m.iteration for m in data.missing] == [0, 2]
-    assert "the bytes of part-00000.parquet are not those that were written" in data.missing[0].reason
+    assert "the content of part-00000.parquet has changed since it was written" in data.missing[0].reason
     assert "manifest.json was changed after it was written" in data.missing[1].reason
     assert list(data.series["rollout/success_rate"]) == [1, 2, 3]
     assert [e.iteration for e in data.evaluations] == [0, 4]

@@ -226,7 +226,7 @@ def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_tr
         (
             "adapter_model.safetensors",
             save({"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(4, 8)}),
-            "holds .*lora_embedding_A, which is for no linear layer",
+            "holds .*lora_embedding_A, which matches no linear layer",
         ),
         ("adapter_config.json", b"{}", "is not the configuration of a LoRA adapter"),
         (

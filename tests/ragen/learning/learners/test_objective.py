@@ -153,7 +153,7 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
         ({"surrogate": "gmpo", "ratio": "sequence"}, "gmpo' takes the geometric mean"),
         ({"turn_order": "reverse", "ratio": "sequence"}, "may span several"),
         ({"shaping": ["zero"]}, "neither has a weight"),
-        ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set one of them"),
+        ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set only one of them"),
         ({"surrogate_options": {"bound": 2.0}}, "takes no options"),
         ({"surrogate": "dual_clip", "surrogate_options": {"bound": 0.5}}, "bound"),
         ({"surrogate": "clip_cov", "surrogate_options": {"low": 5}}, "of 'clip_cov': low = 5 is not below high = 5"),

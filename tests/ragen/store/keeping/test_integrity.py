@@ -42,7 +42,7 @@ def test_one_flipped_bit_anywhere(store: Store, make_run: MakeRun, offset: int) 
     data = bytearray(location.read(path))
     data[offset] ^= 1
     location.replace(path, bytes(data))
-    what = "the bytes of part-00000.parquet are not those that were written (sha256 differs)"
+    what = "the content of part-00000.parquet has changed since it was written (sha256 differs)"
     assert damages(store) == [Damage(f"{kind}/{key}", what, ["a", "b"])]
 
 
