@@ -13,13 +13,18 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def is_kind(text: str) -> bool:
+    """Whether the text is a valid kind of artifacts: a name that no other folder of a store has."""
+    return is_name(text) and text not in _RESERVED
+
+
 def checked_name(name: str, what: str) -> str:
     """Return the name if it is a valid folder name.
 
     Raises:
         StoreError: Otherwise.
     """
-    if not _NAME.fullmatch(name) or (what == "kind" and name in _RESERVED):
+    if not (is_kind(name) if what == "kind" else is_name(name)):
         raise StoreError(
             f"'{name}' cannot be a {what}: expected 1-128 letters, digits, '.', '_' or '-', beginning with a letter or "
             f"digit{', and none of ' + ', '.join(_RESERVED) if what == 'kind' else ''}"

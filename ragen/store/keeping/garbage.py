@@ -31,7 +31,6 @@ from starpo.ragen.store.keeping.reachability import (
     describe,
     named_keys,
     read_roots,
-    run_names,
 )
 from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
@@ -133,7 +132,7 @@ def find_garbage(
         quarantined=[folder for folder in quarantine if folder not in expired],
         faults=_unique(reaches),
         dropped=sorted({artifact for reach in reaches for artifact in reach.dropped}),
-        running=[run for run in run_names(location) if Runs(location).is_running(run)],
+        running=[run for run in Runs(location).names() if Runs(location).is_running(run)],
         min_age=min_age,
     )
 

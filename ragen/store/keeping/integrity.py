@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId
-from starpo.ragen.store.keeping.reachability import Reachability, Roots, run_names
+from starpo.ragen.store.keeping.reachability import Reachability, Roots
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Runs
 from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
@@ -81,7 +81,7 @@ def verify_store(
 
 def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
     runs, roots, damages = Runs(location), {}, []
-    for name in run_names(location):
+    for name in runs.names():
         try:
             if runs.find(name) is not None:
                 seals = runs.seals(name)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
 from starpo.ragen.store.artifacts.keys import KEY_DIGITS
-from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.names import is_kind
 from starpo.ragen.store.remote.location import Location, StoredFile
 from starpo.schemas.manifest import MANIFEST_NAME
 
@@ -81,7 +81,7 @@ def take_inventory(location: Location) -> Inventory:
     artifacts: dict[ArtifactId, StoredFolder] = {}
     dropped: dict[ArtifactId, StoredFolder] = {}
     unfinished: dict[ArtifactId, StoredFolder] = {}
-    for kind in filter(_is_kind, location.names("")):
+    for kind in filter(is_kind, location.names("")):
         for key, folder in _folders(location, kind).items():
             if _KEY.fullmatch(key):
                 names = {file.path.removeprefix(f"{folder.path}/") for file in folder.files}
@@ -112,14 +112,6 @@ def _folders(location: Location, parent: str) -> dict[str, StoredFolder]:
         if name not in found and (modified := location.modified(f"{parent}/{name}")):
             found[name] = StoredFolder(f"{parent}/{name}", (), modified)
     return found
-
-
-def _is_kind(name: str) -> bool:
-    try:
-        checked_name(name, "kind")
-    except StoreError:
-        return False
-    return True
 
 
 def _folder(path: str, files: tuple[StoredFile, ...]) -> StoredFolder:

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inventory
-from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import Runs, StageKeys
 from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
@@ -153,18 +152,14 @@ class Reachability:
             return f"is damaged: {error.what}"
 
 
-def run_names(location: Location) -> list[str]:
-    """Return all folders of records. One without a `run.json` counts as well: a copy in progress writes that last."""
-    return list(filter(_is_run, location.names("runs")))
-
-
 def read_roots(location: Location) -> Roots:
     """Read the artifacts named by the records of every run.
 
     Raises:
         ArtifactDamagedError: If a record cannot be read.
     """
-    runs, names = Runs(location), run_names(location)
+    runs = Runs(location)
+    names = runs.names()
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
         roots = dict(zip(names, pool.map(runs.iterations, names), strict=True))
     return roots | {f"{SWEEPS}/{name}": {0: named_cells(location, name)} for name in sweep_names(location)}
@@ -185,11 +180,3 @@ def describe(faults: Iterable[Fault], limit: int = 5) -> str:
 
 def _named(stages: StageKeys) -> Iterator[tuple[str, str, str]]:
     return ((stage, kind, key) for stage, keys in stages.items() for kind, key in keys.items())
-
-
-def _is_run(name: str) -> bool:
-    try:
-        checked_name(name, "run name")
-    except StoreError:
-        return False
-    return True

@@ -231,7 +231,10 @@ class Runs:
         return record
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all runs, sorted; no file is read."""
+        """Return the names of all runs, sorted; no file is read.
+
+        A folder without `run.json` counts as well: a copy in progress writes that last.
+        """
         return tuple(name for name in self._location.names("runs") if is_name(name))
 
     def list(self) -> list[Run]:
