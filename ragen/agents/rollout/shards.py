@@ -121,8 +121,8 @@ def play_shards(
                     on_shard(done, len(shards))
         except BaseException:
             # Also on KeyboardInterrupt: leaving the pool waits for its threads.
+            pool.shutdown(wait=False, cancel_futures=True)  # before the threads of stopped shards begin others
             player.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
     parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
     turns = pa.concat_tables([schema.empty_table(), *parts])

@@ -125,6 +125,35 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor,
     assert all(session.is_closed for session in engine.sessions)
 
 
+class Stopped:
+    """A player whose first shard fails; the others end when it is stopped, which takes until the threads have ended."""
+
+    num_workers, is_continuous = 2, False
+
+    def __init__(self):
+        self.begun, self.threads, self.is_stopped = [], set(), threading.Event()
+
+    def play(self, job, episodes):
+        self.begun.append(episodes[0].group_id)
+        self.threads.add(threading.current_thread())
+        if episodes[0].group_id != "g0":
+            self.is_stopped.wait()
+        raise MemoryError("no room")
+
+    def stop(self):
+        self.is_stopped.set()
+        while any(thread.is_alive() for thread in self.threads) and "g3" not in self.begun:
+            time.sleep(0.01)
+
+
+def test_no_shard_begins_once_the_others_are_stopped(corridor):
+    job = RolloutJob("nowhere", "some-key", corridor(), AGENT, SAMPLING, 4096)
+    player = Stopped()
+    with pytest.raises(EngineError, match=r"rollout shard 1 of 5 \(groups g0 to g0\) failed: MemoryError: no room"):
+        play_shards(player, job, make_episodes(GROUPS, 1, 1))
+    assert not {"g3", "g4"} & set(player.begun)
+
+
 def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer_folder, corridor, scripted_engine):
     with pytest.raises(
         ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
