@@ -132,7 +132,7 @@ def test_reserved_names_are_refused(store: Store, work: dict[str, Any], tmp_path
 
 def test_missing_artifact(store: Store) -> None:
     assert not store.has("turns", KEY)
-    with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRerun the flow that produces it"):
+    with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRerun the flow"):
         store.read_table("turns", KEY)
     with pytest.raises(ConfigError, match="'trajectories' is not a dataset; known: turns, siblings, rewards"):
         store.read_table("trajectories", KEY)
