@@ -20,7 +20,9 @@ def pack(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run into one file, with everything needed to verify it elsewhere and without secrets."""
+    """Write a run into one file, with everything needed to verify it elsewhere, except the answers of a judge, and
+    without secrets.
+    """
     with progress_bar(f"packing {run}", SHARE) as on_progress:
         packed = pack_run(Location(open_store(store).url), run, file, on_progress)
     if as_json:

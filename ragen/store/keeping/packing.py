@@ -1,4 +1,5 @@
-"""Packing a run as a single file, with everything needed to verify it elsewhere; and unpacking it into a store.
+"""Packing a run as a single file, with everything needed to verify it elsewhere, except the answers of a judge; and
+unpacking it into a store.
 
     store --copy_run--> a folder --tar--> FILE          FILE --checked, member by member--> a folder --copy_run--> store
 
