@@ -4,6 +4,7 @@ requests -> SamplingParams -> VLLMEngine.add -> VLLMEngine.advance -> take -> re
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class VLLMSession:
         self._engine = engine
         self._sampling = sampling
         self._stop_token_ids = list(stop_token_ids)
-        self._finished: list[tuple[str, Response]] = []
+        self._ended: deque[tuple[InFlight, Any]] = deque()
         self._usage = dict.fromkeys(("prompt_tokens", "cached_prompt_tokens", "response_tokens"), 0.0)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -63,12 +64,11 @@ class VLLMSession:
         """See `StreamingSession.finished`; executes at most one step of the engine.
 
         Raises:
-            EngineError: If vLLM fails, or if log-probs are not finite.
+            EngineError: If vLLM fails, or a response of this session failed or has log-probs that are not finite.
         """
-        if not self._finished:
+        if not self._ended:
             self._engine.advance()
-        finished, self._finished = self._finished, []
-        return finished
+        return [self._response(*self._ended.popleft()) for _ in range(len(self._ended))]
 
     def usage(self) -> dict[str, float]:
         """Return the numbers of prompt tokens, of those found in the prefix cache, and of response tokens."""
@@ -79,7 +79,10 @@ class VLLMSession:
         self._engine.abandon(self)
 
     def take(self, entry: InFlight, output: Any) -> None:
-        """Receive a finished response; called by the engine."""
+        """Receive an output that has ended; called by the engine, in the thread of any session."""
+        self._ended.append((entry, output))
+
+    def _response(self, entry: InFlight, output: Any) -> tuple[str, Response]:
         (spoken,) = output.outputs
         name, ids = entry.request.sequence_id, list(spoken.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, spoken.logprobs, strict=True)]
@@ -90,10 +93,10 @@ class VLLMSession:
                 f"sequence '{name}': a log-prob is not finite; the policy's weights are damaged (the training that "
                 "wrote them has diverged)"
             )
-        self._finished.append((name, Response(ids, logprobs, spoken.finish_reason)))
         self._usage["prompt_tokens"] += len(entry.request.prompt_ids)
         self._usage["cached_prompt_tokens"] += output.num_cached_tokens or 0
         self._usage["response_tokens"] += len(ids)
+        return name, Response(ids, logprobs, spoken.finish_reason)
 
     def _params(self, request: Request) -> Any:
         from vllm import SamplingParams
