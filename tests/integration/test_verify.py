@@ -257,7 +257,7 @@ def test_a_run_whose_settings_were_edited_is_different(folder: Path) -> None:
     record.write_text(json.dumps(run))
     found = faults(verify(folder, last=0, stages=["reward"]))
     assert set(found) == {(0, "record", "seals"), *((n, "variance_filter", "place") for n in range(2))}
-    assert "settings.keep is 0.5, by the run 0.75" in found[1, "variance_filter", "place"].detail
+    assert "settings.keep is 0.5, expected 0.75" in found[1, "variance_filter", "place"].detail
 
 
 def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: Path) -> None:

@@ -86,7 +86,7 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
     of_policy = sum(tensor.nbytes for tensor in checkpoint.policy.state_dict().values())
     setattr(checkpoint, other, Critic.from_policy(checkpoint.policy) if other == "critic" else twin(checkpoint.policy))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=of_policy + 1000))  # the policy fits
-    with pytest.raises(OSError, match="a checkpoint takes at least") as refused:
+    with pytest.raises(OSError, match="a checkpoint needs at least") as refused:
         save_checkpoint(checkpoint, str(tmp_path / "c"))
     assert refused.value.errno == errno.ENOSPC
     assert list((tmp_path / "c").iterdir()) == []

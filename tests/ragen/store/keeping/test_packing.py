@@ -155,7 +155,7 @@ def test_what_is_no_pack_is_told(packed: Path, tmp_path: Path) -> None:
         tmp_path / "cut.tar": "is truncated",
         write_tar(tmp_path / "bare.tar", {"runs/a/run.json": b"{}"}): "does not begin with ragen-pack.json",
         write_tar(tmp_path / "new.tar", {HEAD_NAME: json.dumps({**head, "format": 9}).encode()}): "has format 9",
-        write_tar(tmp_path / "empty.tar", {HEAD_NAME: json.dumps(head).encode()}): "holds 0 of .* files",
+        write_tar(tmp_path / "empty.tar", {HEAD_NAME: json.dumps(head).encode()}): "contains 0 of .* files",
     }.items():
         with pytest.raises(StoreError, match=message):
             unpack_run(file, target)
