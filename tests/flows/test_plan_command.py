@@ -78,7 +78,7 @@ def test_training_what_does_not_fit_is_refused_before_anything_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: pytest.fail("a server was started"))
-    with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB a GPU, .* has 12.0 GiB"):
+    with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB per GPU, .* has 12.0 GiB"):
         train("sokoban-paper", store=str(tmp_path / "store"))
     assert not (tmp_path / "store").exists()
 

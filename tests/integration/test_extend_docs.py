@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "extend.md"
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
-VERIFIED = re.compile(r": verified(, but for warm_start \(left out; --warm-start includes it\))?$")  # over a minute
+VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over a minute
 LOOK = """
 import shlex, sys
 from starpo.flows import cli

@@ -78,7 +78,7 @@ def test_a_rule_that_several_batches_break_is_one_failure_with_all_their_rows() 
     failing = [row for row, turn in enumerate(table["turn"].to_pylist()) if turn == 2]
     cases = caught.value.failure_cases.to_pylist()
     assert [case["row"] for case in cases if case["rule"] == "is finite and at most 0"] == failing
-    assert f"'action_cost' is finite and at most 0: not so in {len(failing)} rows" in caught.value.message
+    assert f"'action_cost' is finite and at most 0: violated in {len(failing)} rows" in caught.value.message
 
 
 def test_no_table_makes_validation_itself_fail() -> None:
