@@ -28,7 +28,8 @@ class MicroBatch:
     Attributes:
         token_ids_ST: Token ids; 0 after a row's end. int64
         position_ST: Position of each token in its own context; None if that is its position in the row. int64
-        sees_STT: Attention mask; None for plain causal attention, under which no real token sees the padding. bool
+        end_ST: Where each token's branch ends (`prefix_rows`); None for plain causal attention, under which no real
+            token sees the padding. int64
         predictor_P: Positions that predict response tokens, as indices into the flattened [S * T]. int64
         prediction_M: Index of each response token's predicting position among those P. int64
         target_M: Id of each response token. int64
@@ -37,11 +38,18 @@ class MicroBatch:
 
     token_ids_ST: Tensor
     position_ST: Tensor | None
-    sees_STT: Tensor | None
+    end_ST: Tensor | None
     predictor_P: Tensor
     prediction_M: Tensor
     target_M: Tensor
     token_M: Tensor
+
+    def sees(self) -> Tensor | None:
+        """Return the attention mask, bool [S, T, T], or None for plain causal attention; padding sees itself alone."""
+        if self.end_ST is None:
+            return None
+        place_T = torch.arange(self.end_ST.shape[1], device=self.end_ST.device)
+        return (place_T <= place_T[:, None]) & (place_T[:, None] < self.end_ST[:, None])
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return a copy on a device."""
@@ -152,19 +160,12 @@ def _collate(tokens: ResponseTokens, rows: list[PrefixRow]) -> MicroBatch:
             targets.append(segment.token_ids[responses])
             indices.append(tokens.segment_start[index] + np.arange(len(responses)))
     predictor_P, prediction_M = np.unique(np.concatenate(predictors), return_inverse=True)
-    position_ST = sees_STT = None
+    position_ST = end_ST = None
     if not all(row.is_plain for row in rows):
-        position_ST, sees_STT = map(torch.from_numpy, _attention(rows, width))
+        position_ST = torch.zeros((len(rows), width), dtype=torch.int64)
+        end_ST = torch.arange(1, width + 1).repeat(len(rows), 1)
+        for number, row in enumerate(rows):
+            position_ST[number, : len(row)] = torch.from_numpy(row.positions())
+            end_ST[number, : len(row)] = torch.from_numpy(row.ends())
     arrays = (predictor_P, prediction_M, np.concatenate(targets), np.concatenate(indices))
-    return MicroBatch(torch.from_numpy(token_ids_ST), position_ST, sees_STT, *map(torch.from_numpy, arrays))
-
-
-def _attention(rows: list[PrefixRow], width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Build positions, int64 [S, T], and mask, bool [S, T, T]; padding sees itself, as an empty mask row gives NaN."""
-    position_ST = np.zeros((len(rows), width), dtype=np.int64)
-    sees_STT = np.zeros((len(rows), width, width), dtype=bool)
-    sees_STT[:, np.arange(width), np.arange(width)] = True
-    for number, row in enumerate(rows):
-        position_ST[number, : len(row)] = row.positions()
-        sees_STT[number, : len(row), : len(row)] = row.sees()
-    return position_ST, sees_STT
+    return MicroBatch(torch.from_numpy(token_ids_ST), position_ST, end_ST, *map(torch.from_numpy, arrays))

@@ -2,13 +2,13 @@
 
 The hidden state of a token depends only on the tokens before it in its context. Members of a group see the same first
 prompt, meet the same states and give the same responses, so most tokens of an update follow a prefix that another
-segment shares; many segments are identical. A row holds the branches of a prefix tree side by side, each prefix once.
-Positions and an attention mask define what precedes each token:
+segment shares; many segments are identical. A row is the prefix tree of its segments in depth-first order, each prefix
+once. A position and an end for each token define what precedes it: token i sees token j if j <= i < end of j.
 
     segments      row         a b c d e f      sees   a b c d e f
     a b c                                           a x
     a b d e       position    0 1 2 2 3 3           b x x
-    a b d e                                         c x x x
+    a b d e       end         6 6 3 6 5 6           c x x x
     a b d f                                         d x x . x
                                                     e x x . x x
                                                     f x x . x . x
@@ -21,6 +21,7 @@ Legend: T tokens of a row, L tokens of a segment.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,13 +56,15 @@ class PrefixRow:
             positions[places[num_shared:]] = np.arange(num_shared, len(places))
         return positions
 
-    def sees(self) -> np.ndarray:
-        """Return the attention mask: [i, j] is True if j = i or token j precedes token i in its context. bool [T, T]"""
-        sees = np.zeros((len(self), len(self)), dtype=bool)
-        for num_shared, places in self.branches:
-            for depth in range(num_shared, len(places)):
-                sees[places[depth], places[: depth + 1]] = True
-        return sees
+    def ends(self) -> np.ndarray:
+        """Return where each token's branch ends: token i sees token j if j <= i < ends[j]. int64 [T]
+
+        The row is the prefix tree in depth-first order, so the tokens after token j that see it follow it directly.
+        """
+        ends = np.full(len(self), len(self), dtype=np.int64)
+        for (_, before), (num_shared, places) in pairwise(self.branches):
+            ends[before[num_shared:]] = places[num_shared]
+        return ends
 
 
 def prefix_rows(token_ids: Sequence[np.ndarray], indices: Iterable[int], max_tokens: int) -> list[PrefixRow]:

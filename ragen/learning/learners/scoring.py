@@ -133,8 +133,8 @@ def of_tokens(values_P: Tensor, batch: MicroBatch) -> Tensor:
 def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
     """Compute the last hidden states at the positions that predict response tokens, [P, H]."""
     attention = {}
-    if batch.sees_STT is not None:
-        attention = {"attention_mask": batch.sees_STT[:, None], "position_ids": batch.position_ST}
+    if (sees_STT := batch.sees()) is not None:
+        attention = {"attention_mask": sees_STT[:, None], "position_ids": batch.position_ST}
     hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False, **attention).last_hidden_state
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_P)
 

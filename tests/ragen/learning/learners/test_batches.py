@@ -74,7 +74,7 @@ def test_micro_batch_predicts_every_response_token_from_the_token_before(make_tr
     assert sorted(seen.tolist()) == list(range(len(tokens)))
     expected = np.concatenate([s.token_ids[s.response_mask] for s in tokens.segments])
     for batch in batches:
-        assert batch.position_ST is batch.sees_STT is None
+        assert batch.position_ST is batch.end_ST is None
         following_M = batch.token_ids_ST.flatten()[batch.predictor_P[batch.prediction_M] + 1]
         assert torch.equal(following_M, batch.target_M)
         assert batch.target_M.tolist() == expected[batch.token_M].tolist()

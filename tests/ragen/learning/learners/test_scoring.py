@@ -121,7 +121,7 @@ def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
     assert row_tokens(model) == 32
     tokens = ResponseTokens(make_trajectories(6))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 10_000, row_tokens=32)
-    assert any(batch.sees_STT is not None for batch in batches)
+    assert any(batch.end_ST is not None for batch in batches)
     scores = score(ResponseScores(model), batches, len(tokens), 1.0, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
 
