@@ -225,7 +225,13 @@ _SAMPLE_ROWS = (
     Rule(
         ("num_tokens", *_MEANS_OF_TOKENS),
         "is 0 only where mean_ratio is 1 and the other columns are 0",
-        (col("num_tokens") > 0) | ((col("mean_ratio") == 1) & pl.all_horizontal(col(n) == 0 for n in _MEANS_OF_TOKENS)),
+        (col("num_tokens") > 0)
+        | ((col("mean_ratio") == 1) & pl.all_horizontal(col(n).fill_null(0) == 0 for n in _MEANS_OF_TOKENS)),
+    ),
+    Rule(
+        ("entropy", "old_behaviour_gap"),
+        "are null together: the trajectory was not scored before the update",
+        col("entropy").is_null() == col("old_behaviour_gap").is_null(),
     ),
     share("clip_fraction"),
     share("loss_share"),
@@ -238,9 +244,10 @@ _SAMPLE_TABLE = (
         ((col("loss_share").sum() - 1).abs() <= 1e-6) | (col("loss_share").abs().max() == 0),
     ),
     Rule(
-        ("kl_reference",),
-        "is null in all rows or in none",
-        (col("kl_reference").null_count() == 0) | (col("kl_reference").null_count() == pl.len()),
+        ("kl_reference", "kl_behaviour"),
+        "kl_reference is null in all rows, or exactly where kl_behaviour is",
+        (col("kl_reference").null_count() == pl.len())
+        | (col("kl_reference").is_null() == col("kl_behaviour").is_null()).all(),
     ),
 )
 

@@ -104,6 +104,12 @@ class UpdateConfig(ObjectiveConfig):
     num_minibatches: int = Field(4, ge=1, le=100_000)
     """Optimiser steps per pass, regardless of the number of trajectories. No effect if minibatch_trajectories is set.
     Either way trajectories are assigned to steps at random and never split."""
+    scored_share: float = Field(1.0, gt=0, le=1)
+    """Share of the groups, at least one, that the policy scores before and after its steps. Below 1, the log-probs of
+    the rollout stand for those of the policy before the first step, and entropy, the gap to the rollout's log-probs and
+    the distances from the behaviour policy are measured on that share only. If a log-prob of the share differs from
+    that of the rollout by more than 0.001 nats, as from an engine that is not exact or a rollout that is used again,
+    the log-probs before the first step are computed for all. 1: both passes over everything, a forward pass each."""
     micro_batch_tokens: int = Field(8192, ge=16)
     """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
     optimiser: OptimiserConfig = OptimiserConfig()
@@ -145,6 +151,15 @@ class UpdateConfig(ObjectiveConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _scores_suffice(self) -> "UpdateConfig":
+        if self.scored_share < 1 and "probabilities" in self.needs:
+            raise ValueError(
+                f"advantage = '{self.advantage}' needs the probabilities of every token before the update, and "
+                f"scored_share = {self.scored_share:g} computes them for a part: set scored_share = 1"
+            )
+        return self
+
     @property
     def optimisers(self) -> dict[str, OptimiserConfig]:
         """Trained model ('policy', 'critic', 'prm') -> its optimiser."""
@@ -167,5 +182,6 @@ class UpdateConfig(ObjectiveConfig):
             "prm": not self.needs_prm,
             "deepspeed": self.learner != "deepspeed",
             "search_rows": self.search_rows == "refuse",
+            "scored_share": self.scored_share == 1,
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}

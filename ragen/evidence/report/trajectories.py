@@ -199,7 +199,10 @@ def _cut_to(ids: list[int], lengths: list[int] | None, shown: str) -> tuple[list
 
 
 def _sample(row: Row | None) -> Row | None:
-    return None if row is None else {name: float(f"{row[column]:.4g}") for column, name in _SAMPLE_COLUMNS.items()}
+    if row is None:
+        return None
+    found = {name: row[column] for column, name in _SAMPLE_COLUMNS.items()}
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}
 
 
 def _rows(reader: Reader, places: Sequence[Place] | None) -> list[Row]:

@@ -37,6 +37,22 @@ class Credit:
     value_targets_N: Tensor | None
     value_mask_N: Tensor | None
 
+    def explained_variance(self, values_N: Tensor | None) -> dict[str, float]:
+        """Compute the share of the targets' variance that the critic explains, over the tokens at which it is fitted.
+
+        Args:
+            values_N: The critic's values; None without a critic.
+
+        Returns:
+            `update/explained_variance`; empty without a critic, or if the targets do not vary.
+        """
+        if values_N is None or self.value_targets_N is None or self.value_mask_N is None:
+            return {}
+        targets_N, values_N = (each_N[self.value_mask_N].double() for each_N in (self.value_targets_N, values_N))
+        variance = float(targets_N.var(correction=0)) if len(targets_N) else 0.0
+        residual = float((targets_N - values_N).var(correction=0)) if len(targets_N) else 0.0
+        return {"update/explained_variance": 1 - residual / variance} if variance > 0 else {}
+
 
 def assign_credit(
     trajectories: Sequence[Trajectory],

@@ -20,9 +20,9 @@ from starpo.ragen.core.errors import LearnerError, MissingPackageError
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
+from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
-from starpo.ragen.learning.learners.update import trainable_tokens
 
 
 class DeepSpeedLearner:

@@ -33,8 +33,9 @@ from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
-from starpo.ragen.learning.learners.update import Update, trainable_tokens
+from starpo.ragen.learning.learners.update import Update
 
 HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)

@@ -90,7 +90,8 @@ class Ledger:
         """Build dataset `samples`, one row per trajectory in the order given.
 
         A trajectory without response tokens took no part in the update: its row has zeros and a ratio of 1. If the
-        policy took no step (critic warm-up), ratios are 1 and loss shares are 0.
+        policy took no step (critic warm-up), ratios are 1 and loss shares are 0. Where scores are NaN, the trajectory
+        was not scored, and they are null.
         """
         tokens = self._tokens
         lengths_B = tokens.lengths_B
@@ -118,7 +119,7 @@ class Ledger:
             "loss_share": size_B / size_B.sum() if size_B.sum() > 0 else torch.zeros_like(size_B),
         }
         arrays = [
-            pa.array(c.numpy() if isinstance(c, Tensor) else c).cast(column.type)
+            pa.array(c.numpy() if isinstance(c, Tensor) else c, from_pandas=column.nullable).cast(column.type)
             for c, column in ((columns[column.name], column) for column in SAMPLES.columns)
         ]
         return pa.Table.from_arrays(arrays, schema=SAMPLES.schema)

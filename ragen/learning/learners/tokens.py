@@ -140,6 +140,21 @@ class ResponseTokens:
         return torch.from_numpy(rewards_N)
 
 
+def trainable_tokens(trajectories: Sequence[Trajectory]) -> ResponseTokens:
+    """Return the response tokens of trajectories.
+
+    Raises:
+        LearnerError: If there are none.
+    """
+    tokens = ResponseTokens(trajectories)
+    if not len(tokens):
+        raise LearnerError(
+            f"nothing to train on: {len(trajectories)} trajectories with 0 response tokens. Keep more groups "
+            "(settings of filter), or pass the checkpoint on unchanged"
+        )
+    return tokens
+
+
 def _of_responses(arrays: list[np.ndarray], segments: list[Segment], dtype: type) -> np.ndarray:
     """Concatenate the elements of `arrays` at response tokens."""
     if not arrays:

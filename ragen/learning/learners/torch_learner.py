@@ -17,9 +17,10 @@ from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.learners.update import Update, trainable_tokens
+from starpo.ragen.learning.learners.update import Update
 
 
 class TorchLearner:

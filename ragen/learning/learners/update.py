@@ -8,6 +8,7 @@ Legend: N response tokens of the update.
 """
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ from starpo.ragen.learning.learners.measured_objectives import MeasuredObjective
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.prm import fit
+from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample, scored_trajectories
 from starpo.ragen.learning.learners.scoring import Scorer, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
@@ -37,6 +39,8 @@ from starpo.ragen.learning.learners.training import Targets, Term, Training, los
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
+
+_log = logging.getLogger(__name__)
 
 OpenReference = Callable[[], AbstractContextManager[Scorer]]
 """Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""
@@ -79,38 +83,40 @@ class Update:
         config, tokens, clock = self.config, self.tokens, _Clock()
         ledger = Ledger(tokens, self.runner.device)
         batches = self._batches(np.arange(len(tokens.segments)))
-        prepared = self._prepare(batches)
-        old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
+        sample = self._sample(batches)
+        prepared = self._prepare(batches, sample)
+        before, ref_N, credit = prepared.measured, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
 
         num_steps = self._training(prepared, ledger).run()
         ledger.gather(self.dp_group)
         clock.lap("train_s")
 
-        after_N = old.logprobs_N
+        after_N = before.logprobs_N
         if num_steps:
-            after_N = self._score(self.models["policy"], batches).logprobs_N
-        gap_N = (old.logprobs_N - tokens.behaviour_logprobs_N).abs()
+            after_N = sample.only(self._score(self.models["policy"], sample.batches)).logprobs_N
+        gap_N = (before.logprobs_N - tokens.behaviour_logprobs_N).abs()
         drift_N = tokens.behaviour_logprobs_N - after_N
         kl_N = None if ref_N is None else KL_ESTIMATORS[config.kl_estimator](after_N, ref_N)
-        samples = ledger.samples(self.trajectories, credit.advantages_N, old.entropy_N, gap_N, drift_N, kl_N)
+        samples = ledger.samples(self.trajectories, credit.advantages_N, before.entropy_N, gap_N, drift_N, kl_N)
         metrics = {
             "update/num_trajectories": len(self.trajectories),
             "update/num_without_tokens": int((tokens.lengths_B == 0).sum()),
             "update/num_tokens": len(tokens),
             "update/num_steps": num_steps,
             "update/num_restarted_optimisers": self.num_restarted,
-            "update/entropy": _mean(old.entropy_N),
+            "update/entropy": _mean(before.entropy_N),
             "update/advantage_mean": _mean(credit.advantages_N),
             "update/advantage_std": float(credit.advantages_N.double().std(correction=0)),
             "update/old_behaviour_gap_mean": _mean(gap_N),
-            "update/old_behaviour_gap_max": float(gap_N.max()),
+            "update/old_behaviour_gap_max": float(gap_N[~gap_N.isnan()].max()),
             "update/kl_behaviour": _mean(drift_N),
+            **({} if sample.is_all else {"update/old_is_from_rollout": float(prepared.old is not before)}),
             **prepared.prm_metrics,
             **prepared.validity,
             **self._validity("after", after_N, credit),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
-            **_explained_variance(prepared.values_N, credit),
+            **credit.explained_variance(prepared.values_N),
             **self._learning_rates(prepared.effective_sample_size),
             **ledger.step_metrics(),
             **ledger.token_metrics(),
@@ -210,19 +216,62 @@ class Update:
         )
         return [batch.to(self.runner.device) for batch in batches]
 
-    def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
+    def _prepare(self, batches: Sequence[MicroBatch], sample: ScoredSample | None = None) -> "_Prepared":
         """Score the tokens and assign credit."""
-        return self._credited(self._scored(batches, with_collision="probabilities" in self.config.needs))
+        return self._credited(self._scored(batches, sample, with_collision="probabilities" in self.config.needs))
 
     def _aside(self) -> "Update":
         """Return a copy for measurements, in which the step of a process reward model changes a copy of that model."""
         models = self.models
         return replace(self, models={**models, "prm": copy.deepcopy(models["prm"])}) if "prm" in models else self
 
-    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool) -> "_Scored":
-        """Score the tokens under all models; a process reward model takes its step first."""
+    def _sample(self, batches: Sequence[MicroBatch]) -> ScoredSample:
+        """Choose the tokens that the policy scores (`update.scored_share`); `batches` hold all tokens."""
+        tokens, share = self.tokens, self.config.scored_share
+        if share == 1:
+            return ScoredSample.everything(len(tokens), batches)
+        is_in_B = scored_trajectories(group_index(self.trajectories), tokens.lengths_B, share, self.context.seed)
+        segments = np.flatnonzero(is_in_B[tokens.segment_trajectory])
+        return ScoredSample(torch.from_numpy(is_in_B)[tokens.trajectory_N], self._batches(segments))
+
+    def _score_before(
+        self, batches: Sequence[MicroBatch], sample: ScoredSample, *, with_collision: bool
+    ) -> tuple[Scores, Scores]:
+        """Score the policy before its first step.
+
+        Returns:
+            Scores as measured, NaN for tokens that are not scored; and the same with a log-prob for every token.
+        """
+        policy, behaviour_N = self.models["policy"], self.tokens.behaviour_logprobs_N
+        measured = sample.only(self._score(policy, sample.batches, with_collision=with_collision))
+        if sample.is_all:
+            return measured, measured
+        gap = sample.largest_gap(measured.logprobs_N, behaviour_N)
+        if gap <= KNOWN_WITHIN:
+            return measured, replace(measured, logprobs_N=behaviour_N)
+        if self.dp_group.rank == 0:
+            _log.warning(
+                "log-probs of the rollout differ from those of the policy by up to %.2g nats, more than %g: its engine "
+                "is not exact, or an earlier policy played. All tokens are scored before the update; "
+                "update.scored_share = %g applies to the pass after it alone",
+                gap, KNOWN_WITHIN, self.config.scored_share,
+            )  # fmt: skip
+        scores = self._score(policy, batches)
+        return scores, scores
+
+    def _scored(
+        self, batches: Sequence[MicroBatch], sample: ScoredSample | None = None, *, with_collision: bool
+    ) -> "_Scored":
+        """Score the tokens under all models; a process reward model takes its step first.
+
+        Args:
+            batches: All tokens.
+            sample: Tokens that the policy scores; None for all.
+            with_collision: Also compute `collision_N`.
+        """
         tokens = self.tokens
-        old = self._score(self.models["policy"], batches, with_collision=with_collision)
+        sample = sample or ScoredSample.everything(len(tokens), batches)
+        measured, old = self._score_before(batches, sample, with_collision=with_collision)
         ref_N = None
         if self.open_reference is not None:
             with self.open_reference() as reference:
@@ -231,7 +280,7 @@ class Update:
         if "critic" in self.models:
             values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
         prm_N, metrics = self._fitted_prm(old, batches) if "prm" in self.models else (None, {})
-        return _Scored(old, ref_N, values_N, prm_N, metrics)
+        return _Scored(measured, old, ref_N, values_N, prm_N, metrics)
 
     def _fitted_prm(self, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
         """Take the step of the process reward model; return its log-probabilities after it, and metrics."""
@@ -268,8 +317,9 @@ class Update:
             value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(device),
             value_mask_N=None if credit.value_mask_N is None else credit.value_mask_N.to(device),
         )
-        validity = self._validity("before", old.logprobs_N, credit)
-        return _Prepared(old, ref_N, values_N, scored.prm_logprobs_N, scored.prm_metrics, credit, targets, validity)
+        validity = self._validity("before", scored.measured.logprobs_N, credit)
+        own = (scored.measured, old, ref_N, values_N, scored.prm_logprobs_N, scored.prm_metrics)
+        return _Prepared(*own, credit, targets, validity)
 
     def _score(self, scorer: Scorer, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
@@ -304,8 +354,13 @@ class Update:
 
 @dataclass(frozen=True)
 class _Scored:
-    """Scores of the tokens before the first step, independent of the objective; on the CPU."""
+    """Scores of the tokens before the first step, independent of the objective; on the CPU.
 
+    `measured` are those of the policy as computed, NaN for tokens that it did not score; `old` are those that losses
+    take.
+    """
+
+    measured: Scores
     old: Scores
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
@@ -345,33 +400,6 @@ class _Clock:
         self.laps[name], self._last = now - self._last, now
 
 
-def trainable_tokens(trajectories: Sequence[Trajectory]) -> ResponseTokens:
-    """Return the response tokens of trajectories.
-
-    Raises:
-        LearnerError: If there are none.
-    """
-    tokens = ResponseTokens(trajectories)
-    if not len(tokens):
-        raise LearnerError(
-            f"nothing to train on: {len(trajectories)} trajectories with 0 response tokens. Keep more groups "
-            "(settings of filter), or pass the checkpoint on unchanged"
-        )
-    return tokens
-
-
 def _mean(values_N: Tensor) -> float:
-    return float(values_N.double().mean())
-
-
-def _explained_variance(values_N: Tensor | None, credit: Credit) -> dict[str, float]:
-    """Share of the targets' variance that the critic explains, over the tokens at which it is fitted.
-
-    Empty without a critic, or if the targets do not vary.
-    """
-    if values_N is None or credit.value_targets_N is None or credit.value_mask_N is None:
-        return {}
-    targets_N, values_N = credit.value_targets_N[credit.value_mask_N].double(), values_N[credit.value_mask_N].double()
-    variance = float(targets_N.var(correction=0)) if len(targets_N) else 0.0
-    residual = float((targets_N - values_N).var(correction=0)) if len(targets_N) else 0.0
-    return {"update/explained_variance": 1 - residual / variance} if variance > 0 else {}
+    """Mean over the tokens that were scored."""
+    return float(values_N.double().nanmean())

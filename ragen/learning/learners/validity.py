@@ -43,7 +43,8 @@ def validity(
 
     Args:
         tokens: Response tokens, at least one, with `behaviour_logprobs_N`.
-        logprobs_N: Log-probs under the policy, nats, on the CPU.
+        logprobs_N: Log-probs under the policy, nats, on the CPU; NaN for tokens that were not scored, which are left
+            out. A trajectory is scored as a whole.
         advantages_N: Advantages as they enter the loss, on the CPU.
         clip_low: The update's lower clip.
         clip_high: The update's upper clip.
@@ -51,10 +52,12 @@ def validity(
     Returns:
         The names above -> values, all finite.
     """
-    policy_N, behaviour_N = logprobs_N.double(), tokens.behaviour_logprobs_N.double()
-    ratio_N = probability_ratio(policy_N, behaviour_N)
+    is_scored_N = ~logprobs_N.isnan()
+    drift_N = logprobs_N.double() - tokens.behaviour_logprobs_N.double()
+    log_weight_B = tokens.sums(drift_N.nan_to_num(0.0))[tokens.sums(is_scored_N) > 0]
+    policy_N, behaviour_N = logprobs_N[is_scored_N].double(), tokens.behaviour_logprobs_N[is_scored_N].double()
+    advantages_N, ratio_N = advantages_N[is_scored_N], probability_ratio(policy_N, behaviour_N)
     is_low_N, is_high_N = (ratio_N < 1 - clip_low) & (advantages_N < 0), (ratio_N > 1 + clip_high) & (advantages_N > 0)
-    log_weight_B = tokens.sums(policy_N - behaviour_N)[tokens.lengths_B > 0]
     return {
         **{f"ratio_q{round(100 * q):02d}": float(np.quantile(ratio_N.numpy(), q)) for q in QUANTILES},
         "effective_sample_size_tokens": effective_sample_size(ratio_N.log()),

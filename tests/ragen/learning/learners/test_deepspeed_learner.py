@@ -123,6 +123,17 @@ def test_three_updates_agree_with_the_torch_learner(
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
 
 
+def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, tmp_path, ranks):
+    trajectories, base = make_trajectories(12), change(GRPO, scored_share=0.34)
+    alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base), ranks=ranks)
+    expected = train(alone, policy_folder, trajectories, context, tmp_path / "torch", num_updates=1)
+    found = train(team, policy_folder, trajectories, context, tmp_path / "deepspeed", num_updates=1)
+    assert_agree(expected, found)
+    is_scored = found[0].samples["kl_behaviour"].is_valid()
+    assert is_scored == expected[0].samples["kl_behaviour"].is_valid()
+    assert sum(is_scored.to_pylist()) == 4  # one group of three
+
+
 def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make_trajectories, context, ranks):
     learner = DeepSpeedLearner(spread(GRPO), ranks=ranks)
     learner.load(policy_folder, "start", None)
