@@ -73,7 +73,7 @@ class TurnTaker:
         self._log = log
 
     def report(self) -> dict[str, Any]:
-        """Wait for the measurements of its current iteration."""
+        """Wait until its iteration ends, and return the measurements."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith('{"seconds"'):

@@ -76,7 +76,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
-    """Otherwise `ragen down` would know only the second command's, and two would serve the same deployments."""
+    """Otherwise `ragen down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
     monkeypatch.setenv("RAGEN_STORE", "store")
 

@@ -66,7 +66,7 @@ def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> None:
-    """Such as gradient norms while only the critic learns: if the stage is stored without them, nothing is assumed."""
+    """As with gradient norms while only the critic learns: if the stage is stored without them, nothing is assumed."""
     store = Store(str(tmp_path))
     stages = {work.stage.name: work for work in plan_run(store, "mine", preset("smoke")).stages}
     put_metrics(store, stages["diagnose"], num_kept=3.0)

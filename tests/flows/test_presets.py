@@ -140,7 +140,7 @@ TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) -> None:
-    """A file extends it or it is given as overrides. Of the objective, only the entropy bonus stays the preset's."""
+    """It is applied by `extends` or as overrides. Of the objective, only the entropy bonus stays the preset's."""
     found = []
     for base in TINY:
         path = tmp_path / f"{base}.toml"

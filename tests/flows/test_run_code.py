@@ -21,7 +21,7 @@ ESTIMATOR = "def mine(segments, config):\n    return {}\n"
 
 @pytest.fixture
 def edited(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Editor of the estimator that the settings name."""
+    """Edit the estimator that the settings name."""
     mine(ESTIMATOR)
     monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, "mine_code:mine")
     return mine

@@ -20,7 +20,7 @@ def dumped(value: Any) -> str:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, Any], Any]:
-    """Reader of a golden file; with --regenerate-golden it first writes the given value to the file."""
+    """Read a golden file; with --regenerate-golden, first write the given value to it."""
 
     def read(file: Path, now: Any) -> Any:
         if request.config.getoption("--regenerate-golden"):

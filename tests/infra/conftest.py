@@ -21,7 +21,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def documents() -> Callable[[str], list[Any]]:
-    """Reader of all documents of a YAML file, by its path in infra/."""
+    """Read all documents of a YAML file, by its path in infra/."""
     return lambda path: list(yaml.safe_load_all((_ROOT / "infra" / path).read_text()))
 
 
@@ -56,13 +56,13 @@ def variables() -> set[str]:
 
 @pytest.fixture(scope="session")
 def named_variables() -> Callable[[str], set[str]]:
-    """Finder of the RAGEN_ variables that a text names."""
+    """Find the RAGEN_ variables that a text names."""
     return lambda text: set(_VARIABLE.findall(text))
 
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
-    """Maker of stand-in programs; returns their folder and the log of their calls: `bin, log = stubs(ray="exit 0")`."""
+    """Make stand-in programs; returns their folder and the log of their calls: `bin, log = stubs(ray="exit 0")`."""
 
     def make(**programs: str) -> tuple[Path, Path]:
         folder, log = tmp_path / "bin", tmp_path / "calls"

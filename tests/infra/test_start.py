@@ -37,7 +37,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., list[str]]:
-    """Runner of a role; returns the calls of programs and the lines of stderr."""
+    """Run a role; returns the calls of programs and the lines of stderr."""
     say_settings = 'printenv GLIBC_TUNABLES >"$TMPDIR/malloc" || true'
     programs, log = stubs(prefect=say_settings, ray=say_settings, ragen="")
     (programs / "python").symlink_to(sys.executable)
@@ -138,7 +138,7 @@ def _commands_of_ray() -> str:
 
 @pytest.fixture
 def sbatch(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Runner of the batch script in an allocation of two nodes; returns its exit code, calls of programs and stderr."""
+    """Run the batch script in an allocation of two nodes; returns its exit code, calls of programs and stderr."""
     # srun runs the tasks of the step in turn and then waits for SIGTERM, as Ray does; python waits for both tasks
     srun = r"""
 while [[ $1 == --* ]]; do shift; done

@@ -196,7 +196,7 @@ OTHER_FAULTS = [
          "return_min": -2.0, "rank": 0}), "rank", "follows the scores"),
     ("selection", setting(1, success_rate=0.3), "success_rate", "whole number"),
     ("selection", setting(1, num_trajectories=9), "num_trajectories", "same in all rows"),
-    # four returns from -1 to 9.5 with mean 2: the other two have mean -0.25, so they are within -1 and 0.5
+    # four returns from -1 to 9.5 with mean 2: the other two have mean -0.25, so they can lie within -1 .. 0.5
     ("selection", setting(1, return_std=4.0, score=4.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
