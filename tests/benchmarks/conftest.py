@@ -1,4 +1,4 @@
-"""Benchmarks print what they measured, with threads and load; the machine is shared, so ratios come from one run."""
+"""Benchmarks print their measurements, with threads and load. The machine is shared, so ratios come from one run."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[psutil.Process]]:
-    """The server and the serving process, as `ragen up` starts them, and their children."""
+    """Processes that `ragen up` starts: the Prefect server, the serving process and their children."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     from starpo.flows import server

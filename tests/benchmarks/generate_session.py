@@ -1,6 +1,6 @@
-"""`GenerateSession`: what a careful user would write with `transformers` alone, for benchmarks to stand beside.
+"""`GenerateSession`: what a careful user would write with `transformers` alone, as the baseline of benchmarks.
 
-All live trajectories in one left-padded batch, a full prompt each turn, no log-probs asked for.
+All live trajectories are in one left-padded batch, with the full prompt at every turn and without log-probs.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from starpo.ragen.config.rollout import SamplingConfig
 
 
 class GenerateSession:
-    """`transformers` generation with the whole prompt, each turn anew."""
+    """Session of `transformers` generation that processes the whole prompt again at every turn."""
 
     def __init__(self, model: PreTrainedModel, stop_token_ids: Sequence[int], sampling: SamplingConfig) -> None:
         self.model, self.stops = model, set(stop_token_ids)

@@ -1,9 +1,9 @@
-"""Appendix D in small: memory and speed of full and LoRA updates, by the torch learner and by two DeepSpeed ranks.
+"""Appendix D at a small scale: memory and speed of full and LoRA updates, with the torch learner and with DeepSpeed.
 
-Run with `-m benchmark -s`. Each learner runs in processes of its own. Memory is that of the process that computes: the
-growth of its resident set from before the policy was loaded to its peak in the updates (on a GPU read the allocator's
-instead); "state" is what a checkpoint holds. Times are of the faster update of two, ranks on one thread each, so on
-a machine with other work they are only compared with each other.
+Run with `-m benchmark -s`. Each learner runs in its own processes; DeepSpeed has two ranks. Memory is that of the
+process that computes: the growth of its resident set from before the policy is loaded to its peak in the updates (on a
+GPU, read the allocator's statistics instead). The checkpoint's size is printed too. Times are of the faster of two
+updates with one thread per rank; on a machine with other work they are comparable only with each other.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""What diagnostics cost: the stages `diagnose` and `probe` in the default run, which probes at every tenth iteration.
+"""Cost of diagnostics: the stages `diagnose` and `probe` in the default run, which probes every tenth iteration.
 
     pytest -m benchmark tests/benchmarks/test_diagnostics.py -s
 
-Wanted: metrics at most 3% of an iteration, the probe at most 10%; the gradient probe is off by default, and told apart.
+Target: metrics take at most 3% of an iteration, the probe at most 10%. The gradient probe, off by default, is reported
+separately.
 """
 
 import statistics
@@ -20,7 +21,7 @@ from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
 ITERATIONS = 21
-"""Probed at 0, 10 and 20; the first iteration, which starts the workers, is left out."""
+"""Iterations 0, 10 and 20 are probed; the first, which starts the workers, is not measured."""
 
 
 def test_what_metrics_and_probes_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

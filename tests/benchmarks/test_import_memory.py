@@ -1,4 +1,4 @@
-"""Traces stream: 100,000 of them are imported in bounded memory, in a process of its own.
+"""Traces are streamed: 100,000 of them are imported in bounded memory, in a separate process.
 
 pytest -m benchmark tests/benchmarks/test_import_memory.py -s
 """
@@ -29,7 +29,7 @@ finally:
 
 
 def write_traces(file: Path, number: int) -> None:
-    """Traces of two turns, 40 prompt tokens and 40 sampled ones each, as prime-rl writes them."""
+    """Write traces of two turns, each with 40 prompt tokens and 40 sampled tokens, as prime-rl does."""
     ids = list(range(5, 45))
     sampled = {"sampled": True, "token_ids": ids, "mask": [True] * 40, "logprobs": [-0.125] * 40}
     with file.open("w") as stream:

@@ -1,4 +1,4 @@
-"""It learns: success on the fixed panel before and after, three seeds, and what imitation alone can reach.
+"""Learning: success on the fixed panel before and after training, with three seeds, against imitation alone.
 
 pytest -m benchmark tests/benchmarks/test_learning.py -s [-k sokoban]
 """
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for all runs, so that the seeds share the warm start."""
+    """Single store for all runs, so that the seeds share the warm start."""
     return tmp_path_factory.mktemp("store")
 
 
@@ -47,7 +47,7 @@ def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[l
 
 
 def imitation(name: str, store: Path) -> float:
-    """The best success of the warm start itself over sampling temperatures from the panel's own down to 0."""
+    """Return the best success of the warm start over sampling temperatures from the panel's own down to 0."""
     config = preset(name)
     opened = Store(str(store))
     run = next(r for r in opened.runs.list() if r.preset == name)
@@ -82,7 +82,7 @@ def test_bandit_finds_the_risky_arm(store: Path) -> None:
 
 
 def test_webshop_gains_twenty_points_of_success(store: Path) -> None:
-    """And says how long it took: fifteen minutes on two cores are allowed."""
+    """Prints the duration too, which should not exceed fifteen minutes on two cores."""
     started = time.monotonic()
     (curve,) = curves("webshop", store, seeds=(0,))
     print(f"webshop: {time.monotonic() - started:.0f} s")
@@ -108,7 +108,7 @@ def test_every_part_of_a_mixture_is_learned(store: Path) -> None:
 
 
 def test_starpo_s_against_vanilla_starpo(store: Path) -> None:
-    """Reported, not asserted: both curves, same seeds, same warm start."""
+    """Both curves, with the same seeds and warm start, are reported, not asserted."""
     for name in ("sokoban-starpo", "sokoban-starpo-s"):
         curves(name, store)
 

@@ -1,4 +1,4 @@
-"""An update of a policy with a large vocabulary: logits of some positions at a time beside all of them at once."""
+"""Update of a policy with a large vocabulary: logits computed for some positions at a time, against all at once."""
 
 import json
 import os

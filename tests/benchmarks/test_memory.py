@@ -49,7 +49,7 @@ def test_memory_of_the_default_run(tmp_path: Path) -> None:
 
 
 def _sizes(mark: str) -> list[tuple[str, float]]:
-    """Memory of the processes that carry this test's mark; pages shared between them are counted once."""
+    """Return the memory of this test's marked processes by command; pages that they share are counted once."""
     found: dict[str, float] = {}
     for process in psutil.process_iter():
         try:

@@ -1,4 +1,4 @@
-"""What the parts of an objective cost: an update by each, beside GRPO's, in turns.
+"""Cost of the parts of an objective: updates with each of them, alternating with GRPO's.
 
 pytest -m benchmark tests/benchmarks/test_objectives.py -s
 """
@@ -53,7 +53,7 @@ def test_a_method_costs_little_more_than_grpo(tmp_path: Path, monkeypatch: pytes
         learner.load(
             store.local_folder("checkpoint", checkpoint), checkpoint, store.local_folder("checkpoint", reference)
         )
-        started = time.perf_counter()  # assembly included: masks cut texts into tokens there
+        started = time.perf_counter()  # includes assembly, in which masks tokenise texts
         trajectories, kept_share = stored_trajectories(store, update, work.inputs)
         learner.update(trajectories, update_context(work.settings, work.seed, kept_share))
         return time.perf_counter() - started

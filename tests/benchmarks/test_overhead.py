@@ -1,16 +1,16 @@
-"""What Prefect and the store add to an iteration of the default run: the same stages bare, in turns with it.
+"""Overhead of Prefect and the store per iteration of the default run, against a bare loop over the same stages.
 
     GLIBC_TUNABLES=$(python -m starpo.ragen.core.allocator) pytest -m benchmark tests/benchmarks/test_overhead.py -s
 
-The setting before the command is that of the process that a deployment's run has. Bare means: the same library calls
-in one process, tables handed over in memory, no task, no validation, no Parquet, no manifest. wandb, which is neither
-Prefect nor store, is off in both; the new weights go from the learner to the engine through a folder in both. Learner
-and workers are the same in both, since two of them differ in speed by where their memory lies. Four iterations of the
-run are followed by the same four bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it
-is at that moment; the first of each four is not looked at, since it comes after a pause. Iterations are cut where a
-rollout has ended. On a shared machine two iterations of the same code differ by more than what is measured, so the
-second figure is what an iteration of the run spends outside of these library calls: it does not see that they may be
-slower beside Prefect's threads, and hardly varies. Wanted: 200 ms an iteration, however long it is.
+The setting before the command is the one that a deployment's run has. The bare loop makes the same library calls in
+one process: tables stay in memory; there are no tasks, no validation, no Parquet and no manifests. wandb, which belongs
+to neither Prefect nor the store, is off in both. In both, new weights go from the learner to the engine through a
+folder. Both use the same learner and workers, since the speed of two instances differs with the placement of their
+memory. Four iterations of the run are followed by the same four in the bare loop, with the Prefect server stopped
+(SIGSTOP), so that both find the machine in the same condition. The first of each four follows a pause and is ignored.
+An iteration ends where a rollout ends. On a shared machine two iterations of the same code differ by more than the
+overhead. The second figure is therefore the time of the run's iteration outside these library calls: it hardly varies,
+but misses any slow-down of the calls by Prefect's threads. Target: 200 ms per iteration, whatever its length.
 """
 
 import statistics
@@ -44,12 +44,12 @@ from starpo.ragen.placement import learner_for, shard_player
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
-# By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
+# method="thread": with an alarm set, Prefect enforces its time limits in extra threads, which real runs do not have.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]
 BLOCK = 4
 ITERATIONS = 19 * BLOCK + 1
 SETTLING_S = 2.0
-"""What an iteration leaves behind for the server is done by then, and what it missed while it was stopped."""
+"""Pause in seconds, in which the server finishes pending work, or catches up after it was stopped."""
 LIBRARY = (
     "starpo.ragen.envs.initial_states.fresh_env_seed",
     "starpo.ragen.agents.rollout.shards.make_episodes",
@@ -63,7 +63,7 @@ LIBRARY = (
     "starpo.ragen.learning.learners.torch_learner.TorchLearner.update",
     "starpo.ragen.learning.learners.torch_learner.TorchLearner.save",
 )
-"""What both do, where the run calls it."""
+"""Library functions that both call, by the names under which the run finds them."""
 
 
 class BareLoop:
@@ -87,8 +87,8 @@ class BareLoop:
         return play_shards(self.workers, job, shards)
 
     def seconds_of(self, iteration: int) -> float:
-        """From the end of this iteration's rollout to that of the next one."""
-        _room.cache_clear()  # the run has made the next rollout's already
+        """Run an iteration; return its seconds, from the end of its rollout to the end of the next one."""
+        _room.cache_clear()  # the run has already cached the rooms of the next rollout
         self.learner.load(*self.policy, self.first)
         started = time.perf_counter()
         config, rollout, turns = self.config, self.config.rollout, self.turns
@@ -141,10 +141,10 @@ def test_prefect_and_store_cost_little(
         loops.append(BareLoop(config, store.local_folder("checkpoint", first), tmp_path))
 
     def cut(self: RunRecorder, iteration: int, work: Work) -> Keys:
-        """Before a reward, an iteration ends and the next one begins."""
+        """Separate iterations: before the stage `reward`, one ends and the next begins."""
         nonlocal begun, inside
         if work.name == "reward":
-            if iteration > 0 and iteration % BLOCK != 1:  # the others come after a pause
+            if iteration > 0 and iteration % BLOCK != 1:  # the others follow a pause
                 piped.append(time.perf_counter() - begun)
                 outside.append(piped[-1] - inside)
             if iteration > 0 and iteration % BLOCK == 0:
@@ -154,14 +154,14 @@ def test_prefect_and_store_cost_little(
                 bare.extend([loops[0].seconds_of(number) for number in range(iteration - BLOCK, iteration)][1:])
                 for process in prefect_server:
                     process.resume()
-                time.sleep(SETTLING_S)  # it catches up on the timers that it has missed
+                time.sleep(SETTLING_S)  # the server catches up on missed timers
             begun, inside = time.perf_counter(), 0.0
         return stage(self, iteration, work)
 
     monkeypatch.setattr(RunRecorder, "training_begins", begin)
     monkeypatch.setattr(RunRecorder, "stage", cut)
     starpo(config, preset="sokoban", store=store.url)
-    # The first block starts worker processes, and loads, in both.
+    # In both, the first block includes starting worker processes and loading.
     slow, fast, outside = (values[BLOCK - 1 :] for values in (piped, bare, outside))
     costs = sorted(1e3 * (here - there) for here, there in zip(slow, fast, strict=True))
     print(

@@ -1,4 +1,4 @@
-"""Rollout actors side by side, and a rollout beside an update: what is gained where cores are to be had."""
+"""Speed-up from parallel rollout actors, and from a rollout parallel to an update, where cores are free."""
 
 import os
 import statistics
@@ -32,13 +32,13 @@ CORES = sorted(os.sched_getaffinity(0))[:2]
 
 @pytest.fixture(scope="module")
 def config() -> StarPOConfig:
-    """Half of the default run's groups, 24 of 16, in four shards."""
+    """Settings with half of the default run's groups: 24 groups of 16, in four shards."""
     return preset("sokoban", SIZES)
 
 
 @pytest.fixture(scope="module")
 def job(config, tmp_path_factory):
-    """A policy that has learnt the format, so that responses end where they should."""
+    """Rollout job of a policy that has learnt the format, so that responses end properly."""
     from starpo.ragen.learning.imitation import imitate
 
     folder = tmp_path_factory.mktemp("policy")
@@ -54,13 +54,13 @@ def shards(config):
 
 
 def pin(pid, core):
-    """All threads that a process has; those that they start are pinned with them."""
+    """Pin all threads of a process to a core; threads that they start inherit this."""
     for thread in psutil.Process(pid).threads():
         os.sched_setaffinity(thread.id, {core})
 
 
 def actors():
-    """Process ids of this process's rollout actors."""
+    """Return the process ids of this process's rollout actors."""
     family = psutil.Process().children(recursive=True)
     return {child.pid for child in family if "ShardActor" in " ".join(child.cmdline())}
 
@@ -100,9 +100,9 @@ def test_two_actors_are_1_6_times_as_fast_as_one_pinned_to_a_core(job, shards):
 
 
 def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_update(tmp_path, monkeypatch):
-    """Two actors on one core, the update on the other: rollout and update have places of their own, as on a cluster.
+    """Two actors run on one core and the update on the other, so that each has its own resources, as on a cluster.
 
-    On cores that both want there is nothing to overlap: then an iteration takes as long as the work of both together.
+    On shared cores nothing can overlap: an iteration then takes as long as rollout and update together.
     """
     from prefect.testing.utilities import prefect_test_harness
 
@@ -133,7 +133,7 @@ def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_upd
     store, found = Store(str(tmp_path)), {}
     try:
         with prefect_test_harness(server_startup_timeout=120):
-            os.sched_setaffinity(0, {CORES[1]})  # the server may be anywhere
+            os.sched_setaffinity(0, {CORES[1]})  # the server may use any core
             for staleness in (0, 1):
                 ends.clear()
                 run = starpo(preset("sokoban", {**sizes, "rollout.staleness": staleness}), store=store.url)

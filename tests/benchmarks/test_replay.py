@@ -1,11 +1,11 @@
-"""Replaying reward and filter of 200 iterations of the default run; wanted: under 60 seconds.
+"""Replay of reward and filter over 200 iterations of the default run; target: under 60 seconds.
 
     pytest -m benchmark tests/benchmarks/test_replay.py -s
 
-Two iterations of the default run are played. The 200 that are replayed hold their rollouts in turn, each stored anew
-under a key of its own: as many rows and bytes to verify, validate, pay and select from as in 200 iterations that were
-played, but only two different contents. Seconds are those of the whole flow: every stage is a Prefect task on a real
-server, with its artifact, its record and the comparison.
+Two iterations of the default run are played. The 200 that are replayed use these two rollouts alternately, each stored
+again under its own key: as many rows and bytes to verify, validate, reward and filter as in 200 played iterations, but
+only two distinct contents. The time is that of the whole flow: every stage is a Prefect task on a real server, with its
+artifact, its record and the comparison.
 """
 
 import time
@@ -29,7 +29,7 @@ ROLLOUT = Stage(name="rollout", version=1)
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, int]:
-    """A store with the run 'long' of 200 iterations and the rollout of one more, and the turns (rows) of all 200."""
+    """Store with the run 'long' of 200 iterations and the rollout of one more; and the number of turns of the 200."""
     store = Store(str(tmp_path_factory.mktemp("store")))
     config = preset("sokoban", {"evaluation.num_prompts": 1, "evaluation.variants": {}})
     played = starpo(config, preset="sokoban", store=store.url, overrides={"iterations": PLAYED})
@@ -53,7 +53,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 
 def test_reward_and_filter_of_200_iterations(long_run: tuple[Store, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    # As in a process of its own, which replays are.
+    # As in a new process, in which replays run.
     monkeypatch.setattr("starpo.ragen.store.artifacts.artifacts._VERIFIED", set())
     store, num_turns = long_run
     changes = {"reward.format_penalty": -0.25, "filter.keep": 0.75}

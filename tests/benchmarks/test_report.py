@@ -1,4 +1,4 @@
-"""A run of 200 iterations of the default task's size: what its report costs to make, to keep and to open."""
+"""Report of a run of 200 iterations at the default task's size: time to write, size, and time to open."""
 
 import os
 import random
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.benchmark
 
 ITERATIONS, EVALUATE_EVERY = 200, 5
 GROUPS, MEMBERS, PANEL = 48, 16, 256
-DIFFERENT_ROLLOUTS = 3  # played once each, and stored again and again
+DIFFERENT_ROLLOUTS = 3  # each is played once and stored many times
 UPDATE_METRICS = 22
 REPEATS = 5
 MAX_BYTES, MAX_SECONDS = 20e6, 3.0
@@ -49,7 +49,7 @@ WAYS = ("up", "down", "left", "right")
 
 
 class RandomPlayer:
-    """Speaks as the embedded policy does, at random and with random log-probs: harder to compress than a real one."""
+    """Session of random responses in the embedded policy's format, which compress worse than real ones."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -78,7 +78,7 @@ def play_random(seed: int, num_groups: int, members: int) -> pa.Table:
 
 
 def _varied(name: str, value: float, factor: float) -> float:
-    """Another value, within the dataset's rules: counts stay what they are, and shares at most 1."""
+    """Vary a value within the dataset's rules: counts stay the same, and shares at most 1."""
     varied = value if "num_" in name else value * factor
     return min(varied, 1.0) if 0 <= value <= 1 else varied
 
@@ -103,7 +103,7 @@ def samples(rewards: pa.Table, selection: pa.Table, noise: random.Random) -> pa.
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store with the run 'long': a few rollouts under 200 iterations' names, metrics of each iteration its own."""
+    """Store with the run 'long': 200 iterations that share a few rollouts, each with its own metrics."""
     folder = tmp_path_factory.mktemp("long")
     store, noise = Store(str(folder / "store")), random.Random(0)
     config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=0.5))
@@ -173,7 +173,7 @@ def test_the_report_of_200_iterations_is_small_and_opens_at_once(store: Store, c
 
 
 def _opened(chromium: Any, page: Path) -> dict[str, float]:
-    """Seconds from the beginning of the navigation, in a tab without anything of the load before."""
+    """Open the page in a blank tab; return seconds from the start of the navigation, and those of the search's read."""
     chromium.get("about:blank")
     chromium.get(page.as_uri())
     wait = (

@@ -1,9 +1,9 @@
-"""Generated tokens a second: whole Sokoban episodes by the torch engine, and by transformers' `generate`.
+"""Generated tokens per second: whole Sokoban episodes with the torch engine, and with transformers' `generate`.
 
 Both play the same rooms through the same loop with the same warm-started policy; only the session differs. The
-baseline is what a careful user would write: all live trajectories in one left-padded batch, a full prompt each turn,
-no log-probs asked for, and the better of one thread and all cores. It is measured beside the engine, in turns, so that
-other work on the machine falls on both.
+baseline is what a careful user would write: all live trajectories in one left-padded batch, the full prompt at every
+turn, no log-probs, and the better of one thread and all cores. It alternates with the engine, so that other work on the
+machine affects both.
 """
 
 import os
@@ -40,7 +40,7 @@ AGENTS = {
 
 
 def tokens_per_s(rollout):
-    """Play once; tokens a second, and the turns."""
+    """Play once; return tokens per second and the turns."""
     started = time.perf_counter()
     turns = rollout()
     elapsed_s = time.perf_counter() - started
@@ -49,7 +49,7 @@ def tokens_per_s(rollout):
 
 @pytest.fixture(scope="module", params=AGENTS)
 def warm_started(request, tmp_path_factory):
-    """Agent and folder of a policy that has learnt the format, so that responses end where they should."""
+    """Name, agent and folder of a policy that has learnt the format, so that responses end properly."""
     folder = tmp_path_factory.mktemp(request.param)
     agent = AGENTS[request.param]
     imitate(TinyPolicy(), ROOMS, agent, SAMPLING.max_response_tokens, frozenset(), folder)

@@ -1,11 +1,11 @@
-"""What object storage costs the default run against a local disk: an iteration here, an iteration there, in turn.
+"""Cost of object storage against a local disk in the default run, with alternating iterations.
 
     pytest -m benchmark tests/benchmarks/test_s3_overhead.py -s        (S3_PRESET=smoke for a quick look)
 
-Two processes run the same settings, one with its store on disk, one on S3 (Ceph's gateway where it is installed, else
-moto's server). Each works only while the other waits, so both meet the machine as it is at that moment. Iterations are
-cut where a rollout has ended and all that was put is stored, so that what a run writes behind is paid for within them.
-Printed too: the calls to the server that an iteration makes and the seconds they take, added up over threads.
+Two processes run the same settings, one with its store on disk, one on S3 (Ceph's gateway if installed, else moto's
+server). Each works only while the other waits, so that both find the machine in the same condition. An iteration ends
+where a rollout has ended and everything is stored, so it includes the writes in the background. Also printed: the calls
+to the server per iteration, and their seconds, summed over threads.
 """
 
 import json
@@ -24,7 +24,7 @@ import pytest
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 ITERATIONS = 14
 
-# Prints a line when it has trained so far, and goes on when it is given one.
+# At the end of every iteration, prints a line, and waits for one before it continues.
 _RUN = """
 import collections, json, sys, time
 from starpo.flows.presets import preset
@@ -59,7 +59,7 @@ starpo(config, preset=name, store=store)
 
 
 class TurnTaker:
-    """A run in a process of its own that waits after every iteration."""
+    """Run in a separate process that waits after every iteration."""
 
     def __init__(self, store: str, log: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -73,7 +73,7 @@ class TurnTaker:
         self._log = log
 
     def report(self) -> dict[str, Any]:
-        """What it says of its last iteration."""
+        """Wait until its iteration ends, and return the measurements."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith('{"seconds"'):
@@ -81,19 +81,19 @@ class TurnTaker:
         raise AssertionError(self._log.read_text()[-3000:])
 
     def go_on(self) -> None:
-        """Let it do the next."""
+        """Start the next iteration."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """Nothing that it does after this is looked at."""
+        """Kill the run; the rest of it is not measured."""
         self._process.kill()
         self._process.wait()
 
 
 def server(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The variables of Ceph's clients, or of moto's."""
+    """Start Ceph's gateway or moto's server; return the environment variables of its clients."""
     program = [sys.executable, str(request.config.rootpath / "infra/s3/ceph.py")]
     run = f"/tmp/ceph-{uuid.uuid4().hex[:8]}"
     where = ["--folder", os.environ.get("CEPH_FOLDER", str(request.config.rootpath / "var/ceph")), "--run", run]
@@ -134,7 +134,7 @@ def test_s3_costs_little(
         for name, store in stores.items():
             folders = {"RAGEN_STATE_DIR": str(tmp_path / name), "XDG_CACHE_HOME": str(tmp_path / name / "cache")}
             runs[name] = TurnTaker(store, tmp_path / f"{name}.log", {**common, **variables, **folders})
-            runs[name].report()  # its warm start and its first rollout are done before the other's begin
+            runs[name].report()  # no overlap of the warm starts and first rollouts
         for iteration in range(ITERATIONS - 1):
             for name in stores if iteration % 2 else reversed(stores):
                 runs[name].go_on()
@@ -142,7 +142,7 @@ def test_s3_costs_little(
     finally:
         for run in runs.values():
             run.end()
-    # The first iteration starts worker processes, and loads, in both.
+    # In both, the first iteration includes starting worker processes and loading.
     disk, remote = ([report["seconds"] for report in reports[name][1:]] for name in stores)
     shares = sorted(there / here - 1 for here, there in zip(disk, remote, strict=True))
     calls = [report["calls"] for report in reports["S3"][1:]]

@@ -1,4 +1,4 @@
-"""An SQL question over a million stored turns, as a user asks it: what it takes, and how little it reads."""
+"""Duration of an SQL query over a million stored turns, as a user makes it."""
 
 import os
 import statistics
@@ -40,7 +40,7 @@ order by iteration
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A run of 200 iterations with 5,000 turns and as many rewards each, stored as every stage stores them."""
+    """Store with a run of 200 iterations, each with 5,000 turns and as many rewards, written as stages write them."""
     store = Store(str(tmp_path_factory.mktemp("store")))
     store.runs.create("large", flow="starpo", preset=None, config={})
     num_groups = NUM_TURNS // NUM_ITERATIONS // (GROUP_SIZE * TURNS_EACH)
@@ -87,7 +87,7 @@ def test_a_question_to_a_million_turns(filled: Store) -> None:
 
 
 def test_the_command_answers_as_fast_as_it_can(filled: Store) -> None:
-    """In a process of its own: Python, imports, the question, the table."""
+    """Includes the start of a process: Python, imports, the query and the table."""
     command = [sys.executable, "-m", "starpo.flows.cli", "sql", "large", QUESTION, "--json", "--store", filled.url]
     times = []
     for _ in range(3):

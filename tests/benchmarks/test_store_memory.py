@@ -1,4 +1,4 @@
-"""Streams: a million turns are validated and written in bounded memory, in a process of its own."""
+"""Streaming: a million turns are validated and written in bounded memory, in a separate process."""
 
 import json
 import os

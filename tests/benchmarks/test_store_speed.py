@@ -1,4 +1,4 @@
-"""What validation and storing cost, against pyarrow's own writing of the same table, side by side in one run."""
+"""Cost of validation and storage, relative to pyarrow writing the same table in the same run."""
 
 import os
 import statistics
@@ -62,7 +62,7 @@ def test_validating_and_writing_cost_at_most_twice_the_writing(tmp_path: Path) -
 
 
 def test_a_stage_pays_little_for_its_artifact(tmp_path: Path) -> None:
-    """An iteration of the embedded default: about 400 trajectories, and several small tables."""
+    """Sizes are those of an iteration of the embedded default: about 400 trajectories, and several small tables."""
     store = Store(str(tmp_path / "store"))
     turns, small = example_turns(96), example("metrics")
     work: dict[str, Any] = {"stage": Stage(name="s", version=1), "settings": {}, "inputs": {}, "seed": None}

@@ -1,12 +1,12 @@
-"""An iteration, rollout and update, beside TRL's GRPOTrainer: the same model, rooms, trajectories and optimiser steps.
+"""Rollout and update of an iteration against TRL's GRPOTrainer: same model, rooms, trajectories and optimiser steps.
 
 pip install trl==1.16.0
 pytest -m benchmark tests/benchmarks/test_trl.py -s
 
-TRL plays by `generate` of `transformers`, as its users do on a CPU, through the same environments and parser. Contexts
-are full ones, since a sample of TRL's is one sequence. Neither side stores anything; both use all cores. The learning
-rate is too small to change the policy, so that every round is the same work, and rounds alternate. Both updates are set
-beside what the machine's matrix products allow.
+TRL plays with `generate` of `transformers`, as its users do on a CPU, through the same environments and parser. All
+contexts are full, since a sample of TRL is one sequence. Neither side stores anything; both use all cores. The learning
+rate is too small to change the policy, so every round does the same work; rounds alternate. The throughput of both
+updates is also given as a share of that of the machine's matrix products.
 """
 
 import os
@@ -113,12 +113,12 @@ class Ours:
         self.num_tokens = sum(len(segment.token_ids) for trajectory in trajectories for segment in trajectory.segments)
 
     def update_flops(self, num_parameters: int) -> float:
-        """Of the plain passes that an update stands for: see `update_flops`."""
+        """Return the FLOPs of an update without sharing; see the function of this module."""
         return update_flops(self.num_tokens, num_parameters)
 
 
 class Theirs:
-    """GRPOTrainer with a rollout function of its own."""
+    """GRPOTrainer with a custom rollout function."""
 
     def __init__(self, folder: str, scratch: Path, between: Callable[[], None]) -> None:
         self.seconds: list[tuple[float, float]] = []
@@ -162,14 +162,14 @@ class Theirs:
         )
 
     def train(self) -> None:
-        """All rounds, and one before that is not counted."""
+        """Run all rounds, after one that is not counted."""
         torch.set_num_threads(CORES)
         self._trainer.train()
         self._note()
         self.seconds = self.seconds[1:]
 
     def update_flops(self, num_parameters: int) -> float:
-        """See `update_flops`."""
+        """Return the FLOPs of an update without sharing; see the function of this module."""
         return update_flops(self.num_tokens, num_parameters)
 
     def _note(self) -> None:
@@ -177,7 +177,7 @@ class Theirs:
             self.seconds.append((self._played - self._started, time.perf_counter() - self._played))
 
     def _rollout(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """Called at the start of every iteration, with a group's name for each of its trajectories."""
+        """Play all trajectories. Called at the start of every iteration, with a group's name once per trajectory."""
         assert sorted(prompts) == sorted(group_id for group_id, _ in GROUPS for _ in range(GROUP_SIZE))
         self._note()
         if self._started:
@@ -206,22 +206,22 @@ class Theirs:
 
 
 def trajectories_of(turns: pa.Table) -> list[Trajectory]:
-    """Rewarded, unfiltered."""
+    """Reward and assemble the trajectories, without a filter."""
     rewards = compute_rewards(turns, CONFIG.reward)
     return assemble(turns, rewards, select_groups(turns, rewards, CONFIG.filter))
 
 
 def update_flops(num_tokens: int, num_parameters: int) -> float:
-    """Of an update without any sharing: forward passes for old and reference log-probs, forward and backward to train.
+    """FLOPs of an update without sharing: forward for old and for reference log-probs, forward and backward to train.
 
-    A token and parameter take 2 in a forward pass and 4 in a backward pass (Kaplan et al. 2020); attention and the
-    passes that only one side makes are left out, so that both are measured against the same work.
+    Per token and parameter, a forward pass takes 2 and a backward pass 4 (Kaplan et al. 2020). Attention, and passes
+    that only one side makes, are left out, so that both are measured against the same work.
     """
     return num_tokens * num_parameters * (2 + 2 + 6)
 
 
 def gemm_flops(size: int = 2048, repeats: int = 5) -> float:
-    """fp32 operations a second in square matrix products on all cores: the median of some."""
+    """Median fp32 operations per second in square matrix products on all cores."""
     torch.set_num_threads(CORES)
     a, b = torch.randn(size, size), torch.randn(size, size)
     speeds = []

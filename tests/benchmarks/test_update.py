@@ -1,4 +1,4 @@
-"""An update that computes every beginning once, beside the plain one: each segment a row of its own.
+"""Update that computes every shared prefix once, against the plain one, with each segment in its own row.
 
 pytest -m benchmark tests/benchmarks/test_update.py -s
 """
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 
 def rows_apart(token_ids: Sequence[np.ndarray], indices: Iterable[int], _: int) -> list[PrefixRow]:
-    """Every segment in a row of its own, equal ones too."""
+    """Put every segment in its own row, even identical ones."""
     return [row for index in indices for row in prefix_rows(token_ids, [index], 0)]
 
 

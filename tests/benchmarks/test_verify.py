@@ -1,9 +1,9 @@
-"""How long `ragen verify` takes beside the run that it verifies: the default run, some iterations of it.
+"""Duration of `ragen verify` relative to the run that it verifies: some iterations of the default run.
 
     pytest -m benchmark tests/benchmarks/test_verify.py -s
 
-The warm start, which verify leaves out unless asked, is told apart: the ratio that counts for a long run is that of the
-iterations, evaluations included.
+The warm start, which verify skips by default, is reported separately: for a long run, the ratio that counts is that of
+the iterations, evaluations included.
 """
 
 import time

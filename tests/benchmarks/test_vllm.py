@@ -1,4 +1,4 @@
-"""vLLM beside the torch engine, and the rollout engine on vLLM beside vLLM alone: same policy, same token counts.
+"""vLLM against the torch engine, and the rollout engine on vLLM against vLLM alone: same policy, same token counts.
 
 make vllm && pytest -m benchmark -s tests/benchmarks/test_vllm.py                    on the CPU: printed, no targets
 make vllm && pytest -m "benchmark and gpu" -s tests/benchmarks/test_vllm.py          a policy of 0.5B on a GPU
@@ -48,7 +48,7 @@ print(json.dumps(times))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A policy that has learnt the format, so that responses end where they should."""
+    """Folder of a policy that has learnt the format, so that responses end properly."""
     folder = tmp_path_factory.mktemp("policy")
     imitate(TinyPolicy(), ROOMS, AGENT, ROLLOUT.max_response_tokens, frozenset(), folder)
     return str(folder)
@@ -63,7 +63,7 @@ def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
     for number in range(REPEATS + 1):  # the first of each is not counted
         for name, player in players.items():
             started = time.perf_counter()
-            # Another key is a fresh checkpoint: no prefix is left from the repetition before.
+            # Another key is a new checkpoint, so no cached prefix is left from the previous repetition.
             turns, usage[name] = take_usage(play_shards(player, replace(job, checkpoint_key=f"key-{number}"), SHARDS))
             elapsed_s = time.perf_counter() - started
             speeds[name].append(sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s)
@@ -78,7 +78,7 @@ def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
 
 
 def measured(interpreter, folder, **settings):
-    """Median tokens a second of the engine and of vLLM alone, printed; returns the share that the engine reaches."""
+    """Print median tokens per second of the engine and of vLLM alone; return the share that the engine reaches."""
     program = str(Path(__file__).with_name("vllm_throughput.py"))
     done = subprocess.run(
         [interpreter, program, folder, json.dumps(settings)],
@@ -106,7 +106,7 @@ def test_the_engine_beside_vllm_alone(vllm_interpreter, folder):
 
 @pytest.fixture(scope="module")
 def half_a_billion(tmp_path_factory):
-    """Random weights in the shape of Qwen2.5-0.5B, with the embedded policy's tokenizer."""
+    """Folder of random weights in the shape of Qwen2.5-0.5B, with the embedded policy's tokenizer."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     folder, tokenizer = tmp_path_factory.mktemp("0.5B"), make_tokenizer()
@@ -150,7 +150,7 @@ def test_weights_are_updated_within_a_tenth_of_a_second(vllm_interpreter, folder
 
 
 def update_times_ms(interpreter, folder):
-    """Median milliseconds of an update of the weights, and of one with its probe."""
+    """Return the median milliseconds of a weight update, without and with its probe."""
     done = subprocess.run(
         [interpreter, "-c", UPDATES, folder], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )

@@ -1,6 +1,6 @@
-"""WebShop without a policy: what a catalogue, a search and an episode of pages cost, and who plays it how well.
+"""WebShop without a policy: cost of a catalogue, a search and an episode of pages, and scores of scripted players.
 
-Seconds are the processor's, since it is one thread on a shared machine.
+Times are processor time, since this is one thread on a shared machine.
 
 pytest -m benchmark tests/benchmarks/test_webshop.py -s
 """
@@ -47,7 +47,7 @@ def test_a_search_among_10000_takes_less_than_5_ms() -> None:
 
 @pytest.mark.parametrize("observation", ["text", "compact"])
 def test_500_episodes_of_pages_a_second(observation: str) -> None:
-    """Random searches, never the same twice, and random clicks, until the purchase or ten actions."""
+    """Episodes consist of random searches, never the same twice, and random clicks, until a purchase or ten actions."""
     environment = WebShop(WebShopSettings(num_products=5000, observation=observation))
     rng, num_steps = random.Random(observation), 0
     environment.reset(seed=0)

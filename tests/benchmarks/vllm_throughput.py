@@ -1,9 +1,9 @@
-"""What `test_vllm.py` has measured in vLLM's own environment; the last line that it prints is JSON.
+"""Measurements for `test_vllm.py`, in vLLM's own environment; the last line of the output is JSON.
 
     python vllm_throughput.py FOLDER '{"num_groups": 12, "max_response_tokens": 32, ...}'
 
 Episodes are played through the rollout engine. Then vLLM alone, on the same engine object, generates as many tokens for
-the same prompts: all at once, and turn after turn, as episodes ask for them; without log-probs, seeds or stop tokens.
+the same prompts, without log-probs, seeds or stop tokens: all at once, and turn after turn, as episodes need them.
 """
 
 import json
@@ -27,7 +27,7 @@ AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)
 
 
 def waves_of(turns):
-    """For each turn number the prompts, whole contexts, and how many tokens were answered."""
+    """Return, per turn number, the prompts (whole contexts) and the lengths of their responses."""
     waves, context = {}, []
     for row in turns.to_pylist():
         context = row["prompt_ids"] if row["is_context_start"] else context + row["prompt_ids"]
@@ -38,7 +38,7 @@ def waves_of(turns):
 
 
 def generate(llm, requests):
-    """vLLM's own loop of offline generation."""
+    """Run vLLM's own loop of offline generation."""
     for number, (prompt, num_tokens) in enumerate(requests):
         params = SamplingParams(
             max_tokens=num_tokens, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY

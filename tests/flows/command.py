@@ -1,4 +1,4 @@
-"""The command `ragen` in this process: to import everything anew takes longer than most answers."""
+"""The command `ragen`, run in this process: importing everything again takes longer than most commands."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ Result = subprocess.CompletedProcess[str]
 
 
 def ragen(*arguments: str, cwd: Path | None = None, **env: str) -> Result:
-    """Give the command these arguments, in this folder, with these environment variables."""
+    """Run the command with these arguments, in this folder, with these environment variables."""
     out, err, status = StringIO(), StringIO(), 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["ragen", *arguments])

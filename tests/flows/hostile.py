@@ -1,4 +1,4 @@
-"""A store with hostile text in every place that holds text, and what none of it may look like where it leaves."""
+"""Store with hostile text in every field that holds text, and the patterns that no output may contain."""
 
 import json
 import re
@@ -37,7 +37,7 @@ FORBIDDEN = re.compile(
     "\ufff9-\ufffb\ud800-\udfff\u034f\u115f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 RICH_OWN = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K|(?!8m)[0-9;]*m)|\r(?=\x1b\[2K)")
-"""What rich writes itself: colours, and moves of its bars; no hostile text holds the same."""
+"""Sequences that rich writes itself: colours, and cursor movements of its bars. No hostile text contains them."""
 
 RUN, FAILED, BROKEN = "run", "failed", "broken"
 KINDS = ("turns", "rewards", "selection", "samples", "metrics", "episodes")
@@ -50,7 +50,7 @@ TEXTS = {
 
 
 def answered(evil: str) -> str:
-    """What names the actions that the example's rows say were parsed."""
+    """Return an answer with hostile text that also names the actions parsed in the example's rows."""
     return f"{evil} || Up || Left"
 
 
@@ -77,7 +77,7 @@ def with_hostile_text(kind: str) -> pa.Table:
 
 
 def write_hostile_store(folder: Path) -> None:
-    """Three runs, results and leftovers; beside the folder, a file to import."""
+    """Write a store with three runs, results and leftovers and, beside its folder, a file to import."""
     store = Store(str(folder))
     config = preset("smoke").model_dump(mode="json")
     everything = " ".join(HOSTILE[:-1])

@@ -1,4 +1,4 @@
-"""Results of an ablation and of a sweep with hostile text in every place that a stored result has for it."""
+"""Results of an ablation and of a sweep, with hostile text in every text field."""
 
 from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.ablation.grid import Grid
@@ -16,7 +16,7 @@ PANEL = PanelResult(
 
 
 def hostile_ablation(name: str) -> AblationResult:
-    """A cell for each text; all name it their label, run, panel and error."""
+    """Make a result with one cell per text, which is the cell's label, run, panel and error."""
     return AblationResult(
         name=name,
         grid=Grid(
@@ -45,7 +45,7 @@ def hostile_ablation(name: str) -> AblationResult:
 
 
 def hostile_sweep(name: str) -> SweepResult:
-    """The same of a sweep."""
+    """Make the corresponding result of a sweep."""
     where = {"iteration": 1, "temperature": 0.5}
     return SweepResult(
         name=name,

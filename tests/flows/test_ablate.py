@@ -1,4 +1,4 @@
-"""`ragen ablate` without a server: what it lists, plans, shows and refuses before any work."""
+"""`ragen ablate` without a server: lists, plans, stored results, and errors raised before any work."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
 
 
 def test_the_papers_own_grids_train_the_papers_model(store: Store) -> None:
-    """Each on a preset of the paper's settings, for which `ablation/custom` is told the whole grid."""
+    """Each uses a preset with the paper's settings, and `ablation/custom` receives the whole grid."""
     papers = set(GRIDS.names()) - set(served_grids())
     assert {"fig-5-sokoban-paper", "table-3-sokoban-paper", "app-c-sokoban-paper", "filters-paper"} <= papers
     for name in papers:
@@ -79,7 +79,7 @@ def test_the_papers_own_grids_train_the_papers_model(store: Store) -> None:
     ],
 )
 def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
-    """Equal settings are equal keys: what fig-9-bandit has trained is not trained again."""
+    """Equal settings have equal keys: what fig-9-bandit has trained is not trained again."""
     whole = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path("fig-9-bandit")), store).cells}
     own = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
     for label, twin in cells.items():
@@ -114,7 +114,7 @@ def test_a_run_that_was_finished_under_another_name_is_not_done_again(grid_file,
     own, other, *_ = plan_ablation(grid, store).runs
     name = own.name.replace("mine.", "another.")
     store.runs.create(name, flow="starpo", preset="another", config=own.config.model_dump(mode="json"))
-    assert plan_ablation(grid, store).runs[0].name == own.name  # it is not finished
+    assert plan_ablation(grid, store).runs[0].name == own.name  # the other one is not finished
     store.runs.set_state(name, "completed")
     first, second, *_ = plan_ablation(grid, store).runs
     assert (first.name, second.name) == (name, other.name)
@@ -148,7 +148,7 @@ def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, cap
     ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
     # Each of 6 runs has 15 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
-    # first rollout, probe and reward too. So 2 + 3 * (3 + 2 * 10) are different.
+    # first rollout, probe and reward too. So 2 + 3 * (3 + 2 * 10) are distinct.
     assert [row["stages"] for row in plan["runs"]] == [15] * 6
     assert (plan["stages"], plan["stored"], plan["new"]) == (71, 0, 71)
     assert sum(row["new"] for row in plan["runs"]) == 71

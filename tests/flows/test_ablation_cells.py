@@ -1,4 +1,4 @@
-"""The runs of an ablation, each in a process of its own: how each ended is told, and none stops the others."""
+"""Runs of an ablation in separate processes: the end of each is reported, and none stops the others."""
 
 import os
 import re
@@ -19,7 +19,7 @@ PARENT = UUID(int=7)
 
 
 class Process:
-    """One that has ended already."""
+    """Process that has already ended."""
 
     def __init__(self, exit_code: int) -> None:
         self.sentinel, write_end = os.pipe()
@@ -35,7 +35,7 @@ class Process:
 
 
 class Prefect:
-    """Its client: sub-flows of one flow run, by their present names."""
+    """Prefect client with the sub-flows of one flow run, by their current names."""
 
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
@@ -64,12 +64,12 @@ def prefect(monkeypatch: pytest.MonkeyPatch) -> Prefect:
 
 
 Work = Callable[[str], int]
-"""Does what the process of a run would, given the run's name, and returns its exit code."""
+"""Stand-in for the process of a run: the run's name -> exit code."""
 
 
 @pytest.fixture
 def ended(store: Store, prefect: Prefect, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str | None]]:
-    """`ended(work)` of a run `mine`, or of several by name: how each ended."""
+    """`ended(work, *names)`: run (default: `mine`) -> why it failed; None if it did not."""
 
     def end(work: Work, *names: str) -> dict[str, str | None]:
         started: list[Process] = []
@@ -95,7 +95,7 @@ def say(store: Store, name: str, status: RunStatus) -> None:
 def test_one_that_is_rolled_back_and_ends_well_as_a_fork_has_not_failed(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
-    """Its flow run then has the name of the fork."""
+    """Its flow run is then named after the fork."""
 
     def work(name: str) -> int:
         say(store, name, "failed")
@@ -123,7 +123,7 @@ def test_a_fork_that_fails_says_why(
 def test_one_that_fails_before_it_writes_anything_says_why(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
-    say(store, "mine", "completed")  # earlier, and what it stored was deleted since
+    say(store, "mine", "completed")  # an earlier run, whose artifacts were deleted since
 
     def work(name: str) -> int:
         prefect.states = {name: Failed(message="Flow run encountered an exception: ConfigError: no GPU")}

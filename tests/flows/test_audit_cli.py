@@ -25,7 +25,7 @@ Ragen = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a run of two iterations of the datasets' examples."""
+    """Folder of a store with a run of two iterations that consist of the datasets' examples."""
     folder = tmp_path_factory.mktemp("original")
     store = Store(str(folder))
     store.runs.create("mine", flow="starpo", preset="smoke", config={"filter": {"keep": 0.5}})

@@ -1,4 +1,4 @@
-"""Every query of docs/audit.md is executed over the datasets' own examples, so that none can rot."""
+"""Every query of docs/audit.md is run over the datasets' examples, so that none becomes outdated."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), 
 
 @pytest.fixture(scope="module")
 def database() -> Database:
-    """One iteration of the datasets' own examples."""
+    """Database with one iteration of the datasets' examples."""
     import pyarrow as pa
 
     def load(view: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The scheduled audit: which runs it takes, and what it writes."""
+"""The scheduled audit: the runs that it audits, and the findings that it writes."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
     assert due_runs(store) == ["new"]
     record.write_text(whole)
     state.write_text("{")
-    assert due_runs(store) == ["damaged"]  # it may be going on
+    assert due_runs(store) == ["damaged"]  # it may still be running
     store.runs.set_state("new", "running")
     assert due_runs(store) == ["damaged", "new"]
 

@@ -1,4 +1,4 @@
-"""Background processes: they outlive the terminal, and one that is slow to answer is not started twice."""
+"""Background processes outlive the terminal, and one that is slow to respond is not started twice."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
-    process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then it is a copy of this process
+    process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
     process.start(sys.executable, "-c", code, str(begun), env={"RAGEN_STORE": "s3://mine"})
     try:
@@ -35,13 +35,13 @@ def test_one_that_has_ended_is_not_running(tmp_path):
     process = Process("short", tmp_path)
     process.start(sys.executable, "-c", "")
     deadline = time.monotonic() + 30
-    while process.running() is not None:  # ended, though nobody has asked for its exit code
+    while process.running() is not None:  # it has ended, but its exit code is not collected yet
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
-    """As when `ragen down` comes just after it was found at work."""
+    """This happens when `ragen down` comes just after the process was found running."""
     child = subprocess.Popen(SLEEP)
     found = psutil.Process(child.pid)
     child.kill()
@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_is_one_message(tmp_path):
 
 
 def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
-    """Two runs on two cores leave it so little that the first question comes back without an answer."""
+    """Two runs on two cores can slow it down so much that the first health check gets no answer."""
     answers = iter([False, False, True])
     monkeypatch.setattr(server, "is_healthy", lambda _: next(answers))
     monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
@@ -76,7 +76,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
-    """Else `ragen down` knew of the second's processes alone, and two would serve the same deployments."""
+    """Otherwise `ragen down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
     monkeypatch.setenv("RAGEN_STORE", "store")
 
@@ -94,7 +94,7 @@ def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypa
         with ThreadPoolExecutor(2) as commands:
             list(commands.map(server.start, [str(tmp_path)] * 2))
         assert list(started) == ["server", "serve"]
-        assert started["serve"]["RAGEN_STORE"] == str(Path("store").absolute())  # whoever asks may be in another folder
+        assert started["serve"]["RAGEN_STORE"] == str(Path("store").absolute())  # commands may run in other folders
     finally:
         server.stop(str(tmp_path))
 
@@ -103,7 +103,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
     there, here = "http://127.0.0.1:1/api", "http://127.0.0.1:2/api"
     monkeypatch.setattr(server, "is_healthy", lambda _: False)
     monkeypatch.setattr(server, "api_url", lambda: here)
-    process, begun = server.processes(str(tmp_path))[0], tmp_path / "begun"  # until then it is a copy of this process
+    process, begun = server.processes(str(tmp_path))[0], tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
     process.start(sys.executable, "-c", code, str(begun), env={"PREFECT_API_URL": there})
     try:
@@ -117,7 +117,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
 
 
 def test_without_a_configured_server_there_is_a_local_one(tmp_path: Path) -> None:
-    """In any folder, as an installed package is used; Prefect's own client then talks to it too."""
+    """This holds in any folder, as for an installed package; Prefect's own client then uses it too."""
     code = (
         "from prefect.settings import PREFECT_API_URL as url; from starpo.flows.server import api_url; "
         "print(url.value(), api_url(), url.value())"

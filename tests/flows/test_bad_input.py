@@ -23,14 +23,14 @@ STAGE = Stage(name="rollout", version=1)
 
 
 def ragen_apart(*arguments: str, cwd: Path, **env: str) -> Result:
-    """The command as a user's shell starts it, with clients that nothing has set up before."""
+    """Run the command in a separate process, as a shell does, with clients that are not set up yet."""
     return subprocess.run(
         [*RAGEN, *arguments], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120
     )
 
 
 def refused(*arguments: str, cwd: Path, run: Callable[..., Result] = ragen, **env: str) -> str:
-    """The message of a command that must be refused cleanly."""
+    """Return the message of a command that must fail cleanly."""
     result = run(*arguments, cwd=cwd, **env)
     assert result.returncode == 1, result.stdout + result.stderr
     assert result.stderr.startswith("error: ")
@@ -40,7 +40,7 @@ def refused(*arguments: str, cwd: Path, run: Callable[..., Result] = ragen, **en
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A store with one run of one iteration that has one rollout; returns the rollout's folder."""
+    """Folder of the only rollout in a store with one run of one iteration."""
     store = Store(str(tmp_path / "store"))
     settings = {"what": "example"}
     key = stage_key(STAGE, settings, {}, 0)

@@ -1,4 +1,4 @@
-"""A registered environment that cannot be loaded: what does not need it works, what does names the fault."""
+"""A registered environment that cannot be loaded: commands without it work, commands that need it name the fault."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ REGISTERING = "from starpo.ragen.core.registry import ENVIRONMENTS\nENVIRONMENTS
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """On the path of a command that has a faulty environment registered besides those there are."""
+    """Folder for a command's import path that registers a faulty environment besides the existing ones."""
     (tmp_path / "gridworld.py").write_text("import numpy as np\n\n\ndef step(:\n")
     (tmp_path / "sitecustomize.py").write_text(REGISTERING)
     return tmp_path

@@ -1,4 +1,4 @@
-"""`ragen cancel`: what Prefect is asked, what is written down, and what is said where nothing can be cancelled."""
+"""`ragen cancel`: requests to Prefect, the state that is stored, and messages if nothing can be cancelled."""
 
 import io
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from starpo.ragen.store import Store
 
 
 class Prefect:
-    """Flow runs that have not ended, and what became of those that were cancelled."""
+    """Flow runs that have not ended; records which are cancelled, and gives their outcome."""
 
     def __init__(self, *names: str, served: bool = True, outcome: Outcome | None = None, **parameters: str) -> None:
         self.runs = [

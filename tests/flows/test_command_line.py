@@ -1,4 +1,4 @@
-"""What is the same for every `ragen` command."""
+"""Behaviour that all `ragen` commands share."""
 
 import os
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Which stored runs a back-test counts."""
+"""Stored runs that a back-test counts."""
 
 from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
@@ -9,7 +9,7 @@ from starpo.schemas.manifest import Stage
 
 
 def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
-    """A run of which success in training is known."""
+    """Store a run whose training success is known."""
     store.runs.create(name, flow=flow, preset="smoke", config=preset("smoke").model_dump(mode="json"))
     for iteration, success in enumerate(successes):
         key, table = f"{iteration:032x}", metrics_table(iteration, "diagnose", {SUCCESS: success})

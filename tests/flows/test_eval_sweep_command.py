@@ -1,4 +1,4 @@
-"""`ragen eval-sweep` without a server: what it plans, lists, shows and refuses before any work."""
+"""`ragen eval-sweep` without a server: plans, lists, stored results, and errors raised before any work."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.flows.command import ragen
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with a run of the preset `smoke` after its two iterations."""
+    """Store with a run of the preset `smoke` after its two iterations."""
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": "0" * 32})
@@ -100,7 +100,7 @@ def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureF
 
 
 def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
-    """The stage as the training loop calls it, and as the sweep does."""
+    """Compares the stage as the training loop calls it with the sweep's."""
     from starpo.tasks.evaluate import evaluate
 
     config = preset("smoke")

@@ -1,4 +1,4 @@
-"""`ragen evaluate`: what it refuses before anything is asked."""
+"""`ragen evaluate`: errors raised before any work."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from starpo.ragen.store import Store
 
 
 def refusal(*arguments: str) -> StarPOError:
-    """The error that `flows.cli.main` prints as one message, with exit code 1."""
+    """Return the error that `flows.cli.main` prints as one message, with exit code 1."""
     result = CliRunner().invoke(app, ["evaluate", *arguments])
     assert isinstance(result.exception, StarPOError), result.output
     return result.exception
@@ -19,7 +19,7 @@ def refusal(*arguments: str) -> StarPOError:
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """A store with a run that has no checkpoint yet."""
+    """URL of a store with a run that has no checkpoint yet."""
     from starpo.flows.presets import preset
 
     opened = Store(str(tmp_path / "store"))

@@ -1,4 +1,4 @@
-"""A server that answers and fails, since its database is gone: started anew where it is ours and nothing is at work."""
+"""A server that fails at every request, as its database is gone: it is stopped if it is ours and no runs are active."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from starpo.flows.server import Process, ServerError, has_lost_its_database, is_
 
 @pytest.fixture
 def serving() -> Iterator[Callable[[int], str]]:
-    """A server that answers with this status, and, asked for its health, with the other."""
+    """Start a server that answers requests with one status and health checks with another; returns its URL."""
     started: list[HTTPServer] = []
 
     def serve(status: int, health: int = 200) -> str:
@@ -49,7 +49,7 @@ def test_it_is_told_by_a_simple_question(serving: Callable[[int], str], status: 
 
 @pytest.mark.parametrize(("status", "is_up"), [(200, True), (401, True), (403, True), (404, False), (503, False)])
 def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[..., str], status: int, is_up: bool) -> None:
-    """As Prefect Cloud does, of whom no key is sent along with this question."""
+    """Prefect Cloud does so, as no API key is sent with the health check."""
     assert is_healthy(serving(200, health=status)) is is_up
 
 

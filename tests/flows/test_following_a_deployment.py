@@ -1,4 +1,4 @@
-"""A command that follows a flow run survives a server that is busy, and says so when there is none."""
+"""A command that follows a flow run survives a busy server, and reports a server that is gone."""
 
 from types import SimpleNamespace
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""A person who follows a run in an ordinary terminal sees where it is, how well it does, and how long it takes."""
+"""Following a run in an ordinary terminal shows its position, its success and its time."""
 
 import subprocess
 import sys
@@ -87,7 +87,7 @@ with runs.hold("a-run"):
 
 @contextmanager
 def worker(store: Store) -> Iterator[subprocess.Popen[str]]:
-    """A process at work on the run; a line to it, and it completes."""
+    """Start a process that works on the run, and completes it when it receives a line."""
     command = [sys.executable, "-c", WORKER, store.url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

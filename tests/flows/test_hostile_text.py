@@ -1,4 +1,4 @@
-"""Hostile text in every place of a store that holds text, over every command: nothing raw gets out, nothing fails."""
+"""Hostile text in every field of a store that holds text: no command outputs it raw, and none ends with a traceback."""
 
 import json
 import logging
@@ -72,7 +72,7 @@ TRAJECTORY = str(example("turns")["trajectory_id"][0])
 HELP = ["--help"]
 ARGUMENTS: dict[str, list[list[str]]] = {
     "train": [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]],
-    "up": [HELP],  # starts a server, and reads nothing of a store
+    "up": [HELP],  # starts a server, and reads no store
     "serve": [HELP],
     "down": [[]],
     "cancel": [[RUN], [FAILED], [BROKEN], [EVIL]],
@@ -249,7 +249,7 @@ def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
     ):
         started = time.monotonic()
         _, out, _ = ragen(*command, "--store", other.url)
-        assert time.monotonic() - started < 10  # it took two minutes
+        assert time.monotonic() - started < 10  # once took two minutes
         assert "10,000,000 characters in all" in " ".join(out.replace("│", " ").split())
         assert len(out) < 200_000
 
@@ -303,7 +303,7 @@ def test_what_people_can_see_stays() -> None:
 
 
 def test_one_door() -> None:
-    """No command prints by another way than the terminal's door."""
+    """Every command prints through `flows/console/terminal.py` only."""
     folder = Path(cli.__file__).parents[1]
     others = re.compile(
         r"rich\.console import .*\bConsole\b|rich\.markup|(?<!\.)\bprint\(|typer\.echo|json\.dumps\(.*indent"

@@ -1,4 +1,4 @@
-"""`ragen import`: trajectories from elsewhere can be asked and audited; what is none of it is refused and not lost."""
+"""`ragen import`: external trajectories can be queried and audited; invalid input is refused and kept in quarantine."""
 
 import gzip
 import json
@@ -120,7 +120,7 @@ def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
 
 
 def test_other_content_under_the_same_names_is_another_run(store: Store, tmp_path: Path) -> None:
-    """Files of the same name, and the second without rewards: its texts must not be paid what the first earned."""
+    """The files have the same name, and the second has no rewards: it must not get those of the first."""
     for folder, traces in (("a", [{"messages": CHAT, "reward": 1.0}] * 2), ("b", [{"messages": CHAT[:2]}])):
         (tmp_path / folder).mkdir()
         write_lines(tmp_path / folder / "chat.jsonl", traces)

@@ -1,4 +1,4 @@
-"""What an iteration came to, in a line and as markdown."""
+"""Summary of an iteration, as one line and as markdown."""
 
 import logging
 from unittest.mock import Mock
@@ -47,7 +47,7 @@ def test_it_has_an_evaluation_only_where_there_was_one() -> None:
 
 
 def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path, monkeypatch) -> None:
-    """An iteration without an update has no gradient norm, and no alarm takes the last one for its own."""
+    """An iteration without an update has no update metrics, so no alarm takes those of an earlier one for its own."""
     monkeypatch.setattr("starpo.flows.record.get_run_logger", lambda: logging.getLogger("test"))
     recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"))
     recorder._tracker = Mock()

@@ -22,7 +22,7 @@ NAME = "replay-of-sokoban-starpo-s-s1-f0664c94"
 
 @pytest.fixture
 def store(tmp_path) -> Store:
-    """A store with a long name for a run that evaluated its first checkpoint: a variant first, then the panel."""
+    """Store whose run has a long name and has evaluated its first checkpoint: a variant first, then the panel."""
     store = Store(str(tmp_path / "store"))
     store.runs.create(NAME, flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     for cell, success in (("SokobanNewVocab", 0.0), ("sokoban", 0.25)):
@@ -81,7 +81,7 @@ def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
 
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
-    assert json.loads(capsys.readouterr().out) == []  # these were put there by no work
+    assert json.loads(capsys.readouterr().out) == []  # these were stored without timings
     facts = {"key": "0" * 32, "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0, "provenance": {"seconds": 1.5}}
     store.put_table("turns", example("turns"), **facts)
     store.runs.record_stage(NAME, 0, "rollout", {"turns": facts["key"]})

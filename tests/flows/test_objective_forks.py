@@ -1,4 +1,4 @@
-"""Which stored runs say what an objective gained: those that kept to its settings until success was read."""
+"""Stored runs that measure the gain of an objective: those that kept its settings until success was evaluated."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CHANGED = {"update.entropy_coefficient": 0.5}
 
 
 def put_run(store: Store, name: str, schedule: list[dict[str, Any]], successes: dict[int, float]) -> None:
-    """A run with checkpoint 'c' before iteration 1, and its success by iteration."""
+    """Store a run with checkpoint 'c' before iteration 1, and with its success by iteration."""
     config = preset("smoke", {"iterations": 6, "schedule": schedule})
     store.runs.create(name, flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
     store.runs.record_stage(name, 0, "warm_start", {"checkpoint": "first"})

@@ -1,4 +1,4 @@
-"""What `ragen online-k` prints says which policy the clipped ratio was taken to."""
+"""The output of `ragen online-k` names the policy in the denominator of the clipped ratio."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ _MEASURED = {"kl": 0.25, "effective_sample_size_trajectories": 0.5}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two runs of one update on one rollout; the settings of the first are of version 0.1.0, which had no choice."""
+    """Store with two runs of one update on one rollout; the first has settings of version 0.1.0, without `ratio_to`."""
     store, stage = Store(str(tmp_path)), Stage(name="update", version=2)
     values = {f"update/validity_before/{name}": value for name, value in _MEASURED.items()}
     store.put_table("metrics", metrics_table(0, "update", values), key="m", stage=stage, settings={}, inputs={}, seed=0)
@@ -40,6 +40,6 @@ def test_every_table_has_it(store: Store, capsys: pytest.CaptureFixture[str], mo
     words = " ".join(out.split())
     assert f"{PLAIN}: online_k = 2, ratio_to = update_start" in words
     assert f"{SAMPLER}: online_k = 2, ratio_to = behaviour" in words
-    first, second = out[out.index("Online-k; first, best, last") :].split("\n\n")[:2]  # a record a run: no table fits
+    first, second = out[out.index("Online-k; first, best, last") :].split("\n\n")[:2]  # records, as no table fits
     for record, ratio in ((first, "update_start"), (second, "behaviour")):
         assert ["ratio", "to", ratio] in [line.split() for line in record.splitlines()], out

@@ -1,4 +1,4 @@
-"""Plans without a server: keys alone, no work, nothing written."""
+"""Plans without a server: only keys are computed, no work is done, and nothing is written."""
 
 import math
 from pathlib import Path
@@ -20,7 +20,7 @@ def names(plan) -> dict[str, int]:
 
 
 def put_metrics(store: Store, stage: Work, num_kept: float) -> None:
-    """Store metrics under their planned key, as though they had been measured."""
+    """Store metrics under their planned key, as if they had been measured."""
     table = example("metrics").slice(0, 1)
     for name, value in {"name": "filter/num_kept", "value": num_kept}.items():
         at = table.schema.get_field_index(name)
@@ -49,7 +49,7 @@ def test_online_k_reuses_rollouts(tmp_path: Path) -> None:
     [({"filter.keep": 1.0}, 5), ({"update.clip_high": 0.3}, 7), ({"seed": 1}, 2), ({"evaluation.every": 2}, 14)],
 )
 def test_runs_share_the_stages_before_their_first_difference(tmp_path: Path, overrides, shared: int) -> None:
-    """warm start, first evaluation, rollout, probe, reward | filter, diagnose | update; a seed changes the rollout."""
+    """Warm start, first evaluation, rollout, probe, reward | filter, diagnose | update; a seed changes the rollout."""
     store = Store(str(tmp_path))
     one, other = plan_run(store, "a", preset("smoke")), plan_run(store, "b", preset("smoke", overrides))
     assert len(set(one.stages) & set(other.stages)) == shared
@@ -66,7 +66,7 @@ def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> None:
-    """As gradient norms while only the critic learns: what is stored has been asked, and nothing is assumed."""
+    """As with gradient norms while only the critic learns: if the stage is stored without them, nothing is assumed."""
     store = Store(str(tmp_path))
     stages = {work.stage.name: work for work in plan_run(store, "mine", preset("smoke")).stages}
     put_metrics(store, stages["diagnose"], num_kept=3.0)
@@ -75,7 +75,7 @@ def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> N
     assert planner.measured(0)["filter/num_kept"] == 3.0
     assert math.isnan(planner.measured(0)["update/gradient_norm"])
     assert planner.plan.assumed == {}
-    planner.stage(0, stages["update"])  # is yet to be made, and may measure it
+    planner.stage(0, stages["update"])  # not stored yet, and may measure it
     assert math.isnan(planner.measured(0)["update/gradient_norm"])
     assert planner.plan.assumed == {"update/gradient_norm": 0}
 

@@ -1,4 +1,4 @@
-"""`ragen plan`, and `ragen train` of what does not fit."""
+"""`ragen plan`, and `ragen train` of a run that does not fit."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.flows.command import ragen
 
 @pytest.fixture
 def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine has one GPU of 12 GB."""
+    """Make this machine appear to have one GPU of 12 GiB."""
     monkeypatch.setattr(devices, "_gpu_memories", lambda: [12.0 * GIB])
 
 

@@ -1,4 +1,4 @@
-"""`ragen play`: boards, keys, other forms of actions, and a limit of one's own."""
+"""`ragen play`: boards, keys, alternative forms of actions, and a limit on actions."""
 
 import io
 
@@ -11,7 +11,7 @@ from starpo.ragen.envs.variants import variant
 
 
 class Typing(Console):
-    """A console at which somebody types these lines."""
+    """Console with scripted input lines."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(file=io.StringIO(), width=100)

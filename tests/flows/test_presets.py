@@ -41,7 +41,7 @@ def test_starpo_is_the_papers_vanilla_setting() -> None:
 
 
 def test_the_public_codes_form_has_a_name_of_its_own() -> None:
-    """k1 in the loss, the return at the trajectory's end and ddof 1; all else is vanilla StarPO."""
+    """k1 is in the loss; all else, including the return at the trajectory's end and ddof 1, is as in vanilla StarPO."""
     public, vanilla = preset("sokoban-paper-public-code"), preset("sokoban-paper-starpo")
     assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
     assert (public.update.reward_placement, public.update.std_ddof) == ("trajectory_end", 1)
@@ -80,7 +80,7 @@ def test_paper_settings() -> None:
 @pytest.mark.parametrize("keep", [0.25, 0.5, 0.75, 1.0])
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
 def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: float) -> None:
-    """Whatever share of the groups is kept (Fig 7)."""
+    """Holds for every share of kept groups (Fig 7)."""
     config = preset(name, {"filter.strategy": "top_fraction", "filter.keep": keep})
     kept = round(keep * config.rollout.num_groups * config.rollout.group_size)
     assert kept / num_steps(kept, config.update) == 32
@@ -140,7 +140,7 @@ TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) -> None:
-    """Extended by a file or as overrides; of the objective the entropy bonus alone stays the run's."""
+    """It is applied by `extends` or as overrides. Of the objective, only the entropy bonus stays the preset's."""
     found = []
     for base in TINY:
         path = tmp_path / f"{base}.toml"
@@ -156,7 +156,7 @@ def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_method_leaves_nothing_of_another(name: str) -> None:
-    """Whatever options, masks, shaping and corrections a run has."""
+    """Holds for a run with other options, masks, shaping and corrections."""
     strange = {
         "update.num_epochs": 3,
         "update.effective_sample_reference": 0.5,
@@ -218,7 +218,7 @@ def test_methods_are_listed_and_validated_by_name() -> None:
 
 
 def test_the_page_of_objectives_has_every_method_as_it_is() -> None:
-    """Its row: name, description, and what differs from the defaults."""
+    """A row has a method's name, its description, and its differences from the defaults."""
     page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
     fragment = read_fragment(FOLDER / "objective.toml", FOLDER)["update"]
     for name in METHODS.names():

@@ -1,4 +1,4 @@
-"""How far a command is: drawn where somebody looks, on the error stream, and nowhere else."""
+"""Progress bars are drawn on the error stream, and only in a terminal."""
 
 import pytest
 

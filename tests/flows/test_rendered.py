@@ -1,4 +1,4 @@
-"""What the commands print, as it stands on the screen at 80 and at 200 columns: nothing cut, broken or left out."""
+"""Output of the commands at 80 and at 200 columns: nothing is cut, broken or left out."""
 
 import json
 from collections import Counter
@@ -38,17 +38,17 @@ def words(rows: Iterable[Mapping[str, object]]) -> Counter[str]:
 
 
 def assert_whole(text: str, rows: list[Mapping[str, object]], width: int) -> None:
-    """Every word of every cell stands there whole, every column by its name, and no line is broken by the terminal."""
+    """Assert that every word of every cell and every column's name is shown whole, and that all lines fit."""
     assert rows
     assert not words(rows) - Counter(text.split())
-    for name in rows[0]:  # exact in answers of SQL, else with spaces
+    for name in rows[0]:  # exact in results of SQL, else with spaces
         assert name in text.split() or set(name.replace("_", " ").split()) <= set(text.split())
     assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.fixture
 def sweep_result() -> SweepResult:
-    """Two runs with long names on three panels: seven columns, of which three are intervals."""
+    """Two runs, one with a long name, on three panels: seven columns, of which three are intervals."""
     runs, sweep = [LONG, "base"], {"name": "s", "runs": [LONG, "base"]}
     cells = [
         SweepCellResult(run=r, iteration=20, environment=e, temperature=0.5, seed=0, checkpoint="c", key="k")
@@ -76,7 +76,7 @@ def test_a_leaderboard_of_long_names_and_many_panels_is_whole(sweep_result, widt
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(Sweeps, "get", lambda *_: sweep_result)
     print_result(Sweeps("store"), "s", as_json=False)
-    text = capsys.readouterr().out.partition("success: mean over")[0]  # then come sentences
+    text = capsys.readouterr().out.partition("success: mean over")[0]  # sentences follow
     assert_whole(text, [row for table in sweep_tables(sweep_result) for row in table.rows], width)
 
 
@@ -104,15 +104,15 @@ def test_an_ablation_is_whole(ablation, width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(Ablations, "get", lambda *_: ablation)
     print_result(Ablations("store"), "mine", as_json=False)
-    text = capsys.readouterr().out.partition("Difference: ")[0]  # then come sentences
+    text = capsys.readouterr().out.partition("Difference: ")[0]  # sentences follow
     assert_whole(text, ablation_tables(ablation)[0].rows, width)
-    assert text.split().count("+0.250") == 2 * 6  # of each cell, one a seed
+    assert text.split().count("+0.250") == 2 * 6  # one per cell and seed
     assert text.split().count("difference") == 1
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """A store whose run has a long name and an iteration of 48 groups, half of which are kept."""
+    """URL of a store whose run has a long name and an iteration of 48 groups, half of which are kept."""
     store = Store(str(tmp_path / "s"))
     turns = example_turns(num_groups=48)
     rewards = compute_rewards(turns, RewardConfig())
@@ -151,7 +151,7 @@ def ragen(width: int, *arguments: str) -> str:
 def test_listings_are_whole(command, width, store, monkeypatch):
     monkeypatch.setenv("RAGEN_STORE", store)
     rows = json.loads(ragen(width, *command, "--json"))
-    if command == ("runs",):  # what is known at a glance; --json has more
+    if command == ("runs",):  # these are quick to read; --json has more
         rows = [{name: row[name] for name in ("run", "state", "iterations")} for row in rows]
     assert_whole(ragen(width, *command), rows, width)
 

@@ -1,4 +1,4 @@
-"""`ragen report` and `ragen compare`: what they write, and what they say to wrong requests."""
+"""`ragen report` and `ragen compare`: their files, and their errors on invalid requests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from starpo.ragen.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path, make_run: Callable) -> str:
-    """A store with the runs 'half' and 'quarter', which share what comes before the filter."""
+    """URL of a store with the runs 'half' and 'quarter', which share all stages before the filter."""
     opened = Store(str(tmp_path / "store"))
     make_run(opened, "half", keep=0.5)
     make_run(opened, "quarter", keep=0.25)
@@ -27,7 +27,7 @@ def ragen(*arguments: str) -> str:
 
 
 def refusal(*arguments: str) -> StarPOError:
-    """The error that `flows.cli.main` prints as one message, with exit code 1."""
+    """Return the error that `flows.cli.main` prints as one message, with exit code 1."""
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, StarPOError), result.output
     return result.exception

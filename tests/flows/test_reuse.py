@@ -1,4 +1,4 @@
-"""A run says what it finds done already, and who did it."""
+"""A run reports which stages are already stored, and which code made them."""
 
 import tempfile
 from pathlib import Path
@@ -21,7 +21,7 @@ OTHER = {"versions": {**versions(), "starpo": "0.0.9"}, "code": "0123456789abcde
 
 
 def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
-    """Store the first stages of a run, whatever they may hold."""
+    """Store the first stages of a run, with arbitrary content."""
     for stage in plan_run(store, "x", CONFIG).stages[:num_stages]:
         facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
         for kind in stage.outputs:

@@ -1,4 +1,4 @@
-"""Acting on a collapse: when the loop ends, what it writes down, and how a run goes on; by scripted metrics."""
+"""Actions on a collapse, with scripted metrics: when the loop ends, what it records, and how a run continues."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ ROLL_BACK = {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": REM
 
 
 class Scripted(Runner):
-    """Does nothing; measures what the script says of an iteration."""
+    """Runner that does no work; the script gives the metrics of each iteration."""
 
     name, store_url = "mine", "memory://"
 
@@ -134,7 +134,7 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
 def test_the_plan_of_a_run_that_was_rolled_back_goes_on_with_its_forks(
     end: float, ends_as: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ablation would else never be done with it: its own state stays 'failed'."""
+    """Otherwise an ablation would never finish it, as its own state stays 'failed'."""
     config = preset("smoke", ROLL_BACK)
     fork, of_fork = rolled_back("mine", config, 7) or pytest.fail("no fork")
     last, of_last = rolled_back(fork, of_fork, 7) or pytest.fail("no fork")

@@ -1,4 +1,4 @@
-"""A run's name stands for one code: what is edited is another run, and a name of the user's own is refused to it."""
+"""A run's name stands for one version of the code: edited code makes another run, and cannot use an existing name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ ESTIMATOR = "def mine(segments, config):\n    return {}\n"
 
 @pytest.fixture
 def edited(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Edits the estimator that the settings name."""
+    """Edit the estimator that the settings name."""
     mine(ESTIMATOR)
     monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, "mine_code:mine")
     return mine
@@ -66,7 +66,7 @@ def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
     monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, Entry("nowhere_to_be_found:mine", needs="groups"))
     names = set()
     for process in ("one", "another"):
-        mine("")  # what was known is forgotten
+        mine("")  # clears the caches
         monkeypatch.setenv("RAGEN_CODE_TOKEN", process)
         names.add(default_run_name("smoke", CONFIG))
     assert len(names) == 1

@@ -1,4 +1,4 @@
-"""Cells side by side have processes of their own, which end with the sweep's, however that ends."""
+"""Concurrent cells have their own processes, which end with the sweep's process, however it ends."""
 
 import subprocess
 import sys

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 @pytest.fixture
 def stored(tmp_path: Path, make_run: MakeRun) -> Path:
-    """A store with the run `mine`, and with what only a deleted run needed."""
+    """Folder of a store with the run `mine`, and with artifacts that only a deleted run needed."""
     store = Store(str(tmp_path / "store"))
     make_run(store, "mine", 1)
     make_run(store, "gone", 1, keep=0.25)

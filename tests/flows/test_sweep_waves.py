@@ -1,4 +1,4 @@
-"""Cells of one dropped checkpoint wait for the first of them, which derives it."""
+"""Cells of a dropped checkpoint wait for the first of them, which derives it again."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Tables as a terminal shows them: every word of every cell is there, whole, at any width."""
+"""Tables in a terminal: every word of every cell is shown whole, at any width."""
 
 import re
 from collections import Counter
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_a_record_a_row():
         "kept    ",
         "",
     ]
-    assert len(rendered(rows, 80, names=names).splitlines()) == 6  # the same as a table, where there is room
+    assert len(rendered(rows, 80, names=names).splitlines()) == 6  # a table, where there is room
 
 
 def test_a_header_of_several_lines_is_one_in_a_record():

@@ -1,4 +1,4 @@
-"""`ragen train FILE.toml`: settings of the user's own, by the deployment that takes any."""
+"""`ragen train FILE.toml`: a user's own settings, through the deployment that takes any settings."""
 
 from types import SimpleNamespace
 from uuid import uuid4
@@ -23,7 +23,7 @@ keep = 0.25
 
 @pytest.fixture
 def started(monkeypatch):
-    """(deployment, parameters, run that is followed) of every start; nothing is run, but the run is there then."""
+    """[deployment, parameters, followed run] of every start; nothing is executed, but the run is created."""
     found = []
 
     def follow(store, run, *_):

@@ -1,4 +1,4 @@
-"""A trajectory in a terminal: its turns, and, where it is asked for, what the model was told."""
+"""A trajectory in a terminal: its turns and, on request, the model's prompts."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ TOKENIZER = make_tokenizer()
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with one rollout, whose context is whole, and the run's tokenizer."""
+    """Store with one rollout in full contexts, and the run's tokenizer."""
     store = Store(str(tmp_path / "store"))
     TOKENIZER.save_pretrained(tmp_path / "policy")
     facts = {"key": stage_key(STAGE, {}, {}, 0), "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0}
@@ -56,7 +56,7 @@ def test_prompts_that_are_asked_for_are_shown_by_role(store, capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "1000")
     text = shown(store, capsys, should_show_prompts=True)
     rows = turns()
-    assert text.count("\nprompt  ") == 1  # the first of this example is of no template
+    assert text.count("\nprompt  ") == 1  # the example's first prompt is not in a chat template
     assert text.count("\nuser  ") == len(rows) - 1
     for row in rows:
         told = TOKENIZER.decode(row["prompt_ids"])
@@ -79,7 +79,7 @@ def test_without_a_tokenizer_that_is_said(store, capsys):
 
 
 def test_a_huge_response_is_shown_soon(store, capsys, monkeypatch):
-    """In time that grows with its length, not with its square."""
+    """The time grows linearly with its length, not with the square."""
     rows = turns()
     monkeypatch.setattr(
         Store, "read_table", lambda *_: example("turns").slice(0, 1).set_column(

@@ -1,4 +1,4 @@
-"""How the golden files are written: sorted, and every list of numbers on a line, so that a change reads as one."""
+"""Format of the golden files: sorted keys, and one line per list of numbers, so that diffs are readable."""
 
 import json
 import re
@@ -13,14 +13,14 @@ _SPACE = re.compile(r"\s+")
 
 
 def dumped(value: Any) -> str:
-    """A value as JSON, one line a list of numbers."""
+    """Return a value as JSON with one line per list of numbers."""
     text = json.dumps(value, indent=1, sort_keys=True)
     return _LIST.sub(lambda found: f"[{_SPACE.sub(' ', found[1])}]", text) + "\n"
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, Any], Any]:
-    """What a golden file holds; with --regenerate-golden what is given here, which is then written there."""
+    """Read a golden file; with --regenerate-golden, first write the given value to it."""
 
     def read(file: Path, now: Any) -> Any:
         if request.config.getoption("--regenerate-golden"):

@@ -1,12 +1,12 @@
-"""What every stage gives for one fixed input, held against what is stored here.
+"""Outputs of every stage for one fixed input, compared with golden values.
 
-A stage that gives something else at the same version would pass its old results off as its new ones.
+If a stage's outputs change at the same version, its stored results are wrongly reused as results of the new code.
 
     checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, probe, update, update with a critic
     checkpoint/ -> rollout with search and greedy members, evaluate
 
-`pytest tests/golden --regenerate-golden` writes `stages.json` anew; review what changes in it. Whole numbers, text and
-tokens must be the same to the last bit, real numbers to one in a thousand: other processors round otherwise.
+`pytest tests/golden --regenerate-golden` rewrites `stages.json`; review its diff. Integers, text and tokens must be
+identical. Real numbers must agree to one in a thousand, since processors round differently.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ SEARCHING = apply_overrides(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Stage -> its version, and what it gives."""
+    """Stage -> its version and a summary of its outputs."""
     store = Store(str(tmp_path_factory.mktemp("golden")))
     first = "0" * 32
     store.put_folder(
@@ -95,7 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
 
 
 def _summary(store: Store, kind: str, key: str) -> dict[str, Any]:
-    """A digest of all that is exact, and sums of all that is not."""
+    """Summarise an artifact: a digest of its exact columns, and sums of its real numbers."""
     if kind in DATASETS:
         table = store.read_table(kind, key)
         real = [field.name for field in table.schema if _is_real(field.type)]
@@ -111,7 +111,7 @@ def _summary(store: Store, kind: str, key: str) -> dict[str, Any]:
 
 
 def _metrics(table: pa.Table) -> dict[str, list[float]]:
-    """All but what depends on the machine's speed."""
+    """Return all metrics but those that depend on the machine's speed."""
     values = metric_values(table)
     return {name: [value] for name, value in values.items() if "per_s" not in name and "seconds" not in name}
 
@@ -121,7 +121,7 @@ def _is_real(type_: pa.DataType) -> bool:
 
 
 def _sums(column: pa.ChunkedArray) -> list[float]:
-    """Sum, sum of magnitudes, and the first ten."""
+    """Return the sum, the sum of magnitudes, and the first ten values."""
     values = [value for row in column.to_pylist() for value in (row if isinstance(row, list) else [row])]
     values = [value for value in values if value is not None]
     return [sum(values), sum(map(abs, values)), *values[:10]]
@@ -146,7 +146,7 @@ def test_no_stage_gives_something_else_at_the_same_version(
 ) -> None:
     stored = golden(GOLDEN, made)
     assert stored.keys() == made.keys()
-    for name, now in made.items():  # in the order of the work: the first that differs makes later ones differ
+    for name, now in made.items():  # in order of execution: a difference makes later stages differ
         differences = list(_differences(stored[name], now, name))
         stage = name.partition(" ")[0]
         assert not differences, (

@@ -1,7 +1,7 @@
-"""The numbers behind every result: advantages, losses, weights, the vocabulary, the schemas, held against values.json.
+"""Numbers behind every result: advantages, losses, weights, vocabulary and schemas, compared with values.json.
 
-Inputs are small exact fractions, in float64. `pytest tests/golden --regenerate-golden` writes the file anew; a number
-that changes needs a reason, and stages that use it a raised version.
+Inputs are small exact fractions, in float64. `pytest tests/golden --regenerate-golden` rewrites the file. A number that
+changes needs a reason, and the stages that use it need a new version.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ SIGNALS = torch.tensor([1.0, -0.5, 2.0, 0.25, -1.0, 0.5], dtype=torch.float64)
 
 
 def inputs() -> AdvantageInputs:
-    """Two groups of two trajectories of at most five tokens in two turns, with holes, discounts and a critic."""
+    """Two groups of two trajectories of at most five tokens in two turns, with masked gaps, discounts and a critic."""
     mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
     turns = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]])
     rewards = torch.zeros(4, 5, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What the files of infra/ are held against: the project's own names."""
+"""Names of the project, against which the files of infra/ are checked."""
 
 import os
 import re
@@ -15,19 +15,19 @@ _VARIABLE = re.compile(r"\bRAGEN_[A-Z_]+[A-Z]\b")
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The repository."""
+    """Root of the repository."""
     return _ROOT
 
 
 @pytest.fixture(scope="session")
 def documents() -> Callable[[str], list[Any]]:
-    """All documents of a YAML file of infra/, by its path there."""
+    """Read all documents of a YAML file, by its path in infra/."""
     return lambda path: list(yaml.safe_load_all((_ROOT / "infra" / path).read_text()))
 
 
 @pytest.fixture(scope="session")
 def version(root: Path) -> str:
-    """The project's."""
+    """The project's version."""
     import tomllib
 
     return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
@@ -35,7 +35,7 @@ def version(root: Path) -> str:
 
 @pytest.fixture(scope="session")
 def roles(root: Path) -> set[str]:
-    """What `infra/images/start` can be asked for."""
+    """Roles that `infra/images/start` accepts."""
     branches = re.findall(r"^(\S[\w |-]*)\)$", (root / "infra/images/start").read_text(), re.MULTILINE)
     return {role for branch in branches for role in branch.split(" | ")}
 
@@ -56,13 +56,13 @@ def variables() -> set[str]:
 
 @pytest.fixture(scope="session")
 def named_variables() -> Callable[[str], set[str]]:
-    """The RAGEN_ variables that a text names."""
+    """Find the RAGEN_ variables that a text names."""
     return lambda text: set(_VARIABLE.findall(text))
 
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
-    """Stand-ins for programs, and where they write down how they were called: `bin, log = stubs(ray="exit 0")`."""
+    """Make stand-in programs; returns their folder and the log of their calls: `bin, log = stubs(ray="exit 0")`."""
 
     def make(**programs: str) -> tuple[Path, Path]:
         folder, log = tmp_path / "bin", tmp_path / "calls"
@@ -79,7 +79,7 @@ def stubs(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
 
 @pytest.fixture
 def bare() -> dict[str, str]:
-    """An environment without the settings of whoever runs the tests."""
+    """Environment variables without the user's own settings of this project, Ray, Prefect and AWS."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("RAGEN_", "RAY_", "PREFECT_", "AWS_"))
     }

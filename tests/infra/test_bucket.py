@@ -1,4 +1,4 @@
-"""`infra/images/bucket.py`: a bucket is made once, and a server that breaks its promise is found out."""
+"""`infra/images/bucket.py` creates a bucket once, and detects a server that ignores conditional writes."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ ACCOUNT = {"AWS_ACCESS_KEY_ID": "of-tests", "AWS_SECRET_ACCESS_KEY": "of-tests",
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """moto's server, on one thread of this process: of two at once moto may let both win."""
+    """moto's server with a single thread: of two concurrent conditional writes, moto may let both succeed."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
@@ -59,7 +59,7 @@ def test_a_server_that_ignores_the_condition_is_found_out(root: Path) -> None:
     spec.loader.exec_module(bucket)
 
     class Careless:
-        """Lets everyone win."""
+        """Client of a server on which every conditional write succeeds."""
 
         class exceptions:  # noqa: N801
             class ClientError(Exception):

@@ -1,4 +1,4 @@
-"""`infra/s3/ceph.py` without Ceph: what of its programs goes wrong is one error."""
+"""`infra/s3/ceph.py` without Ceph: every failure of its programs is a CephError."""
 
 import importlib.util
 import subprocess
@@ -20,7 +20,7 @@ def ceph(root: Path) -> ModuleType:
 
 
 def test_a_program_that_hangs_is_named(ceph: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ragen`'s tests and `start` catch nothing else, and a question that is not answered is asked again."""
+    """`start` and the tests of `ragen` catch only CephError; a query without an answer returns {} and is retried."""
 
     def hang(line: list[str], timeout: float, **_: Any) -> None:
         raise subprocess.TimeoutExpired(line, timeout, stderr=b"connecting to 127.0.0.1")

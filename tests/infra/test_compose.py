@@ -1,4 +1,4 @@
-"""The compose files: valid by the compose specification, and their names, ports and secrets agree."""
+"""The compose files are valid by the compose specification, and their names, ports and secrets agree."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def compose(documents: Callable[[str], list[Any]]) -> Compose:
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.protocols.Validator:
-    """The specification's own schema, which check-jsonschema carries."""
+    """The specification's own schema, which check-jsonschema ships."""
     pytest.importorskip("check_jsonschema", reason="pip install 'starpo[test]'")
     text = (files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text()
     return jsonschema.Draft202012Validator(json.loads(text))
@@ -58,7 +58,7 @@ def test_what_is_waited_for_can_come(compose: Compose, root: Path) -> None:
                 assert wait["condition"] == "service_completed_successfully"
                 assert services[name]["restart"] == "no"
                 adopted.add(name)
-    # `up --wait` takes the end of a service for a failure, unless another service waits for it
+    # `up --wait` treats the end of a service as a failure, unless another service waits for it
     assert adopted == {name for name, service in services.items() if service["restart"] == "no"}
 
 
@@ -123,7 +123,7 @@ def test_the_gpu_file_changes_services_that_there_are(compose: Compose, document
 def test_the_actors_that_are_asked_for_have_room(
     name: str, num_nodes: int, num_gpus: int, compose: Compose, documents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With as many Ray workers as the README's command starts; each reserves a GPU by the file for GPUs."""
+    """With as many Ray workers as the README's command starts; with the file for GPUs, each actor reserves a GPU."""
     from starpo.ragen.agents.rollout.ray_cluster import check_room
     from starpo.ragen.config.ray_runtime import RayRuntime
 
@@ -160,7 +160,7 @@ def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_pa
 def test_the_smoke_test_removes_what_it_started(
     root: Path, tmp_path: Path, stubs: Callable[..., tuple[Path, Path]], bare: dict[str, str]
 ) -> None:
-    """With a `docker` that notes what it is asked, in a copy of the folder."""
+    """Runs in a copy of the folder, with a stand-in for `docker` that logs its calls."""
     folder = tmp_path / "compose"
     folder.mkdir()
     for name in ("smoke", "secrets"):

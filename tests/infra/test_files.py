@@ -1,4 +1,4 @@
-"""All of infra/: YAML that can be read, scripts that are sound, names that exist, nothing secret, no floating image."""
+"""All of infra/: valid YAML, sound scripts, names that exist, no secrets, no floating image tags."""
 
 import re
 import shutil
@@ -118,7 +118,7 @@ def test_prefect_yaml_deploys_what_exists() -> None:
         assert isinstance(flow, Flow)
         parameters = deployment.get("parameters", {})
         assert set(parameters) <= set(flow.parameters.properties)
-        if not set(flow.parameters.required) - set(parameters):  # what is missing is asked for when it is run
+        if not set(flow.parameters.required) - set(parameters):  # missing ones are requested when it is run
             flow.validate_parameters(parameters)
         if "preset" in parameters:
             assert parameters["preset"] in names()

@@ -1,4 +1,4 @@
-"""The images: sound Dockerfiles, of versions that belong together, with what their scripts need and nothing else."""
+"""The images: sound Dockerfiles with consistent versions, and with what their scripts need and nothing else."""
 
 import re
 import shutil
@@ -61,7 +61,7 @@ def test_extras_and_copied_files_exist(path: Path) -> None:
 def test_it_runs_as_a_numbered_user_and_says_whether_it_is_well(path: Path) -> None:
     text = path.read_text()
     (uid,) = re.findall(r"useradd --uid (\d+)", text)
-    assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == [uid]  # Kubernetes cannot tell that a name is not root's
+    assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == [uid]  # Kubernetes cannot verify that a name is not root
     assert re.search(r'^HEALTHCHECK .* CMD \["/app/infra/images/start", "health"\]$', text, re.MULTILINE)
     assert 'ENTRYPOINT ["tini", "--", "/app/infra/images/start"]' in text
 

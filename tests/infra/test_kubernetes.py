@@ -1,4 +1,4 @@
-"""The manifests: valid by Kubernetes' own schemas, and their names, ports and secrets agree."""
+"""The manifests are valid by Kubernetes' own schemas, and their names, ports and secrets agree."""
 
 import copy
 import importlib.metadata
@@ -13,7 +13,7 @@ import pytest
 Manifest = dict[str, Any]
 
 RELEASES = ["1.31", "1.37"]
-# KubeRay's API, ray.io/v1 (ray-operator/apis/ray/v1/raycluster_types.go); pods in it are Kubernetes' own.
+# KubeRay's API, ray.io/v1 (ray-operator/apis/ray/v1/raycluster_types.go); its pods are those of Kubernetes.
 RAY_CLUSTER = {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
 RAY_HEAD = {"rayStartParams", "template"}
 RAY_WORKERS = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
@@ -69,7 +69,7 @@ def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, r
 
 
 def test_workers_can_show_their_token_while_they_wait_for_the_head(cluster: Manifest) -> None:
-    """KubeRay's init container has the `env` of the Ray container, and none of its `envFrom`."""
+    """KubeRay's init container gets the `env` of the Ray container, but not its `envFrom`."""
     for group in cluster["spec"]["workerGroupSpecs"]:
         [container] = group["template"]["spec"]["containers"]
         assert {entry["name"] for entry in container["env"]} == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
@@ -79,7 +79,7 @@ def test_ray_knows_the_parameters_that_it_is_started_with(cluster: Manifest) -> 
     ray = importlib.util.find_spec("ray")
     if ray is None or ray.origin is None:
         pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
-    source = (Path(ray.origin).parent / "scripts/scripts.py").read_text()  # importing it would cost seconds
+    source = (Path(ray.origin).parent / "scripts/scripts.py").read_text()  # importing it takes seconds
     options = set(re.findall(r'"--([a-z-]+)"', source))
     for group in _groups(cluster):
         assert set(group["rayStartParams"]) <= options
@@ -146,7 +146,7 @@ def test_services_select_pods_that_listen(manifests: list[Manifest]) -> None:
 
 def test_addresses_name_services(manifests: list[Manifest], cluster: Manifest) -> None:
     services = {m["metadata"]["name"]: m["spec"]["ports"][0]["port"] for m in manifests if m["kind"] == "Service"}
-    services[f"{cluster['metadata']['name']}-head-svc"] = 6379  # KubeRay makes it
+    services[f"{cluster['metadata']['name']}-head-svc"] = 6379  # created by KubeRay
     settings = next(m for m in manifests if m["kind"] == "ConfigMap")["data"]
     environment = {
         variable["name"]: variable.get("value")

@@ -18,7 +18,7 @@ Stubs = Callable[..., tuple[Path, Path]]
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Something that answers every GET with 200; what ends with /ill with 503."""
+    """Address of a server that responds to every GET with 200, or with 503 if the path ends with /ill."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -37,7 +37,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., list[str]]:
-    """Run a role; returns how programs were called."""
+    """Run a role; returns the calls of programs and the lines of stderr."""
     say_settings = 'printenv GLIBC_TUNABLES >"$TMPDIR/malloc" || true'
     programs, log = stubs(prefect=say_settings, ray=say_settings, ragen="")
     (programs / "python").symlink_to(sys.executable)
@@ -129,7 +129,7 @@ def test_options_are_those_of_prefect_and_ray(root: Path) -> None:
 
 
 def _commands_of_ray() -> str:
-    """The source of Ray's commands: importing it would cost seconds."""
+    """Return the source of Ray's commands; importing it takes seconds."""
     ray = importlib.util.find_spec("ray")
     if ray is None or ray.origin is None:
         pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
@@ -138,8 +138,8 @@ def _commands_of_ray() -> str:
 
 @pytest.fixture
 def sbatch(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
-    """Run the batch script in an allocation of two nodes; returns its code, how programs were called, what it said."""
-    # every task of the step one after another; Ray goes on until it is ended, and is waited for until it is there
+    """Run the batch script in an allocation of two nodes; returns its exit code, calls of programs and stderr."""
+    # srun runs the tasks of the step in turn and then waits for SIGTERM, as Ray does; python waits for both tasks
     srun = r"""
 while [[ $1 == --* ]]; do shift; done
 for SLURM_PROCID in 0 1; do SLURM_PROCID=$SLURM_PROCID "$@"; done

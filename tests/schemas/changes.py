@@ -1,4 +1,4 @@
-"""Tables after a change to their rows."""
+"""Helpers that change the rows of tables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ Rows = list[dict[str, Any]]
 
 
 def rebuilt(table: pa.Table, change: Callable[[Rows], object]) -> pa.Table:
-    """The table after a change to its rows."""
+    """Return the table after a change to its rows."""
     rows = table.to_pylist()
     change(rows)
     return pa.Table.from_pylist(rows, schema=table.schema)

@@ -1,6 +1,6 @@
-"""Ways to spoil a table, column by column: what a bug, a bad edit or a broken import could make of it.
+"""Mutations that corrupt a table, column by column, as a bug, a bad edit or a broken import could.
 
-table -> mutations -> (column, name, changed table)      one that changes nothing is left out
+table -> mutations -> (column, name, changed table)      mutations that change nothing are left out
 """
 
 import math
@@ -20,7 +20,7 @@ _ENUMS = {"status": STATUSES, "finish_reason": FINISH_REASONS, "origin": ORIGINS
 
 
 def mutations(table: pa.Table, rows: list[int]) -> Iterator[tuple[str, str, pa.Table]]:
-    """Every mutation of every column: single values in the given rows, and the column as a whole."""
+    """Yield every mutation of every column: of single values in the given rows, and of the column as a whole."""
     for field in table.schema:
         values = table[field.name].to_pylist()
         seen = {_text(values)}
@@ -33,7 +33,7 @@ def mutations(table: pa.Table, rows: list[int]) -> Iterator[tuple[str, str, pa.T
 
 
 def _text(values: list[Any]) -> str:
-    """The same for the same values; -0.0 is 0.0."""
+    """Return text that is equal for equal values; -0.0 equals 0.0."""
     return re.sub(r"-0\.0(?=[],])", "0.0", repr(values))
 
 

@@ -1,4 +1,4 @@
-"""The content digest sees values and nothing else."""
+"""The content digest depends on a table's columns and values, and not on their storage."""
 
 import itertools
 from typing import Any
@@ -16,7 +16,7 @@ from starpo.schemas.examples import example, example_turns
 
 
 def test_golden() -> None:
-    """Changes only with the layout version: stored digests would not be comparable any more."""
+    """The digest may change only with the layout version; otherwise stored digests would no longer be comparable."""
     table = pa.table({"a": pa.array([1, None, 3], pa.int32()), "b": [["x", "yy"], [], ["z"]]})
     assert content_digest(table) == "e87660bfa2d5ba97e5f4ff6c60706c9fbe0e0e6e70f447b48f74a225b56587ad"
 

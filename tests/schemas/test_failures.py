@@ -1,4 +1,4 @@
-"""What a broken contract says: short messages, rows by their numbers, failure cases as plain text."""
+"""Reports of contract violations: short messages, row numbers, and failure cases as plain text."""
 
 import itertools
 import json
@@ -82,7 +82,7 @@ def test_a_rule_that_several_batches_break_is_one_failure_with_all_their_rows() 
 
 
 def test_no_table_makes_validation_itself_fail() -> None:
-    """Whatever is wrong, the answer is a ContractViolation."""
+    """Any invalid table raises a ContractViolation."""
     for kind in DATASETS:
         schema = DATASETS[kind].schema
         nulls = pa.table({f.name: pa.nulls(3, f.type) for f in schema})

@@ -1,4 +1,4 @@
-"""A manifest notices that it was edited."""
+"""A manifest detects edits."""
 
 import json
 

@@ -1,9 +1,9 @@
-"""Every stored column spoiled in every way that `mutations` knows, and what notices it.
+"""Every stored column under every mutation of `mutations`, and the checks that detect it.
 
-Two doors. The rules of a dataset see its table alone, so a possible value in place of the true one passes; in which
-columns, and why, is written down here. What is stored with it sees more: an environment that executes the actions
-again, a tokenizer that reads the tokens, and stages that make their outputs again from their inputs, all of which
-`ragen verify` does. What passes both doors is listed mutation by mutation.
+There are two checks. The rules of a dataset see only its table, so a plausible value in place of the true one passes;
+RULES_CANNOT_TELL lists the columns where this can happen, with the reason. `ragen verify` also uses what is stored with
+the table: an environment that executes the actions again, a tokenizer that reads the tokens, and stages that recompute
+their outputs from their inputs. STANDS lists every mutation that passes both checks.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ FILTER = FilterConfig(keep=0.7)
 
 
 class Speaker:
-    """Well formed and malformed responses, by the request's seed."""
+    """Session that gives well-formed and malformed responses, depending on the request's seed."""
 
     def __init__(self, tokenizer: Any, stop_token: int) -> None:
         self._tokenizer, self._stop_token = tokenizer, stop_token
@@ -63,7 +63,7 @@ class Speaker:
         return [self._answer(request) for request in requests]
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no resources are held."""
 
     def _answer(self, request: Request) -> Response:
         random = python_random(request.seed)
@@ -75,7 +75,7 @@ class Speaker:
 
 
 class Iteration:
-    """One iteration's tables, all stages but the sampler as they are; and each of them held against the others."""
+    """Tables of one iteration, from the real stages except for the sampler; checks each against the others."""
 
     def __init__(self, folder: str) -> None:
         self.tokenizer = make_tokenizer()
@@ -118,7 +118,7 @@ class Iteration:
         return learner.update(assemble(turns, rewards, selection), context).samples
 
     def notices(self, kind: str, table: pa.Table) -> bool:
-        """Does a table contradict what is stored with it? Derived tables are what their stages make, to the bit."""
+        """Whether a table contradicts what is stored with it. Derived tables must equal their stages' outputs."""
         if kind == "turns":
             differences = turn_differences(table, SOKOBAN, AGENT)
             texts = text_differences(table, SOKOBAN, self.tokenizer, self.contexts)
@@ -135,7 +135,7 @@ def iteration(tmp_path_factory: pytest.TempPathFactory) -> Iteration:
 
 @pytest.fixture(scope="module")
 def survivors(iteration: Iteration) -> tuple[Counter[str], list[tuple[str, str, str, pa.Table]]]:
-    """How many mutations of each dataset were tried, and those that its rules let pass."""
+    """Number of mutations tried per dataset, and the mutations that pass its rules."""
     tried: Counter[str] = Counter()
     passed = []
     for kind, table in iteration.tables.items():
@@ -147,7 +147,7 @@ def survivors(iteration: Iteration) -> tuple[Counter[str], list[tuple[str, str, 
 
 
 def obeys(table: pa.Table, kind: str) -> bool:
-    """What `validate` decides, without its report, which takes longer than the decision."""
+    """Whether `validate` accepts a table, without its report, which takes longer than the decision."""
     if has_nulls(table, kind):
         return False
     try:
@@ -231,7 +231,7 @@ RULES_CANNOT_TELL = {
     ("episodes", "responses"): ANY_TEXT,
     ("episodes", "actions"): "any names are possible, as many as num_actions says",
 }
-"""(dataset, column) -> why a value that is not the true one can pass the rules of its table."""
+"""(dataset, column) -> reason why a wrong value can pass the rules of its table."""
 
 TWICE = ("empty", "blank", "longer", "shorter", "in capitals", "control characters")
 STANDS = {
@@ -276,8 +276,8 @@ STANDS = {
     ),
     ("episodes", "actions"): ("two moves that do nothing may change places", {"reversed"}),
 }
-"""(dataset, column) -> why some mutations pass both doors, and which. Each is noticed by its content's digest, and by
-whoever plays the episode again with the engine that did."""
+"""(dataset, column) -> reason why some mutations pass both checks, and their names. All of them change the content's
+digest, and differ from a repetition of the episode with the same engine."""
 
 
 def test_tables_as_they_were_made_pass_both_doors(iteration: Iteration) -> None:
@@ -292,7 +292,7 @@ def test_rules_refuse_what_is_impossible_and_all_columns_that_they_cannot_tell_a
     print("\n", {kind: (tried[kind], sum(kind == of for of, *_ in passed)) for kind in tried})
     assert {(kind, column) for kind, column, *_ in passed} == set(RULES_CANNOT_TELL)
     assert tried.total() > 2500
-    assert len(passed) <= 0.26 * tried.total()  # siblings were passed over, so most of them could be anything
+    assert len(passed) <= 0.26 * tried.total()  # siblings were not chosen, so most of their values could be anything
 
 
 def test_at_least_95_percent_are_noticed_and_every_other_mutation_is_listed(iteration: Iteration, survivors) -> None:

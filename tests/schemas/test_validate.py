@@ -1,4 +1,4 @@
-"""Every rule is broken once, on purpose, and must be the one that is named."""
+"""Each case breaks a rule on purpose, and the report must name it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
 def broken_rules(table: pa.Table, kind: str) -> set[tuple[str, str]]:
-    """(column, rule) of all rules that a table breaks."""
+    """Return (column, rule) of all rules that a table breaks."""
     with pytest.raises(ContractViolation) as caught:
         validate(table, kind)
     cases = caught.value.failure_cases
@@ -31,7 +31,7 @@ def test_example_is_valid(kind: str) -> None:
 
 @pytest.mark.parametrize(("metric", "scores"), [("sum", (-4.0, 8.0)), ("entropy_std", (0.0, 1.5))])
 def test_a_group_may_be_scored_otherwise(metric: str, scores: tuple[float, float]) -> None:
-    """Sums of four returns with means -1 and 2; the spread of anything."""
+    """The scores are sums of four returns with means -1 and 2, and standard deviations of any quantity."""
 
     def score(rows: Rows) -> None:
         for row, value in zip(rows, scores, strict=True):
@@ -41,7 +41,7 @@ def test_a_group_may_be_scored_otherwise(metric: str, scores: tuple[float, float
 
 
 def _paid(pairs: list[tuple[float, float]]) -> Callable[[Rows], object]:
-    """A group of trajectories of one turn: (return, normalised return) of each."""
+    """Make a group of one-turn trajectories from their (return, normalised return)."""
 
     def change(rows: Rows) -> None:
         first = rows[0] | {"component_names": ["environment"]}
@@ -56,7 +56,7 @@ def _paid(pairs: list[tuple[float, float]]) -> Callable[[Rows], object]:
 
 
 def test_a_normalised_return_may_be_cut() -> None:
-    """Twice the return, cut to -1 .. 3. Another order than the returns', or a slope that changes, is no such thing."""
+    """Twice the return, clipped to -1 .. 3, is valid. An order other than the returns', or a varying slope, is not."""
     validate(rebuilt(example("rewards"), _paid([(-4.0, -1.0), (-0.25, -0.5), (0.5, 1.0), (9.0, 3.0)])), "rewards")
     for wrong in (
         [(-4.0, -1.0), (-0.25, -0.5), (0.5, 1.0), (9.0, 2.5)],
@@ -196,7 +196,7 @@ OTHER_FAULTS = [
          "return_min": -2.0, "rank": 0}), "rank", "follows the scores"),
     ("selection", setting(1, success_rate=0.3), "success_rate", "whole number"),
     ("selection", setting(1, num_trajectories=9), "num_trajectories", "same in all rows"),
-    # of four returns from -1 to 9.5 with mean 2 the other two have mean -0.25; from -1 to 0.5 they may be
+    # four returns from -1 to 9.5 with mean 2: the other two have mean -0.25, so they can lie within -1 .. 0.5
     ("selection", setting(1, return_std=4.0, score=4.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
@@ -332,7 +332,7 @@ def test_malformed_responses_may_use_up_actions_or_not(forfeited: int) -> None:
 
 
 def test_selection_may_rank_the_smallest_score_first_or_bar_what_has_no_variance_or_not() -> None:
-    first = example("selection").to_pylist()[1]  # score 4.5; here with 0 and 3
+    first = example("selection").to_pylist()[1]  # score 4.5; the other scores are 0 and 3
     row = {"group_id": "c", "score": 3.0, "return_std": 3.0, "return_mean": 1.0, "return_max": 6.0, "return_min": -2.0}
     for ranks in ((2, 0, 1), (0, 2, 1), (2, 1, 0)):  # largest first, smallest first, smallest first with 0 barred
         table = rebuilt(example("selection"), lambda rows: rows.append({**first, **row}))

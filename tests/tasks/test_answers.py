@@ -1,4 +1,4 @@
-"""Environments of free answers from demonstration to stored reward: what is said is what the environment was given."""
+"""Free-form answers, from demonstration to stored reward: executed actions are stored in the grammar's own form."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Code that settings name belongs to the key: what was edited or added is executed, not served from what is stored."""
+"""Code that settings name is part of the cache key: edited or added code is executed, not served from the store."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def evaluation(rollout: RolloutConfig = CONFIG.rollout) -> Work:
 
 
 def keys() -> dict[str, str]:
-    """The key of every stage."""
+    """Return stage -> key."""
     works = [
         warm_start(CONFIG),
         rollout(0, CONFIG, OTHER),
@@ -113,7 +113,7 @@ def test_what_is_said_of_a_part_is_read_as_its_type_says() -> None:
     plans = RewardConfig(components=["environment", "agreement"])
     types = {"boxes": "sokoban"}
     assert reward(plans, TURNS, types=types) != reward(plans, TURNS)
-    assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # nothing reads a state there
+    assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # no component reads states
 
 
 def test_a_form_of_reasoning_adds_its_code_and_no_form_adds_nothing() -> None:
@@ -152,7 +152,7 @@ def test_a_component_that_is_added_is_paid_and_one_that_is_edited_is_paid_anew(
     mine(BONUS)
     monkeypatch.setitem(REWARDS, "bonus", "mine_code:bonus")
     with_bonus = RewardConfig(components=["environment", "format", "forfeit", "bonus"])
-    assert total(RewardConfig()) == plain  # registered, and not chosen
+    assert total(RewardConfig()) == plain  # registered but not chosen
     assert total(with_bonus) == pytest.approx(plain + num_turns)
     mine(BONUS.replace("1.0", "2.0"))
     assert total(with_bonus) == pytest.approx(plain + 2 * num_turns)

@@ -1,4 +1,4 @@
-"""Two updates beside each other: what is compared does not change when checkpoints are dropped afterwards."""
+"""Comparison of two updates: a stored comparison stays valid after its checkpoints are dropped."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a deadline decided depends on the clock, so nobody is told that it would come out again."""
+"""Results under a deadline depend on the clock, so they are not marked as deterministic."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What training must not see: the panels of the run, its variants' too."""
+"""States held out from training: those of the run's panels, including its variants'."""
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.evaluation.panel import excluded_states
@@ -10,7 +10,7 @@ from starpo.tasks.warm_start import warm_start
 
 LAKE = {"type": "frozen_lake", "size": 3, "min_distance": 1}
 VARIANT = LAKE | {"frozen_probability": 0.7}
-"""Lakes with more holes: other prompts, of which training has some too."""
+"""Lakes with more holes: different prompts, some of which training would draw too."""
 
 
 def config(**overrides: object) -> StarPOConfig:
@@ -18,7 +18,7 @@ def config(**overrides: object) -> StarPOConfig:
 
 
 def starts(settings: StarPOConfig) -> set[str]:
-    """The states of 200 training groups, drawn as the rollout draws them."""
+    """Return the initial states of 200 training groups, drawn as the rollout draws them."""
     world, excluded = make(settings.environment), excluded_states(held_out(settings))
     found = set()
     for group in range(200):
@@ -30,12 +30,12 @@ def starts(settings: StarPOConfig) -> set[str]:
 def test_training_begins_in_no_state_of_a_variants_panel() -> None:
     with_variant = config(**{"evaluation.variants": {"short": VARIANT}})
     short = held_out(with_variant)[1]
-    assert short.excluded_digests & starts(config())  # without the variant in the settings, it does
+    assert short.excluded_digests & starts(config())  # without the variant in the settings, they overlap
     assert not short.excluded_digests & starts(with_variant)
 
 
 def test_a_variant_is_part_of_what_training_is() -> None:
-    """What is kept out decides which states are played: the keys of warm start and rollout differ."""
+    """Held-out states determine which states are played, so the keys of warm start and rollout differ."""
     without, with_variant = config(), config(**{"evaluation.variants": {"short": VARIANT}})
     assert warm_start(without) != warm_start(with_variant)
     assert rollout(0, without, "0" * 32) != rollout(0, with_variant, "0" * 32)

@@ -1,4 +1,4 @@
-"""The stage `objectives`: what is measured stands where the update stood."""
+"""The stage `objectives` measures at the update's position in the run."""
 
 import pytest
 

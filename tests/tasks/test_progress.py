@@ -1,4 +1,4 @@
-"""A run's state is written by a thread: no stage waits for it, and the last word is there when the run has ended."""
+"""A separate thread writes a run's state: no stage waits for it, and the final state is stored when the run ends."""
 
 import itertools
 import sys
@@ -71,7 +71,7 @@ def test_what_is_said_at_any_moment_of_writing_is_written(store, monkeypatch):
 
         with traced_by(interrupt):
             waiting.pop(0)()
-        if next(num_passed) <= moment:  # it was written before that moment
+        if next(num_passed) <= moment:  # writing has fewer operations: all were tried
             break
         for write in waiting:
             write()

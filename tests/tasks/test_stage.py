@@ -35,7 +35,7 @@ def test_what_is_wrong_stays_wrong_and_is_not_retried(error: Exception) -> None:
 
 
 def test_the_task_of_a_stage_has_its_name_and_no_time_limit_of_prefects() -> None:
-    """It would not end one that works in a thread, and Prefect warns of that for every cell of a sweep."""
+    """Such a limit cannot end a task that runs in a thread, and Prefect warns of that for every cell of a sweep."""
     task = stage_task(warm_start(preset("smoke")), "a {title}", tags={"gpu"})
     assert (task.name, task.timeout_seconds, task.tags) == ("warm_start", None, {"gpu"})
     assert str(task.task_run_name).format() == "a {title}"

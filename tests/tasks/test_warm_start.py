@@ -1,4 +1,4 @@
-"""The stage `warm_start`: is anybody told that it would come out again?"""
+"""The stage `warm_start`: whether its result is marked as deterministic."""
 
 from pathlib import Path
 
