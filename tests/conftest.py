@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread each (two cores, two workers), no network, nothing outside the test's own folders."""
+"""Setup and fixtures of all tests: one thread per process, no network, no files outside the test's own folders."""
 
 import os
 import shutil
@@ -21,30 +21,31 @@ os.environ["DO_NOT_TRACK"] = "1"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
 
-# Shared machines pause tests, so no deadline. In CI the examples are the same every time: a change fails by itself, not
-# by chance; at a desk they differ, and find what is new.
+# No deadline, since shared machines can pause a test. CI draws the same examples every time, so that a failure is due
+# to the change and not to chance. Elsewhere the examples differ and may find new failures.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One flag writes golden files anew; the change is reviewed."""
+    """Add a flag that rewrites the golden files; the diff is to be reviewed."""
     parser.addoption("--regenerate-golden", action="store_true", help="write what is found into tests/golden")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let threads that wait sleep, but not in benchmarks, which measure what users have.
+    """Let waiting OpenMP threads sleep instead of spin, except in benchmarks, which measure what users get.
 
-    Some stages compute with two threads whatever OMP_NUM_THREADS says. Where three test processes share two cores, a
-    thread that waits for the other spins on the core that this one needs: four fifths of a small policy's warm start.
+    Some stages compute with two threads regardless of OMP_NUM_THREADS. When three test processes share two cores, a
+    thread that waits for another spins on the core which that one needs. Spinning took four fifths of the processor
+    time of a small policy's warm start.
     """
     if "not benchmark" in config.option.markexpr:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Whatever is asked for by `-m`, what needs a CUDA device is not tried without one."""
+    """Skip tests that need a CUDA device when there is none, whatever `-m` selects."""
     if item.get_closest_marker("gpu") is not None:
         import torch
 
@@ -54,7 +55,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def vllm_interpreter() -> str:
-    """Of the environment that has vLLM (`make vllm`); skips where there is none."""
+    """Python interpreter of the environment with vLLM (`make vllm`); skips tests if it is missing."""
     from starpo.ragen.agents.rollout.vllm_python import vllm_python
     from starpo.ragen.core.errors import MissingPackageError
 
@@ -66,7 +67,7 @@ def vllm_interpreter() -> str:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A headless browser, driven by selenium; tests that need one are skipped where there is none."""
+    """Headless browser, driven by selenium; skips tests if it is missing."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install selenium)")
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         pytest.skip("no headless browser is installed (Debian: apt-get install chromium chromium-driver)")
@@ -83,7 +84,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def ray_shut_down() -> Iterator[None]:
-    """Leave no Ray of this module's to the next."""
+    """Shut down Ray at the end of the module."""
     yield
     import ray
 
@@ -92,7 +93,7 @@ def ray_shut_down() -> Iterator[None]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> "Store":
-    """An empty store in the test's own folder."""
+    """Empty store in the test's own folder."""
     from starpo.ragen.store import Store
 
     return Store(str(tmp_path / "store"))
@@ -100,7 +101,7 @@ def store(tmp_path: Path) -> "Store":
 
 @pytest.fixture
 def nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be as a process that has hashed no files yet."""
+    """Make this process forget which files it has verified, as if it had hashed none yet."""
     from starpo.ragen.store.artifacts import artifacts
 
     monkeypatch.setattr(artifacts, "_VERIFIED", set())
@@ -108,10 +109,10 @@ def nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_run() -> Callable[..., list[tuple[str, str]]]:
-    """Put a run into a store as training does, without training: `make_run(store, name, iterations=2, keep=0.5)`.
+    """Function that stores a run as training does, without training: `make_run(store, name, iterations=2, keep=0.5)`.
 
-    Every stage has its own artifacts with real keys, chained through their inputs; runs that differ in `keep` share the
-    first checkpoint, rollout and rewards. Returns the (kind, key) of all that the run's records name.
+    Every stage has its own artifacts with real keys, linked through their inputs. Runs that differ in `keep` share the
+    first checkpoint, rollout and rewards. The function returns the (kind, key) of every artifact in the run's records.
     """
     return _make_run
 
@@ -154,7 +155,7 @@ def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5)
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Writes the module `mine_code`, as if it had been there when the process began."""
+    """Function that writes the module `mine_code`, as if it had existed when the process started."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     from starpo.ragen.core.definitions import find_spec, read

@@ -1,4 +1,4 @@
-"""Pages name what is there."""
+"""Files that documentation pages link or name exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Heavy packages are imported where they are used, so that `--help`, validation and listings answer at once."""
+"""Heavy packages are imported only where they are used, so that `--help`, validation and listings are fast."""
 
 import subprocess
 import sys

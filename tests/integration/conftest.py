@@ -1,4 +1,4 @@
-"""Real servers for the tests that need one: on loopback, on a free port, started and stopped here."""
+"""Fixtures of the integration tests, such as real servers, started here on loopback on a free port, and stopped."""
 
 import os
 import shutil
@@ -25,13 +25,13 @@ ACCOUNT = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-"""Of S3, and no other."""
+"""Environment variables of an S3 account, which exclude any other."""
 _MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
 @contextmanager
 def _s3_server(code: str = _MOTO, output: IO[str] | int = subprocess.DEVNULL) -> Iterator[str]:
-    """moto's server, or another that this code serves on the port in its first argument; gives its address."""
+    """Start moto's server, or other code that serves on the port in its first argument; yields its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -55,20 +55,20 @@ def _s3_server(code: str = _MOTO, output: IO[str] | int = subprocess.DEVNULL) ->
 
 @pytest.fixture(scope="session")
 def s3_server() -> Callable[..., AbstractContextManager[str]]:
-    """`with s3_server() as url`."""
+    """Context manager that starts an S3 server: `with s3_server() as url`."""
     return _s3_server
 
 
 @pytest.fixture(scope="module")
 def endpoint(s3_server: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
-    """Address of moto's server, which knows no bucket yet."""
+    """Address of moto's server, which has no buckets yet."""
     with s3_server() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def ceph() -> Iterator[dict[str, str]]:
-    """Ceph's gateway: the variables that its clients need. Skipped where it is not installed."""
+    """Environment variables for clients of Ceph's gateway; skips tests if it is not installed."""
     program = [sys.executable, str(_ROOT / "infra/s3/ceph.py")]
     with tempfile.TemporaryDirectory(prefix="ceph-") as run:
         where = ["--folder", os.environ.get("CEPH_FOLDER", str(_ROOT / "var/ceph")), "--run", run]
@@ -84,7 +84,7 @@ def ceph() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def s3_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An account in the environment, and none beside it; copies of what is fetched go into the test's own folder."""
+    """The only S3 account in the environment; downloads are cached in the test's own folder."""
     for name, value in {**ACCOUNT, "XDG_CACHE_HOME": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
     return ACCOUNT
@@ -92,11 +92,11 @@ def s3_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """A Prefect server that this process talks to."""
+    """Prefect server that this process uses."""
     from prefect.testing.utilities import prefect_test_harness
 
     with pytest.MonkeyPatch.context() as patch:
-        # a task that waits for a concurrency limit asks again after a second, not after ten
+        # a task that waits for a concurrency limit polls after one second instead of ten
         patch.setenv("PREFECT_SERVER_TASKS_TAG_CONCURRENCY_SLOT_WAIT_SECONDS", "1")
         with prefect_test_harness(server_startup_timeout=120):
             yield
@@ -104,9 +104,10 @@ def prefect_server() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """`begun(folder, settings={})`: makes it a store that holds the first checkpoint of such a smoke run; its address.
+    """Function that puts the first checkpoint of a smoke run into a store: `begun(folder, settings={})`.
 
-    One process computes that checkpoint, and the others copy it. For tests of what comes after it.
+    It returns the store's address. One process computes that checkpoint, and the others copy it. For tests of what
+    follows the warm start.
     """
     from starpo.flows.presets import preset
     from starpo.ragen.store import Store
@@ -128,5 +129,5 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the run's store, to be tampered with."""
+    """Copy of the finished run's store, for the test to tamper with."""
     return Path(shutil.copytree(finished, tmp_path / "store"))

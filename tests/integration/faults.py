@@ -1,11 +1,11 @@
-"""A proxy on loopback between an HTTP client and a server that breaks what passes through it, and keeps a record.
+"""Proxy on loopback between an HTTP client and a server, which injects faults and records the requests.
 
     with FaultyProxy(endpoint) as proxy:                      every request passes
-        proxy.schedule = scripted([Fault.LOST])               this one fails so, the later ones pass
-        proxy.schedule = seeded(7, rate=0.1)                  one in ten fails, by a seeded draw
-        proxy.requests                                        what came, what was done to it, what was answered
+        proxy.schedule = scripted([Fault.LOST])               the next request fails in this way, later ones pass
+        proxy.schedule = seeded(7, rate=0.1)                  one in ten fails, drawn with a seed
+        proxy.requests                                        requests with their faults and the answers' statuses
 
-It forwards one request a connection and closes, so that every fault hits the request that it is meant for.
+It forwards one request per connection and then closes it, so that every fault hits the intended request.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 DRIP_S = 0.02
-"""Pause between the pieces of a slow answer."""
+"""Pause between the pieces of a slow response."""
 
 _SLOW_DOWN = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>'
 _FULL = b'<?xml version="1.0"?><Error><Code>XMinioStorageFull</Code><Message>Storage is full.</Message></Error>'
@@ -33,7 +33,7 @@ _HTML = b"<html><body>Welcome to some other service.</body></html>"
 
 
 class Fault(Enum):
-    """What happens to a request."""
+    """Fault of a request."""
 
     RESET_BEFORE = "reset before the request was read"
     RESET_REQUEST = "reset in the middle of the request"
@@ -62,19 +62,19 @@ PASSING = (
     Fault.ERROR_AFTER,
     Fault.SLOW,
 )
-"""Faults that another try may overcome."""
+"""Transient faults, which a retry may overcome."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request that came.
+    """Record of a request.
 
     Attributes:
         method: GET, PUT, ...
-        path: With its query.
-        fault: What was done to it; None: nothing.
-        status: Of the server's answer; 0: it was not asked.
-        size_bytes: Of the answer's body.
+        path: Path with its query.
+        fault: Injected fault; None if there was none.
+        status: Status of the server's answer; 0 if the request was not forwarded.
+        size_bytes: Size of the answer's body.
     """
 
     method: str
@@ -85,23 +85,23 @@ class Request:
 
 
 Schedule = Callable[[str, str], Fault | None]
-"""(method, path) of a request -> what happens to it. Called in the order of arrival, one at a time."""
+"""(method, path) of a request -> its fault. Called in order of arrival, one request at a time."""
 
 
 def scripted(faults: Iterable[Fault | None], only: Callable[[str, str], bool] = lambda method, path: True) -> Schedule:
-    """These faults, one a request that `only` picks, in turn; then none."""
+    """Schedule of these faults in turn, one per request that `only` selects; then none."""
     waiting = iter(list(faults))
     return lambda method, path: next(waiting, None) if only(method, path) else None
 
 
 def seeded(seed: int, rate: float, faults: Iterable[Fault] = PASSING) -> Schedule:
-    """A fault with probability `rate`, drawn from the seed and the number of the request."""
+    """Schedule of a fault with probability `rate` per request, drawn with a seeded generator."""
     draw, choices = random.Random(seed), list(faults)
     return lambda method, path: draw.choice(choices) if draw.random() < rate else None
 
 
 def always(fault: Fault, only: Callable[[str, str], bool] = lambda method, path: True) -> Schedule:
-    """The same fault for every request that `only` picks."""
+    """Schedule of the same fault for every request that `only` selects."""
     return lambda method, path: fault if only(method, path) else None
 
 
@@ -109,9 +109,9 @@ class FaultyProxy:
     """The proxy; a context manager.
 
     Attributes:
-        url: Its address.
-        schedule: What happens to requests from now on.
-        requests: Those that came, in the order in which they were done with.
+        url: Address of the proxy.
+        schedule: Gives the faults of requests from now on.
+        requests: Requests so far, in the order in which they were recorded.
     """
 
     def __init__(self, upstream: str, schedule: Schedule = lambda method, path: None) -> None:
@@ -136,14 +136,14 @@ class FaultyProxy:
         self._thread.join()
 
     def next_fault(self, method: str, path: str) -> Fault | None:
-        """What happens to this request."""
+        """Return the fault of this request."""
         with self._lock:
             return self.schedule(method, path)
 
     def forward(
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Ask the server."""
+        """Forward the request to the server; returns status, headers and body of its answer."""
         assert self._upstream.hostname is not None
         connection = http.client.HTTPConnection(self._upstream.hostname, self._upstream.port, timeout=60)
         try:
@@ -157,7 +157,7 @@ class FaultyProxy:
             connection.close()
 
     def note(self, request: Request) -> None:
-        """Keep a record of it."""
+        """Record a request."""
         with self._lock:
             self.requests.append(request)
 
@@ -172,7 +172,7 @@ class _Server(ThreadingHTTPServer):
         self.closing = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients hang up too: no traceback on the terminal."""
+        """Print no traceback, since clients hang up too."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -230,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.RESET_RESPONSE:
             self.wfile.write(whole[: len(head) // 2 if not data else len(head) + len(data) // 2])
             self.wfile.flush()
-            time.sleep(0.01)  # else the reset overtakes what was sent
+            time.sleep(0.01)  # otherwise the reset overtakes the data
             return self._reset(None)
         if fault is Fault.TRUNCATED:
             whole = whole[: len(head) // 2 if not data else len(head) + len(data) // 2]
@@ -254,4 +254,4 @@ class _Handler(BaseHTTPRequestHandler):
             super().finish()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Its record is `FaultyProxy.requests`."""
+        """Print nothing; `FaultyProxy.requests` is the log."""

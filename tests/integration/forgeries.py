@@ -1,4 +1,4 @@
-"""The forgeries of a stored run, each made to agree with itself: what is changed, and which stages show it."""
+"""Forgeries of a stored run, each made self-consistent: what is changed, and which stages to verify to find it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.integration.forging import (
 
 EVALUATE = "evaluate:sokoban"
 RECORD = {"stages": ["reward"], "last": 0}
-"""Where the record itself is forged, the stages need not be computed again."""
+"""For forgeries of the record itself, which need no stages to be recomputed."""
 NO_STATE = "0" * 64
 
 
@@ -49,7 +49,7 @@ def moved(stage: str, source: int, target: int) -> Callable[[Path], None]:
 
 
 def old_torch(forgery: Callable[[Path], None], iteration: int, stage: str, library: str = "torch") -> Callable:
-    """Claim that another version of a library made what was forged."""
+    """Forgery that also claims that another version of a library made the artifacts."""
 
     def forged(folder: Path) -> None:
         forgery(folder)
@@ -62,7 +62,7 @@ def old_torch(forgery: Callable[[Path], None], iteration: int, stage: str, libra
 def checkpoint(
     change: Callable[[Path], object], *, stage: str = "update", should_fit: bool = True
 ) -> Callable[[Path], None]:
-    """Change a checkpoint's files; manifest and SHA-256 fit, and with `should_fit` its content digest too."""
+    """Forgery of a checkpoint's files; manifest and SHA-256 are updated, with `should_fit` the content digest too."""
 
     def forged(folder: Path) -> None:
         place = artifact(folder, 0, stage, "checkpoint")
@@ -133,14 +133,14 @@ def no_torch_difference_but_seconds(folder: Path) -> None:
 
 
 def evaluation_of_another_checkpoint(folder: Path) -> None:
-    """The first evaluation as that of the last iteration, its iteration made to fit: its checkpoint does not."""
+    """Record the first evaluation as the last iteration's, with its iteration changed to fit but not its checkpoint."""
     change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
     settings = manifest_of(artifact(folder, 2, EVALUATE, "episodes")).settings
     rekey(folder, 2, EVALUATE, settings={**settings, "iteration": 2})
 
 
 def evaluation_in_the_place_of_another(folder: Path) -> None:
-    """The same with its checkpoint made to fit too: it lies under the key of the last evaluation."""
+    """Do the same with its checkpoint changed to fit too, so that it has the key of the last evaluation."""
     last = manifest_of(artifact(folder, 2, EVALUATE, "episodes"))
     change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
     rekey(folder, 2, EVALUATE, settings=last.settings, inputs=last.inputs)
@@ -195,7 +195,7 @@ ROLLOUT = {"stages": ["rollout"], "last": 0}
 LAST = {"stages": ["evaluate"], "first": 2}
 
 FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
-    # records, all sealed anew
+    # records, all resealed
     "the first evaluation in the last place": (moved(EVALUATE, 0, 2), RECORD),
     "the last evaluation in the first place": (moved(EVALUATE, 2, 0), RECORD),
     "the second evaluation in the last place": (moved(EVALUATE, 1, 2), RECORD),

@@ -1,4 +1,4 @@
-"""What a forger does to a stored run: change something, then make everything agree that a plain digest covers."""
+"""Tools to forge a stored run: change something, then update everything that a plain digest covers."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def verify(folder: Path, **options: Any) -> Verification:
 
 
 def artifact(folder: Path, iteration: int, stage: str, kind: str) -> Path:
-    """Folder of what a stage made."""
+    """Return the folder of an artifact that a stage made."""
     return folder / kind / Store(str(folder)).runs.iteration(RUN, iteration)[stage][kind]
 
 
@@ -38,7 +38,7 @@ def manifest_of(place: Path) -> Manifest:
 
 
 def forge(place: Path, change: Callable[[Rows], object], **fields: Any) -> None:
-    """Change a dataset's rows and everything in its manifest that would tell."""
+    """Change a dataset's rows and everything in its manifest that would reveal it."""
     file = place / "part-00000.parquet"
     table = pq.read_table(file)
     rows = table.to_pylist()
@@ -49,13 +49,13 @@ def forge(place: Path, change: Callable[[Rows], object], **fields: Any) -> None:
 
 
 def reseal(place: Path, **fields: Any) -> None:
-    """Write a manifest that is in order for the files that are there now."""
+    """Write a manifest that is valid for the current content of its files, with these fields changed."""
     manifest = manifest_of(place)
     _seal(place, manifest, entries=[entry_of(place / entry.path, place) for entry in manifest.files], **fields)
 
 
 def reseal_folder(place: Path) -> None:
-    """The same of a folder of files, whichever they are now, with its content digest."""
+    """Do the same for a folder, with whatever files it has now, and update its content digest."""
     manifest = manifest_of(place)
     (place / MANIFEST_NAME).unlink()
     entries = entries_of(place)
@@ -68,7 +68,7 @@ def _seal(place: Path, manifest: Manifest, entries: list[FileEntry], **fields: A
 
 
 def claim(place: Path, section: str, name: str, value: object) -> None:
-    """Change a word of provenance, which no digest covers."""
+    """Change an entry of the provenance, which no digest covers."""
     manifest = json.loads((place / MANIFEST_NAME).read_text())
     manifest["provenance"].setdefault(section, {})[name] = value
     (place / MANIFEST_NAME).write_text(json.dumps(manifest))
@@ -82,7 +82,7 @@ def tensors(place: Path, file: str, change: Callable[[dict[str, Any]], object]) 
 
 
 def rekey(folder: Path, iteration: int, stage: str, /, **fields: Any) -> None:
-    """Change the work that the artifacts of a recorded stage tell of, put them under its key, and record that."""
+    """Change the work in the manifests of a recorded stage's artifacts, store them under its key, and record that."""
     records = read_records(folder)
     for kind, key in list(records[iteration][stage].items()):
         place = folder / kind / key
@@ -116,14 +116,14 @@ def write_records(folder: Path, records: Records) -> None:
 
 
 def change_records(folder: Path, change: Callable[[Records], object]) -> None:
-    """Change what the records say; their seals fit."""
+    """Change the records and reseal them."""
     records = read_records(folder)
     change(records)
     write_records(folder, records)
 
 
 def change_run(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change `run.json`; the seals fit."""
+    """Change `run.json` and reseal the records."""
     edit_json(folder / "runs" / RUN / "run.json", change)
     write_records(folder, read_records(folder))
 
@@ -135,7 +135,7 @@ def edit_json(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def strip_seals(folder: Path) -> None:
-    """Records as version 0.1.0 wrote them."""
+    """Rewrite the records without seals, as version 0.1.0 wrote them."""
     run = folder / "runs" / RUN
     for iteration, stages in read_records(folder).items():
         (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps(stages))

@@ -1,13 +1,13 @@
-"""Runs that can be killed anywhere: a process that has imported everything and forks a fresh one for each (re)start.
+"""Runs that can be killed at any moment: a process that has imported everything forks a new one for each (re)start.
 
     test --order--> this process --fork--> a run, which kills itself at a moment in the store, or is killed from outside
 
-A moment is an operation on the store's files: before a folder or a file is made, opened for writing, renamed or
-removed, in the middle of the bytes of a file, and after them. What is written for people alone (state.json) and the
-lease are no moments: they are written at every start, so a run could be killed for ever without getting anywhere.
+A moment is an operation on the store's files: before a folder or file is created, opened for writing, renamed or
+removed; halfway through writing a file; and after writing it. Writes of state.json, which only people read, and of the
+lease do not count: they happen at every start, so a run could be killed there forever without making progress.
 
-Orders and answers are lines of JSON. An order: `store`; `after`, the number of artifacts from which on moments count;
-`fatal`, the number of the fatal moment by its sort, 'any' or 'inside' a file. Not a test: `test_killed_anywhere.py`
+Orders and answers are lines of JSON. An order has `store`; `after`, the number of artifacts from which moments count;
+and `fatal`, the number of the fatal moment per sort, 'any' or 'inside' a file. Not a test: `test_killed_anywhere.py`
 starts it as `python mortal_runs.py`.
 """
 
@@ -32,7 +32,7 @@ IMPORTS = (
 
 
 class Moments:
-    """Counts the moments of this process and, at the fatal one, kills it."""
+    """Counter of the moments of this process, which kills the process at the fatal one."""
 
     def __init__(self, order: dict[str, Any], say: Callable[..., None]) -> None:
         self._store, self._after, self._fatal, self._say = order["store"], order["after"], order["fatal"], say
@@ -46,7 +46,7 @@ class Moments:
         return len(list(Path(self._store).glob("*/*/manifest.json"))) >= self._after
 
     def pass_by(self, operation: str, path: Any, is_inside: bool = False) -> None:
-        """One more moment, if it is one."""
+        """Count this operation if it is a moment."""
         if not (self._fatal and self._is_of_store(path) and self.is_late_enough):
             return
         for sort in ("any", "inside") if is_inside else ("any",):
@@ -67,7 +67,7 @@ class Moments:
             self.pass_by("open for writing", arguments[0])
 
     def _split_writes(self) -> None:
-        """Have a moment in the middle of every file's bytes and one after them, whoever writes the file."""
+        """Add a moment halfway through every file's bytes and one after them, however the file is written."""
         import pyarrow.parquet as pq
 
         write_bytes, write_text, copy = Path.write_bytes, Path.write_text, shutil.copyfile
@@ -107,7 +107,7 @@ class Moments:
         pq.ParquetWriter.write_batch, pq.ParquetWriter.close = rows_and_no_footer, rows_and_footer
 
     def _tell_of_work(self) -> None:
-        """Tell when a stage that is not stored yet begins to compute."""
+        """Report when a stage that is not stored yet begins to compute."""
         from starpo.ragen.store import Store
         from starpo.ragen.work import Keys, Work
 

@@ -1,4 +1,4 @@
-"""What a run made, by digest: two runs that did the same work have the same."""
+"""Digests of everything that a run made; two runs that did the same work have equal digests."""
 
 from starpo.ragen.store import Store
 
@@ -7,7 +7,7 @@ Digests = dict[tuple[int, str, str], str]
 
 
 def digests(store: Store, run: str) -> Digests:
-    """Content digest of everything that a run made."""
+    """Return the content digest of every artifact that a run made."""
     return {
         (iteration, stage, kind): store.manifest(kind, key).content_digest
         for iteration, stages in store.runs.iterations(run).items()

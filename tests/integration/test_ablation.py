@@ -1,4 +1,4 @@
-"""The flow `ablation` on a real Prefect server: sub-flows that share, a cell that fails, and taking it up again."""
+"""The flow `ablation` on a real Prefect server: cells that share stages, a cell that fails, and running it again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,13 +36,13 @@ GOOD, FAILED = (
 def study(
     tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
 ) -> tuple[Store, AblationPlan, int, str]:
-    """The store, the grid, how many stages its good cells were said to consist of, and the ablation's error."""
+    """Store, plan, number of stages planned for the good cells, and error message of the ablation."""
     store = Store(begun(tmp_path_factory.mktemp("store")))
     study = plan_ablation(GRID, store, allow_few_seeds=True)
     plans = study.plans(store)
     planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].stages}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAGEN_THREADS", "1")  # no further worker processes below those of the cells
+        patch.setenv("RAGEN_THREADS", "1")  # no worker processes below those of the cells
         with pytest.raises(CellsFailedError) as caught:
             ablation(GRID, store=store.url, concurrency=2, allow_few_seeds=True)
     return store, study, len(planned), str(caught.value)
@@ -79,7 +79,7 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Ablati
 def test_every_figure_is_made_of_stored_runs(
     study: tuple[Store, AblationPlan, int, str], name: FigureName, tmp_path: Path
 ) -> None:
-    """With no more than two iterations there is little to see; what there is, is drawn, and the rest is said."""
+    """Two iterations give little data; figures draw what there is and state what is missing."""
     store, grid, _, _ = study
     finding = Finding(source="RAGEN", claim="a claim", numbers={GOOD[0]: 0.2})
     asked = replace(grid, grid=grid.grid.model_copy(update={"figure": name, "finding": finding}))
@@ -90,7 +90,7 @@ def test_every_figure_is_made_of_stored_runs(
     assert set(records.files("clip")) == {"result.json", FIGURES[name].file, "success.svg"}
     drawing = (tmp_path / "ablations" / "clip" / FIGURES[name].file).read_text()
     assert drawing.startswith("<!doctype html>" if name == "transcripts" else "<svg")
-    if FIGURES[name].metrics and name != "gradients":  # which are measured only where they are asked for
+    if FIGURES[name].metrics and name != "gradients":  # gradients are measured only on request
         assert result.cells[0].series[0]
     if name == "transcripts":
         assert [row.after.iteration for row in result.cells[0].transcripts] == [2] * 6

@@ -54,7 +54,7 @@ def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audite
     dearer = pa.array([[reward + 1 for reward in row] for row in turns["action_rewards"].to_pylist()])
     paid = turns.set_column(turns.schema.get_field_index("action_rewards"), "action_rewards", dearer)
     facts = {"key": stage_key(stage, {}, {}, 0), "stage": stage, "settings": {}, "inputs": {}, "seed": 0}
-    store.put_table("rewards", compute_rewards(paid, RewardConfig()), **facts)  # of other turns than are stored
+    store.put_table("rewards", compute_rewards(paid, RewardConfig()), **facts)  # for turns that are not stored
     store.runs.record_stage("faulty", 0, "reward", {"rewards": facts["key"]})
     store_run(store, "damaged", ("metrics", "episodes", "samples"))
     for name in ("faulty", "damaged"):

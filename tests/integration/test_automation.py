@@ -1,4 +1,4 @@
-"""The shipped Prefect automation, created on a real server as its page says: a run that collapses is cancelled."""
+"""The shipped Prefect automation, created on a real server as documented: a run that has collapsed is cancelled."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).parents[2] / "infra/automations/collapsed.yaml"
 
 @flow
 def told(status: str, wait_s: float) -> bool:
-    """Tell of a collapse as a run does; is this flow run cancelled within the time?"""
+    """Announce a collapse as a run does, and return whether this flow run is cancelled within `wait_s` seconds."""
     context = FlowRunContext.get()
     assert context is not None
     assert context.flow_run is not None

@@ -1,4 +1,4 @@
-"""Checkpoints that were dropped by a real run, derived again; and Online-k with its thresholds and report."""
+"""Deriving checkpoints that a real run dropped; and Online-k with its thresholds and report."""
 
 import json
 import re
@@ -60,14 +60,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 @pytest.fixture
 def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
-    """The finished run, in a store that a test may spoil."""
+    """Copy of the finished run's store, for a test to modify."""
     shutil.copytree(finished, tmp_path / "store")
     yield Store(str(tmp_path / "store"))
     forget()
 
 
 def forget() -> None:
-    """Learners stay loaded from test to test; one that was tampered with must not."""
+    """Unload the learner: learners stay loaded between tests, but one that was tampered with must not."""
     from starpo.ragen.placement import forget_learner
 
     forget_learner()
@@ -212,7 +212,7 @@ def test_an_exported_policy_of_a_lineage_that_is_not_whole_says_so(
 
 
 class Jittery(TorchLearner):
-    """A learner whose updates come out otherwise every time."""
+    """Learner whose updates give a different result every time."""
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         with torch.no_grad():
@@ -221,7 +221,7 @@ class Jittery(TorchLearner):
 
 
 class Honest(Jittery):
-    """And that says so."""
+    """Such a learner that declares itself non-deterministic."""
 
     def __init__(self, config: UpdateConfig, num_threads: int | None = None) -> None:
         super().__init__(config, num_threads)
@@ -281,14 +281,14 @@ def test_a_learner_that_does_not_repeat_itself_gives_a_folder_without_proof(
 
 
 def test_a_run_that_needs_what_another_dropped_derives_it(store: Store) -> None:
-    """The same training, evaluated otherwise: every update is shared, and most checkpoints are gone."""
+    """The same training with other evaluations shares every update, but most checkpoints were dropped."""
     turns = {path.name for path in Path(store.url, "turns").iterdir()}
     run(Path(store.url), "other", **{"evaluation.temperature": 0.7, "evaluation.every": 1})
     assert keys(store, "other") == keys(store, "sparse")
     assert {path.name for path in Path(store.url, "turns").iterdir()} == turns
     records = store.runs.iterations("other")
     assert all("evaluate:sokoban" in records[iteration] for iteration in range(7))
-    assert kept(store) == [0, 4, 6]  # it dropped again what it had derived
+    assert kept(store) == [0, 4, 6]  # derived checkpoints were dropped again
 
 
 def test_thresholds_collect_early_and_the_report_counts_it(

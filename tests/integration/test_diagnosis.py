@@ -1,4 +1,4 @@
-"""`ragen diagnose` on real runs: what is missing is computed and found again; runs that cannot be probed are judged."""
+"""`ragen diagnose` on real runs: missing probes are computed once and stored; runs without probes are judged too."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ ROWS = "reasoning/first_turn"
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
-    """A store with 'plain', probed while it trained, and 'mute', which does not reason, from one prompt."""
+    """Store with the runs 'plain', probed during training, and 'mute', which does not reason."""
     folder = tmp_path_factory.mktemp("diagnosis") / "store"
     settings = {
         "checkpoint_every": 2, "diagnostics.probe_every": 2, "diagnostics.gradients_every": 2, "iterations": 3,
@@ -68,7 +68,7 @@ def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
         selection = store.read_table("selection", stages[iteration]["variance_filter"]["selection"])
         assert sum(bucket["num_groups"] for bucket in buckets.values()) == selection.num_rows
         assert all(bucket["entropy_norm"] > 0 for bucket in buckets.values())
-    assert all(bucket["kl_norm"] < 1e-6 for bucket in tables[0].values())  # it is still at its reference
+    assert all(bucket["kl_norm"] < 1e-6 for bucket in tables[0].values())  # the policy is still its reference
     assert all(bucket["kl_norm"] > 1e-5 for bucket in tables[2].values())
     assert diagnose_run(store, "plain", every=1, with_gradients=True).num_computed == 0
     again = verify_run(store, "plain", stages=["gradient_probe"])

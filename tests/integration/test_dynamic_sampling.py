@@ -1,6 +1,6 @@
-"""`rollout.max_attempts` through the real flow: what is played and kept, the same digests after a kill, every reader.
+"""`rollout.max_attempts` in the real flow: what is played and kept, equal digests after a kill, and all readers.
 
-A rollout has four groups and six are wanted, so no iteration has enough with its first.
+A rollout has four groups and six are wanted, so the first rollout of an iteration is never enough.
 """
 
 import json
@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory, finished: tuple[Store, str]) -> tuple[Store, str]:
-    """In a store to which only what the run needs was copied."""
+    """The finished run in another store, to which only what it needs was copied."""
     store, run = finished
     folder = tmp_path_factory.mktemp("copy")
     copy_run(Location(store.url), run, Location(str(folder)))
@@ -149,7 +149,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 
 def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> None:
-    """What the selections keep says that another rollout was needed."""
+    """The number of groups that the selections keep shows that another rollout was needed."""
     from starpo.flows.walk import walk_record
 
     store, run = copied
@@ -164,7 +164,7 @@ def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> 
 
 @pytest.mark.thorough
 def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
-    """With nothing changed every stage is found; with fewer groups wanted those of later attempts are surplus."""
+    """Unchanged settings give the same updates. With fewer groups wanted, those of later attempts are surplus."""
     store, run = finished
     name = replay(run, store=store.url)
     ours, theirs = (list(store.runs.iterations(r).values())[:2] for r in (run, name))
@@ -235,7 +235,7 @@ def test_a_copy_has_all_attempts(finished: tuple[Store, str], copied: tuple[Stor
     [*(pytest.param(stage, marks=pytest.mark.thorough) for stage in ("rollout", "rollout:1")), "variance_filter:1"],
 )
 def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
-    """As after a kill in the second iteration, before this stage's artifact was there."""
+    """The store is as after a kill in the second iteration, before this stage was stored."""
     original, run = finished
     shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)
     records = original.runs.iterations(run)
@@ -250,7 +250,7 @@ def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str]
 
 @pytest.mark.thorough
 def test_dropped_checkpoints_are_derived_from_all_attempts(finished: tuple[Store, str]) -> None:
-    """Only the first and the newest stay; the one between is made again to verify what came of it."""
+    """Only the first and the newest checkpoint are kept; those between are derived to verify what used them."""
     store, run = train(Path(finished[0].url), checkpoint_every=100, iterations=3, fresh="own")
     dropped = store.runs.iteration(run, 1)["update"]["checkpoint"]
     assert store.dropped("checkpoint", dropped) is not None

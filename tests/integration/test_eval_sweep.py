@@ -1,4 +1,4 @@
-"""The flow `eval-sweep` on a real Prefect server: cells that are shared, missing, late, dropped, and one that fails."""
+"""The flow `eval-sweep` on a real Prefect server: shared, missing, late and failing cells, and dropped checkpoints."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -29,12 +29,12 @@ SWEEP = Sweep(name="late", runs=[RUN], iterations="all", temperatures=[0.5, 1.0]
 
 
 class InterruptedRunError(RuntimeError):
-    """Stands for the end of a process in the middle of a run."""
+    """Stand-in for the death of a process in the middle of a run."""
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Store:
-    """A run that was interrupted after two of three iterations, and a sweep over what it had."""
+    """Store with a run that was interrupted after two of three iterations, and a sweep over its checkpoints."""
     store = Store(begun(tmp_path_factory.mktemp("store")))
     update = training.update
 
@@ -60,7 +60,7 @@ def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> N
     assert [(c.iteration, c.temperature, c.seed) for c in result.cells] == [
         (iteration, temperature, seed) for iteration in (0, 1, 2) for temperature in (0.5, 1.0) for seed in (0, 1)
     ]
-    assert len(stored(swept)) == len(result.cells)  # that of the run itself, at iteration 0, is one of them
+    assert len(stored(swept)) == len(result.cells)  # including the run's own evaluation at iteration 0
     at_start = swept.runs.iteration(RUN, 0)["evaluate:sokoban"]["episodes"]
     assert result.cells[0].key == at_start
     assert (Path(swept.url) / "sweeps" / "late" / "success.svg").read_text().startswith("<svg")
@@ -83,7 +83,7 @@ def test_cells_carry_the_tag_that_limits_them(swept: Store) -> None:
 
 @pytest.fixture
 def one_gpu() -> Iterator[None]:
-    """As `prefect concurrency-limit create gpu 1` does."""
+    """Concurrency limit that `prefect concurrency-limit create gpu 1` creates."""
     with get_client(sync_client=True) as client:
         client.create_concurrency_limit(tag="gpu", concurrency_limit=1)
     yield
@@ -164,7 +164,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
 
 
 def test_a_matrix_over_two_environments(swept: Store) -> None:
-    """The tiny policies speak of all built-in environments, so each can play where the other was trained."""
+    """The tokenizer of tiny policies covers all built-in environments, so each can play where the other was trained."""
     lake = preset("smoke", {"iterations": 1, "environment": {"type": "frozen_lake", "observation": "compact"}})
     starpo(lake, preset="smoke", store=swept.url, run="lake")
     sweep = Sweep(name="matrix", runs=[RUN, "lake"], iterations="ends", is_matrix=True)

@@ -1,4 +1,4 @@
-"""A trained run goes out and comes back: exported, imported again, packed, and verified where it was unpacked."""
+"""A trained run is exported, imported again, packed, and verified where it was unpacked."""
 
 import json
 from pathlib import Path

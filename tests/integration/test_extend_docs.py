@@ -1,4 +1,4 @@
-"""docs/extend.md, word by word: the built wheel in an environment of its own, an empty folder, every block in order."""
+"""docs/extend.md, followed to the letter: the built wheel in its own environment, an empty folder, blocks in order."""
 
 import os
 import re
@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "extend.md"
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
-VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over a minute
+VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over 30 s
 LOOK = """
 import shlex, sys
 from starpo.flows import cli
@@ -33,10 +33,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment in which the wheel is installed, and nothing of this checkout; it borrows the libraries."""
+    """Virtual environment with the wheel and nothing of this checkout; it shares the libraries of this environment."""
     folder = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    source = folder / "source"  # a copy: what is built there would lie about here
+    source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
     for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -45,7 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     purelib = sysconfig.get_path("purelib", vars={"base": str(environment)})
-    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth are not read
+    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files in there are not read
     (wheel,) = folder.glob("*.whl")
     into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
     subprocess.run([*pip, *into], check=True)
@@ -57,7 +57,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[str, str]]:
-    """The environment variables of a user in an empty folder; the server that they start is stopped."""
+    """Environment variables of a user in an empty folder; the server that the user starts is stopped afterwards."""
     env = {name: os.environ[name] for name in KEPT if name in os.environ} | {
         "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(tmp_path / "home"),

@@ -1,4 +1,4 @@
-"""A run with a critic on object storage, and what is done with it there: replay, verification, an ablation, a sweep."""
+"""A run with a critic on object storage, and its replay, verification, an ablation and a sweep there."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ CRITIC = {"update.advantage": "gae", "update.gae_lambda": 0.9}
 
 @pytest.fixture(scope="module")
 def store(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A bucket with the run 'base'."""
+    """Store in a bucket, with the run 'base'."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", endpoint)
         patch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")

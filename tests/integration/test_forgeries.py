@@ -1,4 +1,4 @@
-"""Everything in a stored run forged, and made to agree: found, or named as not shown; healthy runs are verified."""
+"""Self-consistent forgeries of everything in a stored run are found or named as not shown; intact runs are verified."""
 
 import json
 import shutil
@@ -83,11 +83,11 @@ def test_a_warm_start_whose_manifest_says_that_it_took_long_is_named_as_left_out
 
 
 def test_what_was_not_forged_is_verified(folder: Path) -> None:
-    """Whatever the forgeries are looked for with finds nothing here."""
+    """The options that find the forgeries find nothing in an intact run."""
     for options in (RECORD, UPDATE, WARM_START, REWARD, FILTER, ROLLOUT, LAST):
         verification = verify(folder, **options)
         assert verification.outcome == "verified", verification.findings
-    write_records(folder, read_records(folder))  # as every forger of records does
+    write_records(folder, read_records(folder))  # as every forgery of records does
     assert verify(folder, **RECORD).outcome == "verified"
 
 
@@ -104,7 +104,7 @@ def test_what_was_found_in_a_record_names_the_file_both_values_and_what_to_do(fo
 
 
 def test_starting_the_run_again_mends_its_record(folder: Path) -> None:
-    """As every message about a record says. Nothing is computed again."""
+    """Every message about a faulty record recommends this. Nothing is recomputed."""
     moved(EVALUATE, 0, 2)(folder)
     strip_seals(folder)
     before = set(folder.glob("*/*/manifest.json"))
@@ -123,9 +123,9 @@ def test_records_of_version_0_1_are_read(folder: Path) -> None:
 
 
 def outcome(folder: Path, run: str) -> tuple[str, list[str]]:
-    """Of the whole run, and what is not the same."""
+    """Verify the whole run; returns the outcome, and details of findings that are neither the same nor left out."""
     verification = verify_run(Store(str(folder)), run, with_warm_start=False)
-    odd = (Verdict.SAME, Verdict.LEFT_OUT)  # a warm start takes long on a busy machine
+    odd = (Verdict.SAME, Verdict.LEFT_OUT)  # a warm start that took long, on a busy machine, is left out
     return verification.outcome, [f.detail for f in verification.findings if f.verdict not in odd]
 
 
@@ -138,7 +138,7 @@ def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
 def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Online-k, whose second update uses the rollout and the rewards of the first."""
+    """With Online-k, the second update uses the rollout and the rewards of the first."""
     settings = preset("smoke", {**SETTINGS, "online_k": 2})
     with monkeypatch.context() as patch:
         train = update_stage._train
@@ -173,7 +173,7 @@ def test_a_replay_is_verified(folder: Path, options: dict[str, Any]) -> None:
 
 
 def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
-    """As a record's own, a replay's rollouts have their place in the record of its base."""
+    """The rollout that a replay reuses in an iteration must be the one in its base's record."""
     name = replay(RUN, should_update=False, store=str(folder))
     file = folder / "runs" / name / "iterations" / "00001.json"
     records = read_records(folder)

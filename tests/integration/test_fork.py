@@ -1,4 +1,4 @@
-"""Forks of a real run: what is shared, what is anew; and all that knows nothing of forks: resume, verify, replay."""
+"""Forks of a real run: shared and new stages; resuming, verifying and replaying a fork like any other run."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ CHANGE = {"update.entropy_coefficient": 0.3, "filter.keep": 1.0}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
-    """A store with 'base', of four updates, of which every other checkpoint was dropped, and a fork from its third."""
+    """Store with 'base', of four updates with every other checkpoint dropped, and 'fork', from its checkpoint 3."""
     folder = tmp_path_factory.mktemp("forks") / "store"
     settings = {"iterations": 4, "checkpoint_every": 2, "evaluation.every": 2}
     starpo(preset("smoke", settings), preset="smoke", store=begun(folder), run="base")
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun
 
 @pytest.fixture
 def own(folder: Path, tmp_path: Path) -> Store:
-    """A copy of its own."""
+    """Copy of the store for this test alone."""
     shutil.copytree(folder, tmp_path / "own", ignore=shutil.ignore_patterns("tmp"))
     return Store(str(tmp_path / "own"))
 

@@ -1,4 +1,4 @@
-"""What Prefect's pages are given: hostile text, through a real server and back, is neither markup nor a link."""
+"""Hostile text in Prefect artifacts, published on a real server and read back, is neither markup nor a link."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ def tokens(page: str) -> Iterator[Token]:
 
 
 def assert_page_is_text(found: Artifact, own_link: str = "") -> list[Token]:
-    """A page has headings, tables, lists, code and links of ours, and nothing that a stored text made."""
+    """Assert that a page has only headings, tables, lists, code and links of ours, and none made by stored text."""
     page = str(found.data)
     assert_nothing_raw(page + str(found.description))
     parsed = list(tokens(page))
@@ -60,13 +60,13 @@ def assert_page_is_text(found: Artifact, own_link: str = "") -> list[Token]:
     links = [str(token.attrs["href"]) for token in parsed if token.type == "link_open"]
     assert all(own_link and link.startswith(own_link) for link in links), links
     bare = re.sub(r"(`+).*?\1|\]\(file:[^)]*\)", "", page)
-    assert "://" not in bare  # which the page would make a link of
+    assert "://" not in bare  # a page would render it as a link
     assert "www." not in bare
     return parsed
 
 
 def assert_table_is_text(found: Artifact) -> None:
-    """Prefect shows the cells of a table as text."""
+    """Assert that the cells of a table, which Prefect shows as plain text, hold no raw hostile text."""
     cells = [str(part) for row in json.loads(str(found.data)) for pair in row.items() for part in pair]
     assert cells
     for cell in cells:
@@ -88,7 +88,7 @@ def test_of_an_ablation() -> None:
     in_a_flow(study._publish, Ablations("store"), hostile_ablation("evil"))
     parsed = assert_page_is_text(published("ablation-evil"))
     headings = [token for token in parsed if token.type == "heading_open"]
-    # the page; the panels; the finding, what its figure measures and what else it says; failures
+    # the page; the panels; the finding, its figure's measurements and its other claims; failures
     assert len(headings) == 1 + 1 + len(HOSTILE) + 3 + 1
     assert_table_is_text(published("ablation-evil-table"))
 

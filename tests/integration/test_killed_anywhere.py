@@ -1,9 +1,9 @@
-"""SIGKILL at moments spread over a run, each followed by a restart: nothing half-written, and the end is the same.
+"""A run killed by SIGKILL throughout, and restarted each time: nothing is half-written, and the result is the same.
 
-A death is aimed at a place in the run: the making of the n-th artifact, n rising evenly from the first to the last.
-There it comes, in a seeded order and at a seeded point, in one of four ways: at a moment in the store (before, inside
-or after the writing, renaming or removing of a file, see `mortal_runs.py`); at a moment inside a file; while a stage
-computes; or while the run is starting again and passes by what is stored.
+Each kill aims at a place in the run: the making of the n-th artifact, with n rising evenly from the first to the last.
+Kills come in four ways, in a seeded order and at seeded points: at a moment in the store (before, during or after a
+file is written, renamed or removed, see `mortal_runs.py`); at a moment inside a file; while a stage computes; or while
+the run restarts and skips what is stored.
 """
 
 import json
@@ -32,9 +32,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")
 
 FEW = {"any": 1, "inside": 1, "computing": 1, "starting": 1}
 MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
-"""How many of each."""
+"""Number of kills of each sort."""
 LAST_MOMENT = {"any": 8, "inside": 2}
-"""An artifact has at least so many moments."""
+"""Minimum number of moments per artifact, by sort."""
 SEED = 20
 RUN = "mortal"
 ROOT = Path(__file__).parents[2]
@@ -42,13 +42,13 @@ Answer = dict[str, Any]
 
 
 class Mortals:
-    """The process that forks runs."""
+    """Process that forks runs (`mortal_runs.py`)."""
 
     def __init__(self) -> None:
         environment = {
             "PREFECT_API_URL": PREFECT_API_URL.value() or "",
             "PYTHONPATH": str(ROOT),
-            "RAGEN_THREADS": "1",  # no worker processes: every restart would wait until new ones have imported torch
+            "RAGEN_THREADS": "1",  # no worker processes: at every restart, new ones would have to import torch
         }
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("mortal_runs.py"))],
@@ -74,14 +74,14 @@ class Mortals:
         """Start a run and wait for its end.
 
         Args:
-            store: Its store.
-            after: Number of artifacts from which on moments and beginnings of stages count.
-            fatal: Sort of moment -> number of the one at which it kills itself.
-            wait_s: Key of the stage that begins -> seconds from then until it is killed, or "" -> seconds, for any.
-            event: What the waiting begins with: 'begun', a stage that computes, or 'process', the run itself.
+            store: Folder of its store.
+            after: Number of artifacts from which moments and starts of stages count.
+            fatal: Sort of moment -> number of the moment at which the run kills itself.
+            wait_s: Key of a stage -> seconds from its start until the run is killed; "" -> seconds from the run start.
+            event: Event at which the wait begins: 'begun', a stage starts to compute, or 'process', the run starts.
 
         Returns:
-            All that was said of it: its exit `status`, where it `died` of its own accord.
+            Everything that was reported: the exit `status`, how it `died` if it was killed, and so on.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"store": str(store), "after": after, "fatal": fatal or {}}) + "\n")
@@ -126,7 +126,7 @@ Digests = dict[tuple[int, str, str], str]
 
 @dataclass(frozen=True)
 class Reference:
-    """The run that nobody kills: what it made, how long its stages took, how long a start takes that finds all done."""
+    """Undisturbed run: its digests, the duration of its stages, and that of a restart that finds everything stored."""
 
     digests: Digests
     num_artifacts: int
@@ -149,7 +149,7 @@ def reference(mortals: Mortals, tmp_path_factory: pytest.TempPathFactory) -> Ref
 
 
 def digests(folder: Path) -> Digests:
-    """Content digest of everything that the run recorded."""
+    """Return the content digest of every artifact that the run recorded."""
     store = Store(str(folder))
     return {
         (iteration, stage, kind): store.manifest(kind, key).content_digest
@@ -160,7 +160,7 @@ def digests(folder: Path) -> Digests:
 
 
 def visible_artifacts(folder: Path) -> dict[Path, int]:
-    """Manifests of all artifacts, and when they were written. Fails if anything that readers see is half-written."""
+    """Return manifest file -> modification time (ns). Fails if anything that readers see is half-written."""
     found = {}
     for place in folder.glob("*/*"):
         if place.parent.name in ("tmp", "runs"):
@@ -182,7 +182,7 @@ def visible_artifacts(folder: Path) -> dict[Path, int]:
 
 
 def doing(folder: Path) -> str:
-    """What a killed run was doing, by its own last words."""
+    """Return what a killed run was doing, from its last message."""
     state = folder / "runs" / RUN / "state.json"
     return str(json.loads(state.read_bytes())["message"]) if state.is_file() else "nothing yet"
 
@@ -226,7 +226,7 @@ def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
     assert len(deaths) == len(sorts)
     assert num_ends >= 1
     assert Counter(how.partition(":")[0] for how, _ in deaths) == wanted
-    died_in = {phase.partition(" ")[0] for phase in phases}  # `update done` is said between stages
+    died_in = {phase.partition(" ")[0] for phase in phases}  # `update done` is reported between stages
     assert len(died_in) >= 3, "they are not spread over the run"
     if wanted is MANY:
         assert died_in >= {"warm_start", "update", "evaluate"}, "they are not spread over the run"

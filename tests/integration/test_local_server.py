@@ -1,4 +1,4 @@
-"""`ragen up`, `prefect deployment run`, `ragen train`, `runs`, `report`, `down`: as a user types them."""
+"""`ragen up`, `prefect deployment run`, `ragen train`, `runs`, `report` and `down`, as a user types them."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 class Shell:
-    """Runs commands in a folder of the test's own, against a server of the test's own."""
+    """Runner of commands in a folder of their own, against a server of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Shell:
         )  # fmt: skip
 
     def look(self, *arguments: str) -> Result:
-        """`ragen` in this process, for what asks the store alone."""
+        """Run `ragen` in this process, for commands that use only the store."""
         return ragen(*arguments, cwd=self.folder, **{n: v for n, v in self.env.items() if n.startswith("RAGEN_")})
 
 
@@ -90,7 +90,7 @@ def test_runs_outlast_a_server_that_is_busy_for_minutes(shell: Shell) -> None:
 
 
 def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
-    """Prefect 3.8 cannot insert scheduled runs with SQLAlchemy 2.1: nothing with a schedule would ever run."""
+    """With SQLAlchemy 2.1, Prefect 3.8 cannot insert scheduled runs, so nothing with a schedule would ever run."""
     asked = {
         "deployments": {"name": {"any_": ["hourly"]}},
         "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
@@ -195,7 +195,7 @@ def test_prefect_calls_a_run_by_its_name_and_its_log_has_a_line_an_iteration(she
 
 @pytest.mark.thorough
 def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
-    """The last test here: it stops the server."""
+    """Must be the last test here, since it stops the server."""
     long = ["ragen", "train", "smoke", "--iterations", "500", "--run", "long"]
     with subprocess.Popen(
         [str(BIN / long[0]), *long[1:]],
@@ -204,7 +204,7 @@ def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
         assert watched.stdout is not None
         seen = [next(watched.stdout)]
         while not (place := re.match(r"iteration (\d+)/", seen[-1])) or int(place[1]) < 2:
-            seen.append(next(watched.stdout))  # what is watched every half second may not show every iteration
+            seen.append(next(watched.stdout))  # progress is polled every half second, so iterations may be missed
         stopped = shell("ragen", "down")
         rest = watched.stdout.read()
     assert any("/runs/flow-run/" in line for line in seen)

@@ -1,4 +1,4 @@
-"""A run of several environments: exact shares, metrics by part, filtered within each, verified, replayed and shown."""
+"""A run on a mixture of environments: exact shares, metrics and filtering per part; verified, replayed and reported."""
 
 import gzip
 import json
@@ -81,7 +81,7 @@ def test_the_panel_is_one_and_success_on_it_is_told_by_part(folder: Path) -> Non
     assert numbers == {"boxes": 4.0, "ice": 2.0, "bandit": 2.0}
     mean = sum(measured[f"evaluation/mixture/{tag}/success"] * number for tag, number in numbers.items()) / 8
     assert measured["evaluation/mixture/success"] == pytest.approx(mean)
-    assert measured["evaluation/mixture/num_seen_prompts"] == 0  # the bandit's few states are shared, as by itself
+    assert measured["evaluation/mixture/num_seen_prompts"] == 0  # the bandit's few states may occur in training too
 
 
 def test_the_run_is_verified(folder: Path) -> None:

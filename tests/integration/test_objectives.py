@@ -1,4 +1,4 @@
-"""`ragen objectives` on real runs: measured once, said, drawn and told to machines; what cannot be is named."""
+"""`ragen objectives` on real runs: measured once, printed, drawn and output as JSON; what cannot be is named."""
 
 import json
 import re
@@ -26,7 +26,7 @@ CRITIC = {"update.advantage": "gae", "update.advantage_scale": "none"}
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
-    """A store with 'plain', of GRPO, and 'critic', of PPO, of two updates each."""
+    """Store with the runs 'plain' (GRPO) and 'critic' (PPO), of two updates each."""
     folder = tmp_path_factory.mktemp("objectives") / "store"
     plain = {"checkpoint_every": 1, "diagnostics.probe_every": 0, "evaluation.every": 2}
     starpo(preset("smoke", plain), preset="smoke", store=str(folder), run="plain")
@@ -96,7 +96,7 @@ def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> 
 
 
 def test_scores_stand_beside_what_forks_gained(folder: Path) -> None:
-    """Three objectives from checkpoint 1: the run's own, and two forks of it. One update later is evaluated."""
+    """Three objectives from checkpoint 1: the run's own and those of two forks, evaluated one update later."""
     store, overrides = Store(str(folder)), {"arpo": method("arpo"), "brpo": method("brpo")}
     for name, changes in overrides.items():
         fork = plan_fork(store, "plain", 1, changes)

@@ -1,7 +1,7 @@
-"""One iteration of every preset with the paper's settings, played and trained by a stand-in.
+"""One iteration of every preset with the paper's settings, with a stand-in for the model.
 
-The stand-in is a tiny random Qwen2 that speaks Qwen2.5's own chat template. Settings are the preset's but for sizes,
-and for the engine and learner, which are those of one process.
+The stand-in is a tiny random Qwen2 with Qwen2.5's own chat template. Settings are the preset's except for sizes, and
+for the engine and learner, which are the single-process ones.
 """
 
 from pathlib import Path
@@ -29,14 +29,14 @@ SMALLER = {
     "agent.max_turns": 1,
     "update.learner": "torch",
     "update.dtype": "float32",
-    "filter.should_drop_zero_variance": False,  # random weights never answer, so no group has any
+    "filter.should_drop_zero_variance": False,  # random weights never answer, so no group has variance
     "evaluation.num_prompts": 2,
 }
 
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the stand-in: one token a byte, and the two special tokens of the template."""
+    """Folder with the stand-in, which has one token per byte and the two special tokens of the template."""
     tokenizer = tokenizer_of("qwen2.5")
     tokenizer.add_special_tokens({"pad_token": "<|endoftext|>"})
     sizes = TinyPolicy(

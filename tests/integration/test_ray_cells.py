@@ -1,4 +1,4 @@
-"""Cells of ablations and sweeps as tasks on a real Ray, through prefect-ray."""
+"""Cells of ablations and sweeps as tasks on a real Ray cluster, through prefect-ray."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.Monk
 
 @pytest.mark.thorough
 def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One good cell, and one without a warm start in which nothing is kept: it is named, the other comes to its end."""
+    """Of two cells, the one without a warm start keeps no group and is named in the error; the other completes."""
     grid = Grid(
         name="on-ray",
         preset="smoke",

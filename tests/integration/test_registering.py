@@ -1,4 +1,4 @@
-"""Deployments on a real server: registered anew as the settings are here, their runs named, refused, cancelled."""
+"""Deployments on a real server: updated to the current settings; their runs are named, refused and cancelled."""
 
 import pytest
 from prefect.client.orchestration import get_client
@@ -20,7 +20,7 @@ def test_a_deployment_of_other_settings_is_registered_anew_and_its_runs_can_be_c
     made._parameter_openapi_schema = old
     made.apply()
     with pytest.raises(ServerError, match=rf"asked to run {NAME} and refused \(HTTP 4\d\d\): .*iterations") as refused:
-        FlowRun.start(NAME, {"iterations": 3}, "mine")  # by the settings of yesterday
+        FlowRun.start(NAME, {"iterations": 3}, "mine")  # refused by the outdated schema
     assert len(str(refused.value).splitlines()) == 1
 
     assert register(NAME)

@@ -1,4 +1,4 @@
-"""Replaying a real run on a real server: what is shared, what is made anew, the comparison, and damaged stores."""
+"""Replaying a real run on a real server: shared and new artifacts, the comparison, and damaged stores."""
 
 import json
 import os
@@ -31,7 +31,7 @@ COPY = shutil.ignore_patterns("tmp", "episodes")
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Store:
-    """A store with the run 'base': three iterations; the second uses the rollout of the first again (Online-k)."""
+    """Store with the run 'base' of three iterations, of which the second reuses the rollout of the first (Online-k)."""
     folder = tmp_path_factory.mktemp("store")
     starpo(preset("smoke", {"iterations": 3, "online_k": 2}), preset="smoke", store=begun(folder), run="base")
     return Store(str(folder))
@@ -39,14 +39,14 @@ def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: 
 
 @pytest.fixture
 def own(base: Store, tmp_path: Path) -> Store:
-    """The same, to be damaged."""
+    """Copy of the store, for a test to damage."""
     shutil.copytree(base.url, tmp_path / "own", ignore=COPY)
     return Store(str(tmp_path / "own"))
 
 
 @pytest.fixture
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wants to play fails: this is the only door to engines and, through them, to environments."""
+    """Make any attempt to play fail, at the only entry point to engines and, through them, to environments."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a replay has no environment and no engine")
@@ -135,14 +135,14 @@ def test_reward_and_filter_alone_need_no_checkpoint(own: Store) -> None:
 
 
 def test_iterations_in_which_nothing_is_kept_pass_the_checkpoint_on(tmp_path: Path) -> None:
-    """A policy that was never taught is malformed throughout: all returns are equal."""
+    """Without a warm start every response is malformed, so all returns are equal."""
     config, store = preset("smoke", {"policy.warm_start_steps": 0}), Store(str(tmp_path))
     starpo(config, preset="smoke", store=store.url, run="base")
     first = store.runs.iteration("base", 0)["warm_start"]["checkpoint"]
     empty = replay("base", overrides={"reward.format_penalty": -1.0}, store=store.url)
     assert "update" not in store.runs.iteration(empty, 0)
     rows = replay_facts(store, empty)["iterations"]
-    assert len(rows) == 2  # the last is over too: it was evaluated after it
+    assert len(rows) == 2  # the last is complete too, since the run was evaluated after it
     assert all(row["groups_kept_by_both"] == row["groups_kept_by_branch_only"] == 0 for row in rows)
     assert not any("gradient_cosine" in row for row in rows)
     kept = replay("base", overrides={"filter.should_drop_zero_variance": False}, store=store.url)
@@ -214,7 +214,7 @@ def test_an_update_replayed_in_another_process_gives_the_same_digests(base: Stor
     update = own.runs.iteration("base", 2)["update"]
     for kind, key in update.items():
         shutil.rmtree(Path(own.url) / kind / key)
-    # without the samples that a comparison needs, the flow would refuse: the stage itself is what is run again
+    # the flow would refuse without the samples that a comparison needs, so the stage alone is run again
     script = (
         "from starpo.tasks.update import update; from starpo.ragen.config.starpo import StarPOConfig; import json, sys;"
         "from starpo.ragen.store import Store; url, config, inputs = sys.argv[1:];"

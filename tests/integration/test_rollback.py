@@ -1,4 +1,4 @@
-"""A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and ends as a fork."""
+"""A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and completes as a fork."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "iterations": 20,
     "evaluation.every": 20,
     "rollout.num_groups": 2,
-    "filter.should_drop_zero_variance": False,  # a policy that says nothing else is trained on all the same
+    "filter.should_drop_zero_variance": False,  # a policy whose responses are all alike is trained too
     **GENTLE,
     "schedule": [{"iteration": BROKEN_AT, "set": BRUTAL}],
     "diagnostics.on_collapse": "roll_back",
@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str, list[Any]]:
-    """A store, the name of the run that ended, and the events that were emitted."""
+    """Store, name of the run that completed, and the events that were emitted."""
     folder = str(tmp_path_factory.mktemp("rollback") / "store")
     events: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -57,7 +57,7 @@ def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[An
     assert f"It goes on from checkpoint {healthy} as run '{run}'" in store.runs.state("mine").message
     [root] = family(store)
     assert healthy <= BROKEN_AT
-    assert [(fork.run.name, fork.start) for fork in root.forks] == [(run, BROKEN_AT)]  # gentle as before, until then
+    assert [(fork.run.name, fork.start) for fork in root.forks] == [(run, BROKEN_AT)]  # equal settings until then
     assert 19 in store.runs.iterations(run)
 
 
@@ -77,7 +77,7 @@ def test_the_incident_holds_signals_transcripts_and_what_was_done(ended: tuple[S
 def test_an_ablation_counts_what_it_ended_as(ended: tuple[Store, str, list[Any]]) -> None:
     store, run, _ = ended
     study = plan_ablation(Grid(name="x", preset="smoke", cells={"a": SETTINGS}, seeds=[0]), store, allow_few_seeds=True)
-    study.runs[0].__dict__["name"] = "mine"  # which was begun by hand
+    study.runs[0].__dict__["name"] = "mine"  # the run was started by hand
     [cell] = study.result(store, {}).cells
     assert cell.runs == {0: run}
     assert cell.errors == {}
@@ -120,7 +120,7 @@ def test_a_back_test_does_not_take_a_run_that_its_alarm_ended_for_a_sound_one(
     ended: tuple[Store, str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, run, _ = ended
-    monkeypatch.setattr("starpo.flows.diagnosis.fall", lambda success: None)  # as if it had rung earlier
+    monkeypatch.setattr("starpo.flows.diagnosis.fall", lambda success: None)  # as if the alarm had come before the fall
     tested = backtest_runs(store, None)
     assert "ended by its own alarm" in tested.not_judged["mine"]
     assert {outcome.run for score in tested.scores for outcome in score.outcomes} == {run}
@@ -128,7 +128,7 @@ def test_a_back_test_does_not_take_a_run_that_its_alarm_ended_for_a_sound_one(
 
 @pytest.mark.thorough
 def test_without_a_remedy_it_ends(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
-    """What an alarm leads to is in no key, so all until then is found stored."""
+    """The action on collapse is not part of any cache key, so all stages before it are found stored."""
     settings = {**SETTINGS, "diagnostics.on_collapse": "stop", "diagnostics.remedies": []}
     shutil.copytree(ended[0].url, tmp_path / "store")
     with pytest.raises(CollapsedError, match="It ends here"):

@@ -1,4 +1,4 @@
-"""Faults between the store and its S3 server: overcome, or one clear message in bounded time; nothing half-written."""
+"""Faults between the store and its S3 server: overcome, or one clear error in bounded time; nothing is half-written."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def proxy(endpoint: str) -> Iterator[FaultyProxy]:
 
 @pytest.fixture(scope="module")
 def past_the_proxy(endpoint: str) -> Any:
-    """boto3, which takes its time to begin."""
+    """Resource of boto3 that bypasses the proxy; shared, since it is slow to create."""
     account = {"aws_access_key_id": "a-key", "aws_secret_access_key": "a-secret", "region_name": "us-east-1"}
     return boto3.Session(**account).resource("s3", endpoint_url=endpoint)
 
@@ -50,7 +50,7 @@ def past_the_proxy(endpoint: str) -> Any:
 def bucket(
     past_the_proxy: Any, proxy: FaultyProxy, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """An empty bucket, seen past the proxy; the store goes through it, and pauses little."""
+    """Empty bucket, accessed past the proxy; the store goes through the proxy, and pauses only briefly."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     monkeypatch.setattr(object_storage, "PAUSE_S", 0.001)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
@@ -64,7 +64,7 @@ def bucket(
 
 @pytest.fixture
 def location(bucket: Any) -> Location:
-    """With files in it, at a server that has answered before."""
+    """Location with a file in it, on a server that has answered before."""
     bucket.put_object(Key="x/a/file", Body=b"content")
     made = Location(f"s3://{bucket.name}/x")
     made.read("a/file")
@@ -110,7 +110,7 @@ def test_every_operation_outlives_every_passing_fault(
     fault: Fault,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the first request, which botocore may repeat, and of the next, so that the whole call is repeated."""
+    """The first three requests meet the fault; botocore tries a request only twice, so the whole call is retried."""
     monkeypatch.setattr(object_storage, "PART_BYTES", 5 * 2**20)
     act, expected = OPERATIONS[operation]
     before = len(proxy.requests)
@@ -124,7 +124,7 @@ def test_every_operation_outlives_every_passing_fault(
 def test_a_run_is_stored_whole_or_not_seen(
     bucket: Any, proxy: FaultyProxy, make_run: MakeRun, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many faults and little patience. Whatever happens, what is visible is sound, and running again completes it."""
+    """With many faults and short timeouts, whatever is visible is intact, and running again completes the run."""
     store = Store(f"s3://{bucket.name}/store")
     proxy.schedule = seeded(seed, rate=0.3 if seed % 2 else 0.6)
     message = ""
@@ -136,7 +136,7 @@ def test_a_run_is_stored_whole_or_not_seen(
             make_run(store, "mine", 1)
         except StoreError as error:
             message = str(error)
-    # What happened, and what to do.
+    # The message tells what happened and what to do.
     assert not message or re.fullmatch("cannot .*\n.*nothing was lost, run the same command again.*", message)
     proxy.schedule = scripted([])
     check_visible(Location(store.url))
@@ -146,7 +146,7 @@ def test_a_run_is_stored_whole_or_not_seen(
 
 
 def check_visible(location: Location) -> None:
-    """Every artifact that can be seen is what was written, and so is every record."""
+    """Assert that every visible artifact and every record is what was written."""
     if any(file.path.endswith((MANIFEST_NAME, RUN_NAME)) for file in location.files("")):
         assert verify_store(location).damages == []
 
@@ -187,7 +187,7 @@ def test_a_fault_that_stays_is_one_message_in_bounded_time(
 def test_a_server_that_drips_or_falls_silent_is_given_up(
     location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """One that drips is never silent for long, so that only the limit of the whole call ends it."""
+    """A server that drips is never silent for long, so only the time limit of the whole call ends it."""
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
     monkeypatch.setattr("tests.integration.faults.DRIP_S", 0.5)
     proxy.schedule = always(fault)
@@ -222,11 +222,11 @@ def test_what_cannot_pass_is_not_tried_again(
     with pytest.raises(StoreError, match=rf"^cannot (read|write|list) s3://[^ ]*/x/b: {message}"):
         getattr(location, method)("b", *([b"new"] if method in ("replace", "create") else []))
     tries = len(proxy.requests) - before
-    assert tries == 1 if fault is not Fault.FULL else tries <= 2  # botocore repeats any 5xx
+    assert tries == 1 if fault is not Fault.FULL else tries <= 2  # botocore retries any 5xx
 
 
 class TestAddress:
-    """Wrong endpoints: one message within seconds, whatever is there."""
+    """Wrong endpoints: one message within seconds, whatever answers there."""
 
     def refuse(self, monkeypatch: pytest.MonkeyPatch, url: str, limit_s: float = 10) -> str:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
@@ -238,7 +238,7 @@ class TestAddress:
 
     @pytest.fixture(autouse=True)
     def _account(self, s3_account: dict[str, str]) -> None:
-        """Credentials that no message may hold."""
+        """Credentials that no message may contain."""
 
     def test_nothing_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -261,7 +261,7 @@ class TestAddress:
         assert "does not speak S3: check AWS_ENDPOINT_URL" in self.refuse(monkeypatch, proxy.url)
 
     def test_a_page_that_says_200(self, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As the console of some servers does, at the port beside."""
+        """The console of some servers does this, on the next port."""
         proxy.schedule = always(Fault.PAGE)
         assert "does not speak S3: check AWS_ENDPOINT_URL" in self.refuse(monkeypatch, proxy.url)
 
@@ -275,7 +275,7 @@ class TestAddress:
 
 
 class TestSecrets:
-    """No message, and no error behind it that a log might show, holds a credential."""
+    """No message, and no chained error that a log might show, contains a credential."""
 
     CANARIES: ClassVar[dict[str, str]] = {
         "AWS_ACCESS_KEY_ID": "canary-access-key",
@@ -333,7 +333,7 @@ class TestSecrets:
 
 
 class TestFullDisk:
-    """This machine's disk, where copies and what is to be sent lie."""
+    """Full disk of this machine, which holds downloaded copies and staged uploads."""
 
     def test_while_it_is_fetched(self, location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(path: Path, data: bytes) -> int:

@@ -27,7 +27,7 @@ LATER = datetime.now(UTC) + timedelta(days=2)
 
 @pytest.fixture
 def bucket(endpoint: str, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An empty bucket, through boto3, so that tests see what lies there with other eyes than the store's."""
+    """Empty bucket, accessed through boto3, so that tests see its contents independently of the store."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     made = boto3.resource("s3", endpoint_url=endpoint).create_bucket(Bucket=f"bucket-{uuid.uuid4().hex}")
     yield made
@@ -101,7 +101,7 @@ def test_a_bucket_that_is_not_there(bucket: Any, look: Callable[[Location], obje
 def test_a_key_that_may_not_write(
     bucket: Any, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's refusal as S3 gives it; moto lets everyone write."""
+    """A proxy refuses as S3 does, since moto lets everyone write."""
     source = Location(str(tmp_path / "store"))
     make_run(Store(source.name), "mine", 1)
     with FaultyProxy(

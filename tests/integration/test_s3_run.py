@@ -1,4 +1,4 @@
-"""A whole run on object storage: the digests of a local disk, through faults, an outage and a server that is real."""
+"""A whole run on object storage has the digests of a local one, through faults, an outage, and on a real server."""
 
 import os
 import time
@@ -26,7 +26,7 @@ from tests.integration.run_digests import Digests, digests
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 MAX_REQUESTS = 42
-"""Of an iteration without evaluation; the lease's, two every ten seconds, are not among them."""
+"""Per iteration without evaluation. Excludes those for the lease, two every ten seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def expected(config: StarPOConfig, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def proxy(endpoint: str, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """To moto's server; the store goes through it, and pauses little."""
+    """Proxy to moto's server; the store goes through it, and pauses only briefly."""
     monkeypatch.setattr(object_storage, "PAUSE_S", 0.01)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.0)
     with FaultyProxy(endpoint) as made:
@@ -107,7 +107,7 @@ def test_a_server_that_dies_stops_the_run_in_time_and_loses_nothing(
 
 
 def dies_after(number: int) -> Schedule:
-    """This many requests pass; of the later ones none."""
+    """Schedule that lets this many requests pass, and no later ones."""
     count = iter(range(1_000_000))
     return lambda method, path: None if next(count) < number else Fault.RESET_BEFORE
 

@@ -1,4 +1,4 @@
-"""SQL over a store on a real S3 endpoint, with what the server sent counted by the server itself."""
+"""SQL over a store on a real S3 endpoint; the server itself counts the bytes that it sends."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tests.integration.conftest import ACCOUNT
 
 pytestmark = pytest.mark.integration
 
-# Prints a line for every answer: method, path, the range that was asked for, bytes sent.
+# Prints a line per answer: method, path, requested range, bytes sent.
 _SERVER = """
 import os
 import sys
@@ -44,7 +44,7 @@ make_server("127.0.0.1", int(sys.argv[1]), counted, threaded=True).serve_forever
 def log(
     tmp_path_factory: pytest.TempPathFactory, s3_server: Callable[..., AbstractContextManager[str]]
 ) -> Iterator[Path]:
-    """moto's server; its address is in AWS_ENDPOINT_URL, and what it did in the file that this returns."""
+    """Log of the requests to moto's server, whose address is in AWS_ENDPOINT_URL."""
     file = tmp_path_factory.mktemp("log") / "requests.txt"
     with (
         file.open("w") as output,
@@ -70,7 +70,7 @@ def stored(log: Path) -> tuple[Store, Manifest]:
 
 
 def sent(log: Path, since: int) -> list[tuple[str, str, int]]:
-    """Path, range and bytes of every Parquet file that was read since this place in the log."""
+    """Return path, range and bytes sent of every read of a Parquet file since this position in the log."""
     found = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
     return [(path, asked, int(size)) for path, asked, size in found]
 
@@ -87,7 +87,7 @@ def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], l
     assert len({path for path, _, _ in requests}) == 3
     assert all(asked.startswith("bytes=") for _, asked, _ in requests)
     whole = 3 * manifest.files[0].size_bytes
-    assert sum(size for _, _, size in requests) < 0.15 * whole  # of which 64 KiB a file are the footer
+    assert sum(size for _, _, size in requests) < 0.15 * whole  # including the footers, 64 KiB per file
 
 
 def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:

@@ -1,4 +1,4 @@
-"""The store on real S3 servers: moto's, and Ceph's gateway where it is installed; on loopback, started here."""
+"""The store on real S3 servers: moto's, and Ceph's gateway if it is installed; on loopback, started here."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module", params=["moto", pytest.param("ceph", marks=pytest.mark.ceph)])
 def server(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Its address, and the account's variables where it knows accounts."""
+    """Environment variables with the server's address and, if it has accounts, the credentials."""
     if request.param == "ceph":
         return dict(request.getfixturevalue("ceph"))
     return {"AWS_ENDPOINT_URL": request.getfixturevalue("endpoint")}
@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture
 def bucket(server: dict[str, str], s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An empty bucket, through boto3, so that tests see what lies there with other eyes than the store's."""
+    """Empty bucket, accessed through boto3, so that tests see its contents independently of the store."""
     for name, value in server.items():
         monkeypatch.setenv(name, value)
     made = boto3.Session().resource("s3").create_bucket(Bucket=f"bucket-{uuid.uuid4().hex}")
@@ -78,7 +78,7 @@ def test_runs(bucket: Any) -> None:
 
 
 def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> None:
-    """Every writer has another content and has seen no artifact before it began."""
+    """Every writer has different content, and saw no artifact when it started."""
     num_writers = 4
 
     def put(number: int) -> str:
@@ -95,7 +95,7 @@ def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> Non
 
 
 def test_files_without_a_manifest_are_no_artifact(bucket: Any) -> None:
-    """What a writer leaves that is killed before its last put."""
+    """A writer that is killed before its last put leaves such files."""
     bucket.put_object(Key="turns/k/0123456789ab/part-00000.parquet", Body=b"half")
     store = Store(f"s3://{bucket.name}")
     assert not store.has("turns", "k")
@@ -120,12 +120,12 @@ def test_wrong_bucket(bucket: Any) -> None:
 
 
 def test_large_files_go_and_come_in_parts(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_storage, "PART_BYTES", 5 * 2**20)  # the least that S3 allows
+    monkeypatch.setattr(object_storage, "PART_BYTES", 5 * 2**20)  # the minimum of S3
     content = os.urandom(3 * 5 * 2**20 + 123)
     (tmp_path / "sent").write_bytes(content)
     location = Location(f"s3://{bucket.name}/x")
     location.upload(tmp_path / "sent", "large")
-    assert bucket.Object("x/large").e_tag.strip('"').endswith("-4")  # parts
+    assert bucket.Object("x/large").e_tag.strip('"').endswith("-4")  # 4 parts
     location.download("large", tmp_path / "fetched", len(content))
     assert (tmp_path / "fetched").read_bytes() == content
     assert location.digest("large") == (hashlib.sha256(content).hexdigest(), len(content))
@@ -133,7 +133,7 @@ def test_large_files_go_and_come_in_parts(bucket: Any, tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20])
 def test_digests_of_any_size(bucket: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """A file's end may fall on the end of a part, after which there is nothing to ask for."""
+    """A file may end exactly at the end of a part, after which there is nothing to request."""
     monkeypatch.setattr(object_storage, "PART_BYTES", 10)
     bucket.put_object(Key="file", Body=bytes(size))
     location = Location(f"s3://{bucket.name}")
@@ -180,7 +180,7 @@ def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
 
 
 def test_an_artifact_that_another_process_deleted_is_missing_not_damaged(bucket: Any, tmp_path: Path) -> None:
-    """Its manifest is remembered here, and its files are asked for."""
+    """This process has cached the manifest when it requests the files."""
     store = Store(f"s3://{bucket.name}")
     store.put_table("turns", example("turns"), **work())
     shutil.rmtree(tmp_path / "cache")

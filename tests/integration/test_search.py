@@ -1,4 +1,4 @@
-"""A run that searches and plays greedy baselines: what is stored and counted, verified, audited and replayed."""
+"""A run with search and greedy baselines: what is stored and counted; it is verified, audited and replayed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two processes that run the same run: one does, the other is told, and the digests are those of a run alone."""
+"""Two processes start the same run: one trains, the other is refused, and the digests are those of a lone process."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., s
             assert first.poll() is None, first.stderr and first.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        first.send_signal(signal.SIGSTOP)  # it is in the middle of its run for as long as the other one takes to ask
+        first.send_signal(signal.SIGSTOP)  # it stays in the middle of its run while the other one tries to start
         with pytest.raises(StoreError, match=rf"process {first.pid} on this machine is working on run 'mine'"):
             starpo(preset="smoke", store=store.url, run="mine", iterations=1)
         state = store.runs.state("mine")
@@ -73,7 +73,7 @@ def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., s
     location = Location(store.url)
     assert verify_store(location).damages == []
     assert find_garbage(location).faults == []
-    assert starpo(preset="smoke", store=store.url, run="mine", iterations=1) == "mine"  # free again
+    assert starpo(preset="smoke", store=store.url, run="mine", iterations=1) == "mine"  # the run is free again
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")

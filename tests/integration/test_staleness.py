@@ -1,4 +1,4 @@
-"""`rollout.staleness = 1` through the real flow: who plays, the same digests after a kill, plan, verify, replay."""
+"""`rollout.staleness = 1` in the real flow: which policy plays, equal digests after a kill, plan, verify, replay."""
 
 import shutil
 import signal
@@ -60,7 +60,7 @@ def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
 
 
 def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
-    """On its own rollout the policy's log-probs are the sampler's; on that of the policy before they are not."""
+    """The policy's log-probs equal the sampling policy's on its own rollout, but not on the previous policy's."""
     store, run = finished
     gaps = []
     for stages in list(store.runs.iterations(run).values())[:3]:
@@ -88,7 +88,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 
 def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
-    """With nothing changed: every stage is found, none is made again."""
+    """A replay with unchanged settings has the same updates."""
     store, run = finished
     name = replay(run, store=store.url)
     updates = [[stages.get("update") for stages in store.runs.iterations(r).values()][:3] for r in (run, name)]
@@ -96,7 +96,7 @@ def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
 
 
 def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finished: tuple[Store, str]) -> None:
-    """How a rollout is spread over time is not part of its key; who plays it is."""
+    """The key of a rollout depends on the policy that plays it, but not on when it is played."""
     store, run = finished
     _, other = train(Path(store.url), **{"rollout.staleness": 0, "iterations": 2})
     ours, theirs = store.runs.iterations(run), store.runs.iterations(other)
@@ -109,7 +109,7 @@ def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finishe
 def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
 ) -> None:
-    """Only the first and the newest checkpoint stay; the rollout ahead has had its player all the same."""
+    """Only the first and the newest checkpoint are kept; the rollout ahead is still played by the right one."""
     begun(tmp_path)
     store, run = train(tmp_path, checkpoint_every=100)
     ours = digests(*finished)
@@ -129,7 +129,7 @@ def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
 def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, missing: str
 ) -> None:
-    """As after a kill while an update and the next rollout were under way: one may be stored without the other."""
+    """The store is as after a kill during an update and the next rollout, of which only one was stored."""
     original, run = finished
     shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)
     records = original.runs.iterations(run)
@@ -146,7 +146,7 @@ def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
 def test_an_update_that_fails_stops_the_rollout_beside_it(
     tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends with the update's error, without waiting for the other: here a rollout that would never end."""
+    """The run ends with the update's error, without waiting for the rollout, which here would never end."""
     from starpo.ragen.agents.rollout import worker_pool
     from starpo.tasks import update as update_stage
 

@@ -125,7 +125,7 @@ def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("changes", [{"num_prompts": 64}, {"num_prompts": 64, "panel_seed": 5}])
 def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
-    """A larger panel and another seed's share states with rollouts and demonstrations; they are measured apart."""
+    """A larger panel, also of another seed, shares states with rollouts and demonstrations; they are measured apart."""
     folder, run = finished
     store, config = Store(str(folder)), preset("smoke")
     stages = store.runs.iterations(run)
@@ -161,14 +161,14 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
 
 
 def count_turns_from_one(turns: pa.Table) -> pa.Table:
-    """Rewards can be made of it all the same."""
+    """Number turns from 1; rewards can still be computed from the result."""
     later = pc.add(turns["turn"], pa.scalar(1, turns.schema.field("turn").type))
     place = turns.schema.get_field_index("turn")
     return turns.set_column(place, turns.field(place), later)
 
 
 def leave_rewards_out(turns: pa.Table) -> pa.Table:
-    """The next stage fails on it."""
+    """Drop the column of action rewards, without which the next stage fails."""
     return turns.drop_columns(["action_rewards"])
 
 
@@ -217,7 +217,7 @@ def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_i
 
 @pytest.fixture(scope="module")
 def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A causal LM of another architecture than the embedded one, in Hugging Face's layout, with random weights."""
+    """Causal LM with random weights in Hugging Face's layout, of another architecture than the built-in one."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,4 +1,4 @@
-"""Credentials from a Prefect block: they reach the environment, and nothing else."""
+"""Credentials from a Prefect block, which reach the environment and nothing else."""
 
 import os
 import traceback
@@ -53,7 +53,7 @@ def test_a_block_that_holds_something_else(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_blocks_of_prefect_aws() -> None:
-    """Their fields, without the package."""
+    """An object with their fields stands in for the package."""
     aws = SimpleNamespace(
         aws_access_key_id="key",
         aws_secret_access_key=SecretStr("secret"),

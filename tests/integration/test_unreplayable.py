@@ -1,4 +1,4 @@
-"""A run in an environment that cannot be replayed: marked in what it played, verified as far as it goes, and told."""
+"""A run in an environment that cannot be replayed: what it played is marked, verified where possible, and reported."""
 
 import itertools
 from collections import Counter
@@ -32,7 +32,7 @@ PLAYED = {
 
 
 class BanditByTheClock(Bandit):
-    """Says that it cannot be replayed, and cannot."""
+    """Bandit that declares that it cannot be replayed, and cannot."""
 
     replay_fault = REASON
 
@@ -50,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
         "environment": {"type": TARGET},
         "policy.warm_start_steps": 90,
         "policy.demonstration_turns": 2000,
-        "policy.demonstration_skill": 0.5,  # with both arms pulled in every group, each is learned from
+        "policy.demonstration_skill": 0.5,  # every group pulls both arms, so each can be trained on
         "agent.max_turns": 1,
         "agent.max_actions": 1,
         "agent.max_actions_per_turn": 1,
@@ -105,7 +105,7 @@ def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(folder:
     place = artifact(folder, 0, "rollout", "turns")
     reseal(place, replay_fault="so it says")
     assert judging.unreplayable(BanditSettings(), manifest_of(place)) == ""
-    assert "so it says" not in judging.unreplayable(_settings(), manifest_of(place))  # it is asked first
+    assert "so it says" not in judging.unreplayable(_settings(), manifest_of(place))  # its own declaration comes first
 
 
 def _settings() -> Any:

@@ -1,4 +1,4 @@
-"""`ragen verify` on a real run: all the same; every way to be different, damaged or not repeatable is told apart."""
+"""`ragen verify` on a real run: intact, or with results that are different, damaged or not repeatable."""
 
 import json
 import math
@@ -48,7 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 @pytest.fixture(autouse=True)
 def _no_warm_start_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine was that made it."""
+    """Count no warm start as long, however slow the machine was."""
     monkeypatch.setattr(verifier, "LONG_WARM_START_S", math.inf)
 
 
@@ -78,7 +78,7 @@ def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Pat
 def test_episodes_are_played_on_this_machine_wherever_the_run_played(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Actors on other nodes cannot have checkpoints from the store aside, which is a folder of this machine."""
+    """Actors on other nodes cannot read checkpoints from the scratch store, which is a folder on this machine."""
 
     def no_actors(*_: object) -> None:
         raise AssertionError("Ray was asked for")
@@ -136,7 +136,7 @@ def test_a_missing_input_that_is_not_computed_again_is_a_fault_and_no_crash(fold
 
 def test_forged_rewards_are_different_and_name_row_and_column(folder: Path) -> None:
     def change(rows: list[dict[str, Any]]) -> None:
-        for row in rows:  # as another normalisation would give them, so that no rule is broken
+        for row in rows:  # like those of another normalisation, so that no rule of the schema is broken
             row["normalised_return"] = 77.0 + row["trajectory_return"]
 
     forge(artifact(folder, 0, "reward", "rewards"), change)
@@ -183,7 +183,7 @@ def test_a_forged_headline_is_different(folder: Path) -> None:
 
 @pytest.fixture
 def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A learner whose first update goes wrong by a little."""
+    """Learner whose first update is slightly wrong."""
     honest, calls = TorchLearner.save, []
 
     def save(self: TorchLearner, folder: str, checkpoint_key: str) -> None:
@@ -226,7 +226,7 @@ def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) ->
     assert {key[2]: finding.verdict for key, finding in faults(verification).items()} == {"turns": Verdict.NOT_SHOWN}
     assert (
         Counter(f.verdict for f in verification.findings)[Verdict.SAME] == 5
-    )  # the record, actions, texts and numbers hold anywhere
+    )  # two of the record; actions, texts and numbers hold anywhere
     assert verification.is_faultless
 
 
@@ -278,7 +278,7 @@ def test_an_evaluation_of_a_cell_that_the_settings_do_not_know_is_a_finding_and_
 
 
 def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Exit code of the `ragen` command, run in this process."""
+    """Run `ragen verify` in this process and return its exit code."""
     monkeypatch.setattr("sys.argv", ["ragen", "verify", *arguments])
     with pytest.raises(SystemExit) as stop:
         cli.main()

@@ -1,7 +1,7 @@
-"""Engine 'vllm' and engine 'openai' with a real vLLM on the CPU, in the environment that `make vllm` makes.
+"""Engines 'vllm' and 'openai' with a real vLLM on the CPU, in the environment that `make vllm` creates.
 
-Most of it runs in that environment's interpreter, which is where the engine lives; skipped where there is none. In the
-first tier vLLM starts once: a whole run, in which the learner says whether its log-probs are those of the rollouts.
+Most tests run in that environment's interpreter, where the engine lives, and are skipped if it is missing. In the first
+tier vLLM starts once, for a whole run in which the learner compares its log-probs with those of the rollouts.
 """
 
 import json
@@ -50,7 +50,7 @@ ROLLOUT = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_toke
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Two policies of one architecture with tied embeddings, as two checkpoints of a run have them."""
+    """Two policies of one architecture with tied embeddings, like two checkpoints of a run."""
     import torch
 
     folders, tokenizer = [], make_tokenizer()
@@ -78,7 +78,7 @@ def pool(vllm_interpreter):
 
 @pytest.fixture(scope="module")
 def facts(vllm_interpreter, folders, tmp_path_factory):
-    """What `vllm_facts.py` found in vLLM's own environment."""
+    """Measurements by `vllm_facts.py` in vLLM's own environment."""
     program = str(Path(__file__).parent / "vllm_facts.py")
     result = tmp_path_factory.mktemp("facts") / "facts.json"
     done = subprocess.run(
@@ -89,7 +89,7 @@ def facts(vllm_interpreter, folders, tmp_path_factory):
 
 
 def worst_gap(turns, folder, temperature=1.0):
-    """Largest difference between the stored log-probs and those of transformers, nats a token."""
+    """Largest difference between the stored log-probs and those of transformers, in nats per token."""
     import torch
 
     model, _ = load_policy(folder)
@@ -108,7 +108,7 @@ def worst_gap(turns, folder, temperature=1.0):
 
 @pytest.mark.usefixtures("vllm_interpreter", "prefect_server")
 def test_a_run_trains_on_what_it_played_with_the_learners_logprobs(tmp_path: Path, begun: Callable[..., str]) -> None:
-    """The second rollout is played by the weights of the first update."""
+    """The second rollout is played with the weights of the first update."""
     store = Store(begun(tmp_path))
     run = starpo(preset("smoke", {"rollout.engine": "vllm"}), preset="smoke", store=store.url)
     records = store.runs.iterations(run)
@@ -145,7 +145,7 @@ def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders, vll
 
 
 def workers(interpreter):
-    """Those with vLLM: tests of other files may have left workers of their own, waiting or dead."""
+    """Return live workers with vLLM; tests of other files may have left workers of their own, idle or dead."""
     alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if child.cmdline()[:1] == [interpreter]]
 
@@ -208,7 +208,7 @@ def test_seeds_decide_the_tokens(facts):
 
 @pytest.mark.thorough
 def test_no_episode_waits_for_the_slowest(facts):
-    """Second turns were asked for before all first turns had ended."""
+    """Some second turns begin before all first turns have ended."""
     first_ends = [step for step, turn, what in facts["trace"] if what == "end" and turn == 0]
     second_begins = [step for step, turn, what in facts["trace"] if what == "begin" and turn == 1]
     assert min(second_begins) < max(first_ends)
@@ -230,7 +230,7 @@ def test_adapter_is_served_and_exchanged(facts):
 
 @pytest.mark.thorough
 def test_openai_engine_with_vllms_own_server(vllm_interpreter, folders, tmp_path, monkeypatch):
-    """Greedy play through HTTP says what greedy play here says; text and ids agree."""
+    """Greedy play through HTTP with the protocol 'vllm' gives the token ids and states of greedy play here."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

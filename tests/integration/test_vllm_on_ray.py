@@ -1,4 +1,4 @@
-"""Rollout actors on a real Ray that hold a real vLLM, in the interpreter that `make vllm` makes; on the CPU."""
+"""Rollout actors on a real Ray cluster, each with a real vLLM on the CPU, in the interpreter of `make vllm`."""
 
 from importlib.util import find_spec
 
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("num_parallel", [1, 2])
 def test_an_actor_plays_with_vllm_whole_or_cut_in_two(vllm_interpreter, folder, num_parallel):
-    """The probe compares its log-probs with transformers' before anything is played (tolerance 0.001 nats)."""
+    """Before any play, the probe compares its log-probs with those of transformers (tolerance 0.001 nats)."""
     from starpo.ragen.agents.rollout.ray_pool import RayPool
 
     vllm = {"tensor_parallel_size": num_parallel}

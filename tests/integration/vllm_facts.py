@@ -1,4 +1,4 @@
-"""Run by test_vllm.py in vLLM's own environment: one engine, and what is found out about it, as JSON.
+"""Measurements of the vLLM engine, written as JSON. Run by test_vllm.py in vLLM's own environment.
 
 python vllm_facts.py POLICY OTHER_POLICY RESULT
 """
@@ -33,7 +33,7 @@ VOCABULARY = 400
 
 
 def answer(session, requests):
-    """Submit, and wait for all."""
+    """Submit requests and wait for all responses."""
     session.submit(requests)
     responses = {}
     while len(responses) < len(requests):
@@ -65,7 +65,7 @@ def worst_gap(folder, requests, responses, temperature, top_p):
 
 
 class Traced:
-    """A session that notes at which call which turn of which trajectory began and ended."""
+    """Session that records at which call of `finished` each turn began and ended."""
 
     def __init__(self, session):
         self.session, self.trace, self.turns, self.calls = session, [], {}, 0
@@ -98,7 +98,7 @@ def refusal(engine, folder, key):
 
 
 def damaged_copy(folder, scratch):
-    """The policy with another output layer than its embeddings, which a tied model does not have."""
+    """Copy the policy with one of its weight matrices changed."""
     shutil.copytree(folder, scratch)
     file = Path(scratch) / "model.safetensors"
     weights = load_file(file)
@@ -107,7 +107,7 @@ def damaged_copy(folder, scratch):
 
 
 def adapters(folder, scratch):
-    """Two checkpoints with adapters on the same weights, in PEFT's layout."""
+    """Create two checkpoints with adapters on the same weights, in PEFT's layout."""
     folders = []
     weights = load_file(Path(folder) / "model.safetensors")
     generator = torch.Generator().manual_seed(3)
@@ -175,7 +175,7 @@ def main(policy, other, result):
     facts["damaged"] = refusal(engine, other, "k3")
     vllm_weights.read_weights = read
 
-    model = make_model(TinyPolicy(hidden_size=64, num_layers=1), tokenizer)  # heads of 16, which vLLM's CPU has not
+    model = make_model(TinyPolicy(hidden_size=64, num_layers=1), tokenizer)  # head size 16, which vLLM lacks on the CPU
     model.save_pretrained(f"{scratch}/odd")
     tokenizer.save_pretrained(f"{scratch}/odd")
     facts["unsupported"] = refusal(engine, f"{scratch}/odd", "k4")
