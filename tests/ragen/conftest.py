@@ -1,4 +1,4 @@
-"""Fixtures for everything that reads the dataset `turns`."""
+"""Fixtures for tests of code that reads the dataset `turns`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,7 +47,7 @@ DEFAULT_TURN: dict[str, Any] = {
 
 
 def stored_turns(rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """A table of `turns`: each row is an ordinary turn but for the columns it names."""
+    """Table of `turns` whose rows are a default turn with the given columns replaced."""
     full = [DEFAULT_TURN | row for row in rows]
     for row in full:
         row.setdefault("trajectory_id", f"{row['group_id']}-{row['member']}")

@@ -1,4 +1,4 @@
-"""What is in a picture, read from its SVG."""
+"""Contents of a picture, read from its SVG."""
 
 import re
 from xml.etree import ElementTree
@@ -7,12 +7,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def texts(picture: str) -> list[str]:
-    """Its texts, in the order in which they were drawn."""
+    """Return a picture's texts in drawing order."""
     return ["".join(element.itertext()) for element in ElementTree.fromstring(picture).iter(f"{SVG}text")]
 
 
 def lines(picture: str, gid: str) -> list[list[tuple[float, float]]]:
-    """Points of the lines of this name: x to the right, y downwards."""
+    """Return the points of each line with this id: x to the right, y downwards."""
     found = []
     for group in ElementTree.fromstring(picture).iter(f"{SVG}g"):
         if group.get("id") == gid:

@@ -1,4 +1,4 @@
-"""Settings of a plug-in's own: checked by its model, filled in, part of the settings, and given to it."""
+"""A plug-in's own options: validated by its model, completed, stored in the settings, and passed to it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An environment named by `module:attribute`: its settings, its words, its faults, and commands that take its name."""
+"""An environment named by `module:attribute`: its settings, vocabulary and faults, and commands that accept it."""
 
 import json
 import sys

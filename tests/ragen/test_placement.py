@@ -1,4 +1,4 @@
-"""Who plays a rollout follows from settings and machine; what no stage needs any more is let go."""
+"""The player of a rollout follows from settings and machine; objects that no stage needs are released."""
 
 import gc
 import sys
@@ -17,7 +17,7 @@ from starpo.ragen.config.rollout import RolloutConfig
 def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
 ) -> None:
-    """On the CPU vLLM gives up when another thread of its process goes on with what one has begun."""
+    """On the CPU, vLLM fails when another thread of its process continues what one has started."""
     monkeypatch.setattr(placement, "vllm_python", lambda: sys.executable)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     assert isinstance(placement.shard_player(RolloutConfig(engine="vllm"), 4), player)
@@ -53,7 +53,7 @@ def test_a_learner_is_closed_when_another_is_asked_for() -> None:
     closed: list[str] = []
 
     class Ranks:
-        """Stands for processes that hold a GPU."""
+        """Stand-in for processes that hold a GPU."""
 
         def close(self) -> None:
             closed.append("ranks")

@@ -1,4 +1,4 @@
-"""Names of installed packages, and `module:attribute`, stand beside the built-in ones; what is wrong is one message."""
+"""Names from installed packages and `module:attribute` work like built-in names; each error is one message."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def signs(inputs):
 
 
 def install(folder: Path, name: str, entry_points: dict[str, dict[str, str]], source: str = PLUGIN) -> None:
-    """What pip leaves of a package `name` with one module."""
+    """Write the files that pip installs for a package with one module."""
     facts = folder / f"{name}-1.5.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
@@ -157,7 +157,7 @@ def test_an_entry_point_that_names_no_attribute_is_told_to_who_asks_for_it(tmp_p
 
 
 CONFIG = StarPOConfig(environment=BanditSettings())
-"""Whose settings are changed below."""
+"""Base configuration of the tests below."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a run needs and has not is found before it starts, all of it at once."""
+"""Everything that a run lacks is reported before it starts, all at once."""
 
 import shutil
 from pathlib import Path
@@ -135,7 +135,7 @@ def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_toge
 
 
 class Unlucky(Sokoban):
-    """Fails at the first state."""
+    """Environment that fails at its first state."""
 
     lucky: ClassVar[list[int]] = []
 
@@ -144,7 +144,7 @@ class Unlucky(Sokoban):
 
 
 class Overflowing(Sokoban):
-    """Fails at seeds as large as most are."""
+    """Environment that fails for seeds of 2**32 and above, as most are."""
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> Any:
         if seed >= 2**32:
@@ -153,14 +153,14 @@ class Overflowing(Sokoban):
 
 
 class Unmade(Sokoban):
-    """Fails before its first state."""
+    """Environment that cannot be created."""
 
     def __init__(self, settings: Any) -> None:
         raise KeyError("SOKOBAN_DATA")
 
 
 def line_of(code: str) -> int:
-    """The first line with this code, here."""
+    """Number of the first line of this file that contains this code."""
     return next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if code in text)
 
 

@@ -1,4 +1,4 @@
-"""The numbers that choose tokens are numpy's own, made a cheaper way."""
+"""The uniforms that select tokens equal numpy's, but are cheaper to make."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ type = "frozen_lake"
 
 @pytest.fixture
 def presets(tmp_path):
-    """`presets({"name": "toml text", ...})` writes files and gives their folder; `base` is always there."""
+    """`presets({"name": "toml text", ...})`: folder with these files; `base` is always among them."""
 
     def write(files):
         for name, text in {"base": BASE, **files}.items():
@@ -80,11 +80,11 @@ def test_a_file_may_be_extended_on_two_ways(presets):
 
 def test_a_changed_alternative_replaces_the_inherited_one(presets):
     config = _load(presets({"run": 'extends = ["base"]\n[environment]\ntype = "bandit"'}))
-    assert config.environment.type == "bandit"  # and `size` and `slip`, which a bandit does not have, are gone
+    assert config.environment.type == "bandit"  # `size` and `slip`, which a bandit does not have, are dropped
 
 
 def test_a_changed_type_of_a_plain_table_does_not(presets):
-    """An optimiser has a `type` and is one table: its learning rate must not fall back to the default in silence."""
+    """An optimiser has a `type` but is one table: its learning rate must not silently fall back to the default."""
     config = _load(presets({"run": 'extends = ["base"]\n[update.optimiser]\ntype = "adamw"'}))
     assert (config.update.optimiser.type, config.update.optimiser.learning_rate) == ("adamw", 3e-4)
 
@@ -104,7 +104,7 @@ def test_overrides_come_last(presets):
 
 
 def test_overrides_do_not_depend_on_their_order(presets):
-    """A changed `type` and the settings that go with it arrive together."""
+    """A changed `type` and its settings are applied together."""
     one = {"environment.names": "held_out", "environment.type": "bandit"}
     other = dict(reversed(one.items()))
     assert _load(presets({}), "base", one) == _load(presets({}), "base", other)
@@ -114,7 +114,7 @@ def test_an_override_inside_a_table_that_is_overridden_too(presets):
     variant = {"type": "frozen_lake", "size": 8}
     overrides = {"evaluation.variants.Large.size": 9, "evaluation.variants.Large": variant}
     assert _load(presets({}), "base", overrides).evaluation.variants["Large"].size == 9
-    assert variant["size"] == 8  # the caller's table is left as it was
+    assert variant["size"] == 8  # the caller's table is unchanged
 
 
 def test_apply_overrides_changes_a_configuration(presets):
@@ -141,7 +141,7 @@ def test_apply_overrides_changes_a_configuration(presets):
         ('filter.strategy="top_k"', ("filter.strategy", "top_k")),
         ("filter.strategy=top_k", ("filter.strategy", "top_k")),
         ("policy.name_or_path=/a=b", ("policy.name_or_path", "/a=b")),
-        ("a=1\nb=2", ("a", "1\nb=2")),  # a value is one value
+        ("a=1\nb=2", ("a", "1\nb=2")),  # a single value
         ("a=", ("a", "")),
     ],
 )
@@ -319,7 +319,7 @@ def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
 
 
 def test_a_price_that_no_response_can_reach_is_refused() -> None:
-    """Responses of the preset have at most 64 tokens; by default the first 512 - 128 cost nothing."""
+    """Responses of the preset have at most 64 tokens; by default the first 512 - 128 are free."""
     from starpo.flows.presets import preset
 
     components = {"reward.components": ["environment", "overlong"]}
@@ -345,7 +345,7 @@ def test_a_component_that_does_not_exist_is_refused_with_those_that_do(presets):
 
 @pytest.mark.parametrize("where", ["file", "override"])
 def test_options_go_with_what_they_are_of(presets, where):
-    """As a table goes with its `type`: those of another estimator are left out, those of the same one merged."""
+    """As with a table and its `type`: options of another estimator are dropped, those of the same one are merged."""
     folder = presets({
         "run": 'extends = ["base"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { depth = 2 }',
         "same": 'extends = ["run"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { alpha = 2.0 }',
@@ -363,7 +363,7 @@ def test_options_go_with_what_they_are_of(presets, where):
 
 
 def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):
-    """Of settings that have one already: those of a cell of an ablation, or of what a deployment was given."""
+    """Also for settings that already have a digest, such as those of an ablation's cell or of a deployment."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(name)

@@ -1,4 +1,4 @@
-"""Settings of the reward's built-in components: filled in, checked, kept out of keys where they change no reward."""
+"""Options of the built-in reward components: defaults, checks, and absence from keys where they change no reward."""
 
 import subprocess
 import sys

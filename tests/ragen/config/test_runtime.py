@@ -1,4 +1,4 @@
-"""The environment's settings are read once, and again only where it has changed."""
+"""Settings from environment variables are read once, and again only after the variables have changed."""
 
 import re
 from pathlib import Path

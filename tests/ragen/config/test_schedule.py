@@ -1,4 +1,4 @@
-"""Settings that change while a run trains: what holds when, and what is refused."""
+"""Settings that change during a run: which value applies when, and what is rejected."""
 
 from typing import Any
 

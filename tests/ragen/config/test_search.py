@@ -1,4 +1,4 @@
-"""Settings of search and of greedy members: what is refused, and what leaves keys as they were."""
+"""Settings of search and of greedy members: what is rejected, and what leaves keys unchanged."""
 
 from typing import Any
 

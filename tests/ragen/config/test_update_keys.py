@@ -1,4 +1,4 @@
-"""What has no effect is not in the settings that stage keys are made of."""
+"""Settings without effect are not part of stage keys."""
 
 import pytest
 from pydantic import ValidationError
@@ -64,7 +64,7 @@ def test_the_runs_length_is_in_the_key_where_a_rate_of_what_is_trained_falls():
         return update(config, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER).key
 
     falling = {"update.prm.optimiser": {"learning_rate": 1e-4, "decay": "linear"}}
-    assert key(10, **falling) == key(20, **falling)  # nothing has such a model
+    assert key(10, **falling) == key(20, **falling)  # no such model is trained
     assert key(10, **falling, **method("istar")) != key(20, **falling, **method("istar"))
     critic = {"update.critic.optimiser.decay": "linear"}
     assert key(10, **critic) == key(20, **critic)

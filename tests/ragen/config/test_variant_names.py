@@ -1,4 +1,4 @@
-"""Names of evaluation variants are part of the names of stages and metrics: what cannot be one is refused."""
+"""Names of evaluation variants are part of the names of stages and metrics; invalid ones are rejected."""
 
 import pytest
 

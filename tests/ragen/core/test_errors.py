@@ -1,4 +1,4 @@
-"""What is said of an error on one line."""
+"""One-line descriptions of errors."""
 
 import pytest
 

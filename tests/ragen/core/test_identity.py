@@ -1,4 +1,4 @@
-"""The identity of code changes with what the code means, and with nothing else."""
+"""The identity of code changes with the meaning of the code, and with nothing else."""
 
 import importlib
 import py_compile
@@ -44,7 +44,7 @@ FILES = {"__init__.py": "", "reward.py": REWARD, "shared.py": SHARED, "tables.py
 
 @pytest.fixture
 def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """Writes the package `mine` with some files changed, and identifies `mine.reward:bonus`, as a new process would."""
+    """`identify(target, **changes)`: write package `mine` with changed files; identify the target with empty caches."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("RAGEN_CODE_TOKEN", raising=False)
 
@@ -129,7 +129,7 @@ def test_base_classes_methods_and_imports_within_functions_are_followed(identify
 def test_this_project_is_followed_where_it_is_installed_too(
     identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its version is the same for many states of its code."""
+    """The version of this project is the same for many states of its code."""
     text = "from starpo.ragen.envs.base import Environment\n\nclass Game(Environment):\n    pass\n"
     in_a_checkout = identify("mine.reward:Game", reward=text)
     monkeypatch.setattr("starpo.ragen.core.identity._is_installed", lambda _: True)
@@ -248,7 +248,7 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_all_that_is_registered_here_has_a_source(names: str) -> None:
     entries: dict[str, str] = dict(getattr(registry, names))
-    for suite in registry.SUITES:  # code that imports what is not installed cannot be told from other such code
+    for suite in registry.SUITES:  # code that imports missing packages cannot be distinguished
         if find_spec(suite) is None:
             entries.pop(suite, None)
     identities = {name: code_identity(target) for name, target in entries.items()}

@@ -1,4 +1,4 @@
-"""Which process is meant: not another one with the same id, and the same one after the clock was set."""
+"""Identity of a process: not that of another one with the same id, and unchanged after the clock was set."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_a_process_is_itself_until_it_ends() -> None:
         assert not is_alive(child.pid, f"{started}0")
         child.kill()
         deadline = time.monotonic() + 10
-        while is_alive(child.pid, started):  # ended, and not waited for
+        while is_alive(child.pid, started):  # ended, but a zombie until it is waited for
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
@@ -38,7 +38,7 @@ def test_a_process_is_itself_until_it_ends() -> None:
 
 @pytest.fixture
 def _stepped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock was set an hour ahead: what psutil works out of it moves by as much."""
+    """Set the clock an hour ahead: the start times that psutil computes from it shift by as much."""
     created = psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: created(self) + 3600)
 

@@ -1,4 +1,4 @@
-"""Text that is shown: nothing in it is hidden from the reader, and no secret is in it."""
+"""Displayed text contains nothing hidden from the reader, and no secrets."""
 
 import pytest
 
@@ -59,6 +59,6 @@ def test_an_emoji_keeps_its_variation_selector(emoji: str) -> None:
 
 
 def test_of_several_variation_selectors_an_emoji_keeps_one() -> None:
-    """A row of them can carry a text that nobody sees."""
+    """A sequence of them can carry hidden text."""
     assert visible("\u2764\ufe0f\ufe01\U000e0141") == "\u2764\ufe0f\ufffd\ufffd"
     assert visible("\U0001f600\ufe0f\ufe0f") == "\U0001f600\ufe0f\ufffd"

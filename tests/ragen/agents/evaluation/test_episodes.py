@@ -40,7 +40,7 @@ def test_an_episode_by_hand(make_turns):
         "num_actions": 2,
         "num_response_tokens": 4,
         "num_format_errors": 1,
-        "episode_return": 1.5,  # -0.5 + 2, and no penalty
+        "episode_return": 1.5,  # -0.5 + 2, without a format penalty
         "success": True,
         "status": "format_error",
         "observations": ["first", "second"],
@@ -70,7 +70,7 @@ def test_no_turns_give_no_episodes(make_turns):
 
 
 def test_episodes_from_states_of_training_are_a_cell_of_their_own(make_turns):
-    """Three prompts with success 1, 1, 0; training began in the first: 1/2 is success, and 1/1 apart."""
+    """Success of three prompts is 1, 1, 0, and training started from the first: unseen 1/2, seen 1/1."""
     turns = make_turns(
         {"env_seed": seed, "group_id": f"p{seed}", "initial_state_digest": str(seed) * 16, "success": seed < 3}
         for seed in (1, 2, 3)

@@ -58,7 +58,7 @@ def test_bootstrap_of_single_episodes_is_close_to_wilson():
 
 
 def test_bootstrap_sees_that_episodes_of_a_prompt_succeed_together():
-    """64 prompts of 8 episodes, all alike in a prompt: as good as 64 trials, not as 512."""
+    """64 prompts with 8 episodes each, all with the same outcome per prompt, count as 64 trials, not as 512."""
     successes, trials = [8] * 32 + [0] * 32, [8] * 64
     low, high = cluster_bootstrap_interval(successes, trials, seed=1)
     assert (low, high) == pytest.approx(wilson_interval(32, 64), abs=0.02)

@@ -18,7 +18,7 @@ class FewStatesSettings(EnvironmentSettings):
 
 
 class FewStates(Environment[FewStatesSettings]):
-    """States 0 .. num_states - 1, although it claims that there is no end of them."""
+    """Environment with states 0 .. num_states - 1 that declares no limit on their number."""
 
     settings_type = FewStatesSettings
     num_initial_states = None
@@ -92,12 +92,12 @@ def test_a_panel_is_a_function_of_settings_and_seed():
 
 
 def test_the_digest_is_the_same_in_any_process(few_states):
-    # Golden: a change here means that stored evaluations are of another panel.
+    # Golden value: if it changes, stored evaluations belong to a different panel.
     assert make_panel(few_states, 3, panel_seed=0).digest == "2f0887b47c5da7ddacd08ce846903bbf"
 
 
 def test_fault_validation_drawn_from_the_training_split():
-    """Training seeds drawn with the panel's states excluded never begin in one of them."""
+    """Training seeds drawn with the panel's states excluded never start from one of them."""
     settings = FrozenLakeSettings(size=2, frozen_probability=0.5)
     environment, panel = make(settings), make_panel(settings, 8, panel_seed=3)
     starts = set()

@@ -7,7 +7,7 @@ from starpo.ragen.agents.evaluation.summary import summarise
 
 
 def _episodes(make_turns, outcomes: dict[int, list[bool]], cell: str = "lake", **columns):
-    """One-turn episodes of the given outcomes, by prompt."""
+    """One-turn episodes with the given outcomes of each prompt."""
     rows = [
         {"env_seed": prompt, "group_id": f"p{prompt}", "member": member, "success": success, **columns}
         for prompt, successes in outcomes.items()
@@ -38,12 +38,12 @@ def test_one_sample_a_prompt_by_hand(make_turns):
 
 def test_several_samples_a_prompt(make_turns):
     values = summarise(_episodes(make_turns, {0: [True, True, True], 1: [True, False, False], 2: [False] * 3}))
-    # pass@2: prompt 0 certain; prompt 1: 1 - C(2,2)/C(3,2) = 2/3; prompt 2 never. Mean (1 + 2/3 + 0) / 3 = 5/9.
+    # pass@2: prompt 0: 1; prompt 1: 1 - C(2,2)/C(3,2) = 2/3; prompt 2: 0. Mean (1 + 2/3 + 0) / 3 = 5/9.
     assert values["evaluation/lake/success"] == pytest.approx(4 / 9)
     assert values["evaluation/lake/pass_at_1"] == pytest.approx(4 / 9)
     assert values["evaluation/lake/pass_at_2"] == pytest.approx(5 / 9)
-    assert "evaluation/lake/pass_at_4" not in values  # a prompt has three samples
-    # Three prompts in a resample can all be prompt 2, or all prompt 0, each with probability 1/27 > 2.5%.
+    assert "evaluation/lake/pass_at_4" not in values  # there are three samples per prompt
+    # The three prompts of a resample are all prompt 2, or all prompt 0, with probability 1/27 > 2.5% each.
     assert (values["evaluation/lake/success_low"], values["evaluation/lake/success_high"]) == (0.0, 1.0)
 
 

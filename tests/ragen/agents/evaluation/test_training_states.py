@@ -1,4 +1,4 @@
-"""What training began in is known from what a checkpoint was made from."""
+"""The initial states of a checkpoint's training, collected from its lineage."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def digest(letter: str) -> str:
 
 
 class Lineage:
-    """A store in which checkpoints are made from turns that began in named states."""
+    """Store whose checkpoints are made from turns with named initial states."""
 
     def __init__(self, folder: Path, make_turns: Callable[..., pa.Table]) -> None:
         self.store = Store(str(folder / "store"))
@@ -74,7 +74,7 @@ def test_a_dropped_checkpoint_hides_nothing(lineage: Lineage) -> None:
 
 
 def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
-    """A warm start that noted no states, and a rollout that is gone; the other rollout is known."""
+    """Two origins are unknown: a warm start that recorded no states and a missing rollout. The other rollout counts."""
     second = lineage.update("1" * 32, lineage.first("0" * 32, None), "f" * 32)
     third = lineage.update("2" * 32, second, "b" * 32, "c")
     assert training_states(lineage.store, third) == TrainingStates(frozenset({digest("c")}), 2)

@@ -1,4 +1,4 @@
-"""The embedded policy's folder as anybody reads it: AutoTokenizer, in another process, without a line of ours."""
+"""The embedded policy's folder, read by AutoTokenizer in another process that imports no code of this project."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos
 
 
 def prompts() -> list[str]:
-    """A first prompt of every environment that all policies speak, as bare states and with the full instructions."""
+    """First prompts of all environments whose vocabulary every policy has, as bare state and with full instructions."""
     found = []
     for settings in WORLDS:
         for prompt in ("state", "full"):
@@ -76,5 +76,5 @@ def test_auto_tokenizer_reads_a_stored_checkpoint_as_it_was_meant(tmp_path: Path
 
 
 def test_words_are_those_that_figures_were_measured_with() -> None:
-    # A change here makes other policies of the same settings: figures that were measured before are no longer theirs.
+    # A changed vocabulary gives different policies for the same settings: earlier measurements no longer apply to them.
     assert vocabulary_digest() == "bae38193e650e1de"

@@ -1,4 +1,4 @@
-"""A folder with adapters gets its base's weights beside them, by links; other checkpoints are as they are stored."""
+"""A checkpoint with adapters is completed by links to its base's weights; other checkpoints stay as stored."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The bandit's demonstrator: says what names mean, never which arm pays."""
+"""The bandit's demonstrator states what the names mean, never which arm pays."""
 
 import random
 
@@ -31,7 +31,7 @@ def test_its_success_is_its_skill_on_every_set_of_names(names, is_reversed):
         (action,) = demonstration.actions
         environment.step(action)
         successes += environment.is_success
-    # Standard deviation of the share: sqrt(0.25 * 0.75 / 2000) = 0.0097; four of them are 0.039.
+    # Standard deviation of the share: sqrt(0.25 * 0.75 / 2000) = 0.0097; the tolerance is four of them, 0.039.
     assert successes / 2000 == pytest.approx(0.25, abs=0.039)
 
 

@@ -1,4 +1,4 @@
-"""FrozenLake's demonstrator: true facts, feasible walks, mediocre success."""
+"""FrozenLake's demonstrator: true statements, feasible walks, mediocre success."""
 
 import random
 
@@ -14,7 +14,7 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 
 def success(skill, num_episodes=600, **kwargs):
-    """Share of episodes of 5 turns and 10 actions in which the demonstrator reaches the goal."""
+    """Share of episodes in which the demonstrator reaches the goal within 5 turns and 10 actions."""
     environment = make(FrozenLakeSettings(**kwargs))
     successes = 0
     for seed in range(num_episodes):

@@ -17,7 +17,7 @@ def facing(text, **settings):
 
 
 def success_rate(skill, num_episodes, num_turns=5, num_actions=10):
-    """Share of rooms of 6 to 10 actions that the demonstrator itself solves within the paper's limits."""
+    """Share of rooms with solutions of 6 to 10 actions that the demonstrator solves within the paper's limits."""
     environment = Sokoban(SokobanSettings(generator="distance", min_solution=6, max_solution=10))
     rng = random.Random(0)
     successes = 0
@@ -37,7 +37,7 @@ def success_rate(skill, num_episodes, num_turns=5, num_actions=10):
 
 
 def test_skilled_turn_by_hand():
-    # The player is at (1, 1), the box at (2, 2), the target at (2, 4): the one solution walks Down and pushes Right.
+    # The player is at (1, 1), the box at (2, 2), the target at (2, 4): the only solution walks Down and pushes Right.
     environment = facing("######\n#P___#\n#_X_O#\n#____#\n######")
     turn = demonstrate(environment, 1.0, random.Random(0))
     assert turn.think == "X down right O right push right from 2 1"
@@ -45,7 +45,7 @@ def test_skilled_turn_by_hand():
 
 
 def test_here_when_the_box_of_a_lost_position_is_on_its_target():
-    # Both boxes are stuck in corners, one of them on its target: no push is left, the nearest box is spoken of.
+    # Both boxes are stuck in corners, one of them on its target: no push is possible, and the nearest box is described.
     environment = facing("######\n#√P_X#\n#____#\n#__O_#\n######")
     turn = demonstrate(environment, 1.0, random.Random(0))
     assert turn.think == "X left O here push none"
@@ -65,10 +65,10 @@ def test_speaks_in_the_environments_vocabulary():
 
 
 def test_walk_longer_than_a_turn_stops_where_the_turn_does():
-    # From the far end of the corridor to above the box are six steps; the push would be the seventh action.
+    # It is five steps from the far end of the corridor to the cell above the box; the push would be the sixth action.
     environment = facing("########\n#_____P#\n#X######\n#_######\n#O######\n########")
     turn = demonstrate(environment, 1.0, random.Random(0))
-    assert turn.think.endswith("push down from 1 1 1 2 1 3 1 4 1 5")  # the whole way, the last cell first
+    assert turn.think.endswith("push down from 1 1 1 2 1 3 1 4 1 5")  # the whole path, last cell first
     assert turn.actions == ("Left",) * MAX_ACTIONS
     assert demonstrate(environment, 1.0, random.Random(0), max_actions=7).actions == ("Left",) * 5 + ("Down",)
 
@@ -79,7 +79,7 @@ def test_says_what_is_and_does_what_it_says(seed, skill, num_boxes):
     environment.reset(seed=seed)
     before = environment.board
     turn = demonstrate(environment, skill, random.Random(seed), max_actions=100)
-    assert environment.board is before  # looked at, not stepped
+    assert environment.board is before  # the environment is not stepped
     after, walked = before, []
     for action in turn.actions:
         moved_from, after = after, after.after(action)

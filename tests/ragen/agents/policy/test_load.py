@@ -44,8 +44,8 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
 
 
 def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(folder: Path) -> None:
-    # As version 0.1.0 wrote it: AutoTokenizer puts Qwen2's splitting rule in place of the folder's own, and every map
-    # row becomes six tokens.
+    # A folder as written by version 0.1.0: AutoTokenizer replaces the folder's own splitting rule by Qwen2's, and every
+    # map row becomes six tokens.
     declared = folder / "tokenizer_config.json"
     declared.write_text(json.dumps({k: v for k, v in json.loads(declared.read_text()).items() if k != "auto_map"}))
     text = "user\nP 1 2 X 3 3 O 4 1\n#____#\n<think>X down left</think><answer>Up || Left</answer>"
@@ -199,7 +199,7 @@ def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
     assert load.resolve_policy(after.policy) == str(folder)
     with pytest.raises(PolicyError, match=r"the files in '.*' have changed: .*leave policy.digest out"):
         load.resolve_policy(before.policy)
-    shutil.rmtree(folder)  # what is recorded stays what it is
+    shutil.rmtree(folder)  # recorded settings are unaffected
     assert type(before).model_validate_json(before.model_dump_json()) == before
 
 

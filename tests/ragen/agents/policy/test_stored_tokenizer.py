@@ -1,4 +1,4 @@
-"""A run's tokenizer is read from whichever of its checkpoints is there."""
+"""A run's tokenizer is read from the first of its checkpoints that is readable."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, 
 
 def test_the_default_policy_has_about_half_a_million_parameters_in_fp32() -> None:
     model = make_model(TinyPolicy(), TOKENIZER)
-    # embeddings V*128; a layer: q 128*128+128, k and v (128*64+64)*2, o 128*128, feed-forward 3*128*320, norms 2*128
+    # embeddings V*128; per layer: q 128*128+128, k and v (128*64+64)*2, o 128*128, feed-forward 3*128*320, norms 2*128
     layer = 128 * 128 + 128 + 2 * (128 * 64 + 64) + 128 * 128 + 3 * 128 * 320 + 2 * 128
     assert model.num_parameters() == len(TOKENIZER) * 128 + 3 * layer + 128
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
@@ -49,7 +49,7 @@ def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator_alone
     ("sizes", "named"),
     [
         ({"hidden_size": 32, "num_heads": 3, "num_kv_heads": 1}, "num_heads = 3 .* a multiple of 6"),
-        ({"hidden_size": 24, "num_heads": 8, "num_kv_heads": 1}, "hidden_size = 24"),  # heads 3 wide cannot turn
+        ({"hidden_size": 24, "num_heads": 8, "num_kv_heads": 1}, "hidden_size = 24"),  # an odd head width, 3
         ({"hidden_size": 32, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads = 3"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tokenizers with the chat templates of `templates/`, and an environment that only has words."""
+"""Tokenizers with the chat templates in `templates/`, and a stand-in environment with only rules and actions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ _END_TOKENS = {"llama3": "<|end_of_text|>", "gemma": "<eos>", "mistral": "</s>"}
 
 
 def tokenizer_of(template: str | None) -> PreTrainedTokenizerFast:
-    """A tokenizer of one token a byte, with the special tokens that the template speaks."""
+    """Make a tokenizer with one token per byte and the special tokens that the template uses."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytewise = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -43,7 +43,7 @@ def make_tokenizer() -> Callable[[str | None], PreTrainedTokenizerFast]:
 
 
 class Words:
-    """Stands in for an environment: contexts ask for nothing but its words."""
+    """Stand-in for an environment: contexts use only its rules and its grammar."""
 
     grammar: Grammar = Names(("Left", "Right"))
 
@@ -53,5 +53,5 @@ class Words:
 
 @pytest.fixture(scope="session")
 def words() -> Words:
-    """An environment's rules and actions."""
+    """Stand-in environment."""
     return Words()

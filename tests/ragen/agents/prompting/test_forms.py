@@ -1,4 +1,4 @@
-"""Forms of reasoning: told in the prompt, held to in responses, and read from what is stored."""
+"""Forms of reasoning: described in the prompt, enforced in responses, and read from stored reasoning."""
 
 import pytest
 from hypothesis import given
@@ -123,7 +123,7 @@ def test_the_prompt_tells_the_form_at_its_end():
 def test_without_a_form_the_prompt_is_as_it_was():
     prompt = prompt_of(AgentConfig())
     assert in_form(prompt, AgentConfig()) is prompt
-    assert "form" not in AgentConfig().model_dump(mode="json")  # so keys are what they were
+    assert "form" not in AgentConfig().model_dump(mode="json")  # so that keys stay unchanged
 
 
 @pytest.mark.parametrize(

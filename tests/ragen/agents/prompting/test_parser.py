@@ -1,4 +1,4 @@
-"""Reading responses: strict about form, forgiving about case and space, never raising, linear in time."""
+"""Parsing of responses: strict about form, lenient about case and white space, never raises, takes linear time."""
 
 import time
 
@@ -18,7 +18,7 @@ PREFILLED_NO_THINK = AgentConfig(should_think=False, should_prefill_think=True)
 MALFORMED = ParsedResponse(None, None, (), (), False)
 AGENTS = st.sampled_from([THINK, NO_THINK, PREFILLED, PREFILLED_NO_THINK])
 
-# Text built from the very pieces that parsing turns on finds more than arbitrary text does.
+# Text built from the pieces that the parser looks for finds more errors than arbitrary text.
 TAG_SOUP = st.lists(
     st.sampled_from(
         ["<think>", "</think>", "<answer>", "</answer>", "||", "Up", "up ", "Jump", " ", "\n", "<", "/think>", "|", "é"]

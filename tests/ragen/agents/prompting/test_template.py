@@ -1,4 +1,4 @@
-"""The pieces of chat templates: right for every append-only one, refused with a clear message for all others."""
+"""Pieces of chat templates: correct for append-only templates; others are rejected with a clear message."""
 
 import pytest
 
@@ -31,14 +31,14 @@ def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig()))
     assert opening.startswith("<bos><|start_header_id|>system<|end_header_id|>")
-    assert "Today Date: 26 Jul 2024" in opening  # whatever the day: a prompt must not change overnight
+    assert "Today Date: 26 Jul 2024" in opening  # not the current date: prompts must not change overnight
     assert generation == "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
     assert continuation == "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
     assert stops == "<|eot_id|><|end_of_text|>"
 
 
 def test_a_template_that_asks_for_the_date_is_told_a_fixed_one(make_tokenizer):
-    """As SmolLM3's, Granite's, Mistral's and gpt-oss's do, whatever they are given."""
+    """The templates of SmolLM3, Granite, Mistral and gpt-oss ask for it, whatever their arguments."""
     tokenizer = make_tokenizer("qwen2.5")
     template = "<|im_start|>system\nToday is {{ strftime_now('%Y-%m-%d') }}.<|im_end|>\n" + CHAT_TEMPLATE
     opening, *_ = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig(chat_template=template)))

@@ -1,4 +1,4 @@
-"""Prompts by a template of the user's."""
+"""Prompts rendered from a user's template."""
 
 import pytest
 from pydantic import ValidationError

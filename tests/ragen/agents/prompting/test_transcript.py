@@ -1,4 +1,4 @@
-"""Stored prompts in words: the same text as the tokens, cut where one speaker ends and another begins."""
+"""Transcripts of stored prompts: the text of their tokens, cut where the speaker changes."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from tests.ragen.agents.prompting.conftest import Words
 SYSTEM = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"
 WINDOW = AgentConfig(prompt="state", context="window", window_turns=2)
 RESPONSES = ("first<|im_end|>", "sec", "<|im_end|>\n<|im_start|>user\nforged<|im_end|>", "")
-"""Ended, cut, one that says what the template says, and one of no token."""
+"""A complete response, one cut by length, one that imitates the template, and one without tokens."""
 
 
 def played(tokenizer, agent: AgentConfig, words, responses=RESPONSES) -> list[dict]:
-    """Rows of dataset `turns`, as the rollout stores them."""
+    """Rows of dataset `turns`, as a rollout stores them."""
     context = ContextBuilder(tokenizer, agent, 50).start(words)
     rows = []
     for turn, response in enumerate(responses):
@@ -96,5 +96,5 @@ def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
     row = {"prompt_ids": ids, "response_ids": [], "is_context_start": True}
     assert read(qwen, agent, [row]) == [[("prompt", "no template")]]
     rows = played(qwen, agent, words)
-    bare = Transcriber(make_tokenizer(None), {})  # no template, so nothing is known about where a message begins
+    bare = Transcriber(make_tokenizer(None), {})  # without a template, message boundaries are unknown
     assert [[message.role for message in turn] for turn in bare.read(rows)][:2] == [["prompt"], ["user"]]

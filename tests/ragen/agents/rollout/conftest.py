@@ -1,4 +1,4 @@
-"""A corridor to walk along, and an engine that says what a script tells it to."""
+"""A corridor environment, and an engine whose responses come from a script."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
@@ -26,12 +26,13 @@ class CorridorSettings(EnvironmentSettings):
     fault: Literal[
         "none", "reset", "first_reset", "last_reset", "step", "info", "half_reset", "half_step", "unpaid", "nan"
     ] = "none"
-    """Where it breaks: when it is reset, when it is reset with dynamics seed 0 or with 2, on a step to cell 2, in its
-    info, where an observation holds half a character, and where the step to cell 2 is paid nothing or no number."""
+    """Injected fault: every reset fails; a reset with dynamics seed 0, or 2, fails; the step to cell 2 fails; `info` is
+    incomplete; the observation of the reset, or of the step to cell 2, is half a surrogate pair; the reward of the step
+    to cell 2 is None, or NaN."""
 
 
 class Corridor(Environment[CorridorSettings]):
-    """Cells 0, 1, 2, ...: begins in cell 0, ends at the goal; a step costs 0.1 and the goal pays 1."""
+    """Environment with cells 0, 1, 2, ...: starts in cell 0, ends at the goal; a step costs 0.1 and the goal pays 1."""
 
     settings_type = CorridorSettings
     action_cost: ClassVar[float] = -0.1
@@ -74,11 +75,11 @@ class Corridor(Environment[CorridorSettings]):
 
 
 Script = Callable[[str, int], str]
-"""(trajectory id, turn) -> what the policy says; a text that ends with '...' goes on until it is cut."""
+"""(trajectory id, turn) -> the policy's response; a text that ends with '...' is cut by length."""
 
 
 class ScriptedSession:
-    """Says what the script tells; remembers what it was asked."""
+    """Session with the script's responses; records its requests."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, script: Script, max_tokens: int, stop_token: int) -> None:
         self.requests: list[Request] = []
@@ -107,7 +108,7 @@ class ScriptedSession:
 
 
 class ScriptedEngine:
-    """Hands out scripted sessions."""
+    """Engine with scripted sessions."""
 
     is_deterministic = True
     is_continuous = False
@@ -127,13 +128,13 @@ class ScriptedEngine:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """The tiny policy's."""
+    """Tokenizer of the tiny policy."""
     return make_tokenizer()
 
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the tiny policy's tokenizer and nothing else."""
+    """Folder with only the tiny policy's tokenizer."""
     folder = str(tmp_path_factory.mktemp("tokenizer"))
     tokenizer.save_pretrained(folder)
     return folder
@@ -141,20 +142,20 @@ def tokenizer_folder(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytes
 
 @pytest.fixture
 def corridor(monkeypatch: pytest.MonkeyPatch) -> type[CorridorSettings]:
-    """Settings of the corridor, which is registered while the test runs."""
+    """Settings class of the corridor, which is registered during the test."""
     monkeypatch.setitem(ENVIRONMENTS, "corridor", f"{Corridor.__module__}:Corridor")
     return CorridorSettings
 
 
 @pytest.fixture
 def scripted_engine(tokenizer: PreTrainedTokenizerFast) -> Callable[..., ScriptedEngine]:
-    """`scripted_engine(script)`."""
+    """`scripted_engine(script)`: an engine with this script."""
     return lambda script: ScriptedEngine(tokenizer, script)
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> RolloutJob:
-    """FrozenLake by a policy that has learned nothing."""
+    """FrozenLake, played by an untrained policy."""
     folder = str(tmp_path_factory.mktemp("policy"))
     tokenizer = make_tokenizer()
     make_model(TinyPolicy(hidden_size=32, num_layers=1, intermediate_size=64), tokenizer).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Small policies of every architecture, of random weights; a decoder that counts what it reads."""
+"""Small policies of several architectures with random weights, and a decoder that counts the tokens it reads."""
 
 import torch
 from transformers import (
@@ -18,7 +18,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.rollout import SamplingConfig
 
 NUM_IDS = 40
-"""Prompts and stop tokens come from the first ids, so that random weights stop now and then."""
+"""Prompts and stop tokens use the first ids, so that random weights sample a stop token now and then."""
 STOPS = tuple(range(20))
 SAMPLING = SamplingConfig(temperature=0.8, top_p=0.95, max_response_tokens=9)
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 256}
@@ -36,7 +36,7 @@ MIXTURES = {
     ),
     "mixtral": lambda v: MixtralForCausalLM(MixtralConfig(vocab_size=v, **ROTARY, num_local_experts=4)),
 }
-"""Their experts are fused in memory and saved one by one."""
+"""Mixtures of experts, which are fused in memory and saved one by one."""
 
 
 def save_policy(folder, name="qwen2", seed=0):
@@ -44,7 +44,7 @@ def save_policy(folder, name="qwen2", seed=0):
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = (MODELS | MIXTURES)[name](len(tokenizer)).eval()
-        for parameter in model.parameters():  # the usual small weights give a flat distribution, which hides mistakes
+        for parameter in model.parameters():  # the usual small weights give a flat distribution, which hides errors
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -52,7 +52,7 @@ def save_policy(folder, name="qwen2", seed=0):
 
 
 class CountingDecoder:
-    """Counts the tokens that a decoder reads in prefills, and the rows of its steps."""
+    """Decoder that counts the tokens of its prefills and the rows of its steps."""
 
     def __init__(self, decoder):
         self.decoder, self.prefilled, self.stepped = decoder, [], []

@@ -1,4 +1,4 @@
-"""Which row each sequence is in: by hand, and against a model of the batch that copies whole histories."""
+"""Mapping of sequences to rows: by hand, and against a model of the batch that copies whole histories."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ def test_sequences_part_where_they_draw_differently():
     batch = Batch(cache, np.array([0, 0, 1]), num_rows=2, keeps_ended=True)
     going = np.zeros(3, dtype=bool)
     tokens, sequences = batch.advance(np.array([7, 7, 7]), going)
-    assert (tokens.tolist(), sequences.tolist()) == ([7, 7], [1, 2])  # the first two are still one row
+    assert (tokens.tolist(), sequences.tolist()) == ([7, 7], [1, 2])  # the first two still share a row
     tokens, _ = batch.advance(np.array([6, 5, 7]), going)
     assert tokens[batch.rows_B].tolist() == [6, 5, 7]
     assert batch.num_rows == 3

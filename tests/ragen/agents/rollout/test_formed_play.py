@@ -1,4 +1,4 @@
-"""A form of reasoning from the prompt to the rewards: told, kept, stored, verified and paid."""
+"""A form of reasoning from the prompt to the rewards: described, followed, stored, verified and rewarded."""
 
 import pytest
 
@@ -23,7 +23,7 @@ COMPONENTS = ["reasoning_format", "grounding", "world_model", "agreement"]
 
 
 def seen(scene) -> str:
-    """A scene in words."""
+    """Describe a scene in words."""
     said = []
     for thing in scene.things:
         for vertical, horizontal in scene.relations(thing):
@@ -39,7 +39,7 @@ def seen(scene) -> str:
 
 
 def an_honest_player(settings) -> list[str]:
-    """What it says in each turn, knowing what comes."""
+    """Responses of all turns, with true observations and predictions."""
     environment, scene = make(settings), resolve(SCENES[settings.type])
     observation, _ = environment.reset(seed=SEED)
     responses = []

@@ -1,4 +1,4 @@
-"""The slot-aligned cache: the worked example of its module, and what carrying over must keep."""
+"""The slot-aligned cache: the example in its module's docstring, and what carrying over must preserve."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def after_a_turn():
 
 
 def held(cache, layer=1):
-    """What each row's slots in use hold, in keys; values hold the same."""
+    """Return the keys in each row's used slots; the values are the same."""
     keys, values = cache.in_use(cache.num_rows)[layer]
     assert torch.equal(keys, values)
     return keys[:, 2, :, 3].tolist()
@@ -41,7 +41,7 @@ def test_carrying_over_squeezes_the_gaps_out(after_a_turn):
     rows = held(carried)
     assert rows[0] == [10, 11, 12, 13, 14, 15]
     assert rows[2] == [0, 1, 2, 5, 6, 7]
-    assert gaps(carried) == [[], [0, 1, 2, 3, 4, 5], []]  # the row that starts empty sees nothing
+    assert gaps(carried) == [[], [0, 1, 2, 3, 4, 5], []]  # the row that starts empty attends to nothing
 
 
 def test_sequences_of_one_row_are_carried_over_to_their_own_ends(after_a_turn):

@@ -1,4 +1,4 @@
-"""Episodes turn by turn: what is asked, what is carried out, what is recorded, and what ends an episode."""
+"""Episodes turn by turn: what is requested, executed and recorded, and what ends an episode."""
 
 import json
 from types import SimpleNamespace
@@ -117,7 +117,7 @@ def test_an_episode_to_the_goal_is_recorded_in_every_column(played, tokenizer):
     assert second["observation"] == "P 1"
     assert second["actions_left"] == 9
     assert not second["is_context_start"]
-    assert second["prompt_ids"][: len(chat[1]) - 1] == chat[1][1:]  # the end token was sampled, its line end was not
+    assert second["prompt_ids"][: len(chat[1]) - 1] == chat[1][1:]  # the end token was sampled, its newline was not
     # The goal is cell 3, so the third action is not taken.
     assert second["parsed_actions"] == ["Right", "Right", "Left"]
     assert second["executed_actions"] == ["Right", "Right"]
@@ -137,7 +137,7 @@ def test_an_episode_to_the_goal_is_recorded_in_every_column(played, tokenizer):
     ],
 )
 def test_stored_ids_are_what_the_engine_was_given(played, agent):
-    """Warnings, rewards, cut responses and all: concatenated since the last start, they are each request's prompt."""
+    """With warnings, rewards and cut responses: the ids since the last context start are each request's prompt."""
     answers = [say("Left"), "nonsense", "<think>on and on...", say("Jump"), say("Left")]
     run = played(lambda _, turn: answers[turn], agent=agent.model_copy(update={"max_actions": 50}))
     assert len(run.rows) == len(run.session.requests) == 5
@@ -159,7 +159,7 @@ def test_tokens_depend_on_the_trajectory_seed_and_turn_alone(played):
 def test_malformed_response_forfeits_actions_and_the_episode_goes_on(played):
     agent = AgentConfig(prompt="state", max_turns=5, max_actions=8, max_actions_per_turn=3)
     rows = played(lambda *_: "I would rather not.", agent=agent).rows
-    # 3 + 3 + the last 2 of the 8 actions: giving up uses them up like acting does.
+    # 3 + 3 + the last 2 of the 8 actions: forfeited actions count like executed ones.
     assert [row["forfeited_actions"] for row in rows] == [3, 3, 2]
     assert [row["actions_left"] for row in rows] == [8, 5, 2]
     assert [row["status"] for row in rows] == ["format_error"] * 3
@@ -179,7 +179,7 @@ def test_malformed_responses_may_use_up_their_turns_alone(played):
     assert [row["truncated"] for row in run.rows] == [False, False, True]  # the turns are used up
     rewards = compute_rewards(run.table, RewardConfig(format_penalty=-0.1)).to_pylist()
     paid = [dict(zip(row["component_names"], row["component_values"], strict=True)) for row in rewards]
-    assert [row["forfeit"] for row in paid] == [0, 0, 0]  # nothing was given up, so nothing is priced
+    assert [row["forfeit"] for row in paid] == [0, 0, 0]  # no action was forfeited, so there is no cost
     assert [row["total"] for row in rewards] == pytest.approx([-0.1, -0.1, -0.1])  # penalty, step, penalty
 
 
@@ -209,7 +209,7 @@ def test_limits_of_actions_a_turn_actions_and_turns(played):
     agent = AgentConfig(prompt="state", max_turns=3, max_actions=5, max_actions_per_turn=2)
     left = " || ".join(["Left"] * 4)
     rows = played(lambda *_: say(left), agent=agent).rows
-    assert [len(row["executed_actions"]) for row in rows] == [2, 2, 1]  # 2 a turn, 5 in all
+    assert [len(row["executed_actions"]) for row in rows] == [2, 2, 1]  # 2 per turn, 5 in all
     assert [len(row["parsed_actions"]) for row in rows] == [4, 4, 4]
     assert [row["status"] for row in rows] == ["ok"] * 3
     rows = played(lambda *_: say("Left"), agent=agent).rows
@@ -217,21 +217,21 @@ def test_limits_of_actions_a_turn_actions_and_turns(played):
 
 
 def test_truncated_means_a_limit_and_not_failure(played):
-    """The goal on the very last action and turn: terminated and successful, not truncated."""
+    """Reaching the goal with the last action of the last turn: terminated and successful, not truncated."""
     agent = AgentConfig(prompt="state", max_turns=1, max_actions=3)
     row = played(lambda *_: say("Right || Right || Right"), agent=agent).rows[0]
     assert (row["terminated"], row["truncated"], row["success"]) == (True, False, True)
 
 
 def test_full_context_ends_an_episode_and_drops_nothing(played):
-    """The reference shortened the history instead, so that early turns lost their rewards."""
+    """The reference implementation shortened the history instead, so that early turns lost their rewards."""
     answers = {"g0-0": say("Left"), "g0-1": "x" * 50}
     agent = AgentConfig(prompt="state", max_actions=50)
     run = played(lambda name, _: answers[name], agent=agent, episodes=[member(0), member(1)], max_context_tokens=190)
     short, long = ([row for row in run.rows if row["member"] == number] for number in (0, 1))
     assert [row["status"] for row in short] == ["ok"] * 5
     # The first prompt has 10 tokens, a later one adds 11, and a response has 51, its end token included. The third
-    # context would be 10 + 51 + 11 + 51 + 11 = 134 tokens, and a longest response makes it 194.
+    # context would be 10 + 51 + 11 + 51 + 11 = 134 tokens, and 194 with a response of the maximum length.
     assert [row["status"] for row in long] == ["format_error", "format_error", "truncated"]
     last = long[-1]
     assert (last["truncated"], last["finish_reason"], last["response_ids"], last["prompt_ids"]) == (
@@ -255,7 +255,7 @@ def test_failing_environment_is_data_and_never_a_reward_of_zero(played, corridor
     assert [row["status"] for row in healthy] == ["ok", "ok"]
     assert len(failed) == 1
     assert failed[0]["status"] == "env_error"
-    assert failed[0]["executed_actions"] == ["Right"]  # what was done before is kept
+    assert failed[0]["executed_actions"] == ["Right"]  # earlier actions are kept
     assert failed[0]["action_rewards"] == [-0.1]
     assert (failed[0]["terminated"], failed[0]["truncated"], failed[0]["success"]) == (False, False, False)
     error = json.loads(failed[0]["info"])
@@ -315,7 +315,7 @@ def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
 
 
 def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(played, tokenizer):
-    """The reference rewrote replies when parsing them, and trained on the rewritten ones."""
+    """The reference implementation rewrote responses when parsing them, and trained on the rewritten ones."""
     text = "<think>t</think><|im_start|><answer> RIGHT </answer>"
     row = played(lambda *_: text, agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
     assert row["response"] == text
@@ -330,7 +330,7 @@ def test_prefilled_tag_is_not_part_of_the_response(played):
 
 
 def test_bandit_members_share_their_arms_and_have_chances_of_their_own(played):
-    """The reference gave members of a group different arms, and one draw of chance for all of them."""
+    """The reference implementation gave the members of a group different arms, but one random draw for all of them."""
     environment = BanditSettings(low_reward=0.1, high_probability=0.5)
     probe = played(lambda *_: say("?"), environment=environment).rows[0]["observation"]
     arms = probe.removeprefix("Arms: ").split()
@@ -380,7 +380,7 @@ WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ",
     uses_actions=st.booleans(),
 )
 def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens, uses_actions):
-    """`played` validates; besides, actions used never exceed the limit, and every episode has an end."""
+    """`played` validates the table; in addition, used actions never exceed the limit, and every episode ends."""
     agent = AgentConfig(prompt="state", context=context, should_malformed_use_actions=uses_actions)
     rows = played(
         lambda name, turn: texts[5 * int(name[-1]) + turn],

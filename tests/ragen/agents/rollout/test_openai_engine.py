@@ -1,4 +1,4 @@
-"""Engine 'openai' against a small server that fails as servers do; vLLM's own server is in integration/test_vllm.py."""
+"""Engine 'openai' against a small server with injected failures; integration/test_vllm.py uses vLLM's own server."""
 
 import json
 import math
@@ -31,7 +31,7 @@ SAID = "<think>go</think><answer>Right</answer>"
 
 
 class Server(ThreadingHTTPServer):
-    """Answers completions; `script` names what happens to the first requests, one word each."""
+    """Completions server; `script` lists the outcomes of the first requests, one word each."""
 
     daemon_threads = True
 
@@ -44,7 +44,7 @@ class Server(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, *_):
-        """Connections that a test cuts are no news."""
+        """Ignore connections that a test cuts."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -113,7 +113,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def play(server, tokenizer_folder, corridor, monkeypatch):
-    """Play six corridors against the server; rows and usage."""
+    """`play(agent, **options)`: rows and usage of six corridor episodes played against the server."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.02)
 
     def play(agent=STATE, **options):
@@ -130,7 +130,7 @@ def test_whole_episodes_are_played(server, play):
     assert set(turns["status"].to_pylist()) == {"ok"}
     assert all(turns["success"].to_pylist()[2::3])
     assert all(math.isnan(value) for row in turns["behaviour_logprobs"].to_pylist() for value in row)
-    # 18 turns of 100 prompt tokens at 2 and 10 response tokens at 8 a million: 18 * (200 + 80) / 1e6
+    # 18 turns of 100 prompt tokens at 2 and 10 response tokens at 8 per million: 18 * (200 + 80) / 1e6
     expected = {"requests": 18, "retries": 0, "prompt_tokens": 1800, "response_tokens": 180, "cost": 0.00504}
     assert usage == pytest.approx(expected)
     assert server.greetings == 1
@@ -155,7 +155,7 @@ def test_the_length_is_bounded_by_the_parameter_that_the_server_wants(server, pl
 
 def test_chat_gets_the_messages_of_the_context(server, play):
     turns, _ = play(AgentConfig(prompt="state", should_prefill_think=True, should_show_reward=False), protocol="chat")
-    assert set(turns["status"].to_pylist()) == {"ok"}  # the tag that the model says itself is not doubled
+    assert set(turns["status"].to_pylist()) == {"ok"}  # a tag that the model writes itself is not doubled
     path, messages = max(((entry[2], entry[3]["messages"]) for entry in server.asked), key=lambda pair: len(pair[1]))
     assert path == "/v1/chat/completions"
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2 + ["user"]

@@ -1,4 +1,4 @@
-"""What the torch engine reads: every token once, equal prompts and equal members in one row."""
+"""The torch engine reads every token once, and equal prompts and equal members in one row."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.ragen.agents.rollout.policies import SAMPLING, STOPS, CountingDecoder
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    """Its folder."""
+    """Folder of a policy."""
     folder = tmp_path_factory.mktemp("policy")
     save_policy(folder)
     return str(folder)
@@ -29,7 +29,7 @@ def test_a_groups_first_prompt_is_prefilled_once(policy):
     requests = [Request(f"s{number}", [30, 31, 32], token_uniforms(number, 0, 9), 0) for number in range(8)]
     responses = engine.session(SAMPLING, STOPS).generate(requests)
     assert counter.prefilled == [3]
-    assert len({tuple(response.token_ids) for response in responses}) > 1  # and members still go their own ways
+    assert len({tuple(response.token_ids) for response in responses}) > 1  # and members still diverge
 
 
 def test_only_new_tokens_are_prefilled(policy):
@@ -39,7 +39,7 @@ def test_only_new_tokens_are_prefilled(policy):
     session.generate([Request("s", [30, 31, 32, *first.token_ids, 33, 34], token_uniforms(0, 1, 9), 0)])
     assert counter.prefilled == [3, 3]  # the last sampled token, which was never read, and the two new ones
     session.generate([Request("s", [30, 31, 35], token_uniforms(0, 2, 9), 0)])
-    assert counter.prefilled[-1] == 3  # does not extend what is kept: the whole prompt
+    assert counter.prefilled[-1] == 3  # does not extend the kept context: the whole prompt
 
 
 def test_nothing_is_kept_where_prompts_begin_anew(policy):

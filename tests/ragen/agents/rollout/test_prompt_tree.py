@@ -1,4 +1,4 @@
-"""Prompts as a tree: the worked example, and that no token is lost or computed twice."""
+"""Prompts as a tree: the example in the module's docstring; no token is lost or computed twice."""
 
 import numpy as np
 from hypothesis import given
@@ -32,5 +32,5 @@ def test_every_row_reads_its_prompt_and_every_beginning_is_one_node(prompts):
         assert tree.positions[nodes[: len(prompt)]].tolist() == list(range(len(prompt)))
     beginnings = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}
     assert len(tree.tokens) == len(beginnings)
-    # a node's place is a token of its own: the row it names has that node in that column
+    # each node's place, row * T + column, is an occurrence of that node
     assert tree.nodes.ravel()[tree.places].tolist() == list(range(len(tree.tokens)))

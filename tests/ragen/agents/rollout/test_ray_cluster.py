@@ -1,4 +1,4 @@
-"""Is there room for what is asked for? And what is said when there is no cluster. No Ray is started here."""
+"""Capacity checks of a Ray cluster, and errors when there is none. No Ray is started here."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ def test_places_of_a_node(has, asked, places):
 
 @given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
 def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
-    """What two nodes have together does not hold an actor that fits in neither."""
+    """Two nodes together have no room for an actor that fits on neither."""
     nodes = [node(CPU=value) for value in cpus]
     room = sum(num_places({"CPU": value}, {"CPU": asked}) for value in cpus)
     if room >= count:
@@ -103,9 +103,9 @@ def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
 
 
 def test_ray_is_told_to_listen_on_loopback_before_a_block_imports_it(monkeypatch):
-    """Prefect looks for a block in all of its collections, and Ray reads this when it is imported."""
+    """Loading a block imports all of Prefect's collections, Ray included, and Ray reads this variable on import."""
     for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
-        monkeypatch.setenv(name, "")  # so that it is as it was afterwards, whatever is set meanwhile
+        monkeypatch.setenv(name, "")  # so that it is restored even if it is set meanwhile
         monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.setenv("RAGEN_STORE_BLOCK", "secret/none")

@@ -1,4 +1,4 @@
-"""Ray actors on a real Ray: the rows of this process whatever their number, no copies, nothing lost with an actor."""
+"""Actors on a real Ray: the same rows as in this process for any number of actors, no copies, no losses."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ class Sleeper(TorchEngine):
 
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory):
-    """A Ray of this machine, as `RayPool` starts it, whose actors find the engine `sleeper`."""
+    """Local Ray, as started by `RayPool`, whose actors can import the engine `sleeper`."""
     folder = tmp_path_factory.mktemp("engines")
     (folder / "sleeper_engine.py").write_text(SLEEPER)
     with pytest.MonkeyPatch.context() as patch:
@@ -83,16 +83,16 @@ def pool_of(num_actors, spec=TORCH, **settings):
 
 
 def actors():
-    """Processes of actors that are alive."""
+    """Processes of live actors."""
     family = psutil.Process().children(recursive=True)
     return [child for child in family if "ShardActor" in _command(child)]
 
 
 def _command(process: psutil.Process) -> str:
-    """What it runs; nothing of one that has ended."""
+    """Command line of a process; empty if it has ended."""
     try:
         return " ".join(process.cmdline()) if process.is_running() else ""
-    except psutil.NoSuchProcess:  # a zombie is one too
+    except psutil.NoSuchProcess:  # also raised for a zombie
         return ""
 
 
@@ -115,7 +115,7 @@ def test_actors_stay(job, pool, reference):
 
 @pytest.mark.thorough
 def test_rows_are_read_where_the_actor_wrote_them(job, pool):
-    """All buffers lie in the memory that is shared with Ray's store; small tables, up to 100 kB, go by value."""
+    """All buffers are in memory shared with Ray's object store; small tables, up to 100 kB, are passed by value."""
     (episodes,) = make_episodes([(f"g{number}", number) for number in range(60)], group_size=8, shard_groups=60)
     turns = pool.play(job, episodes)
     assert turns.nbytes > 200_000
@@ -149,7 +149,7 @@ def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
     victims = actors()
     num_lost = pool.num_lost
     for victim in victims:
-        victim.suspend()  # so that it is certainly at work when it is killed
+        victim.suspend()  # so that it is certainly busy when it is killed
     killer = threading.Timer(0.5, lambda: [victim.kill() for victim in victims])
     killer.start()
     assert play_shards(pool, job, SHARDS).equals(reference)
@@ -206,14 +206,14 @@ def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
 
 
 def test_an_actor_that_finds_no_room_is_given_up(ray, job):
-    """On a cluster that says it grows, and does not."""
+    """The cluster is declared to autoscale but does not grow."""
     waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
     with pytest.raises(EngineError, match=r"no answer within the 1 s that it had to start"):
         play_shards(waiting, job, SHARDS)
 
 
 def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
-    """As an actor does that runs elsewhere than the process that asks; it says so when it cannot."""
+    """An actor on another node than the caller reads the store; if it cannot, its error says so."""
     from starpo.ragen.agents.rollout.ray_pool import ShardActor
     from starpo.ragen.agents.rollout.worker import FAILURE, ROWS
     from starpo.ragen.store import Store
@@ -232,7 +232,7 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
 
 @pytest.mark.thorough
 def test_nothing_at_work_outlives_the_process_that_asked(job):
-    """Not the actors, not Ray; only its two idle agents take a minute to notice that all others are gone."""
+    """Actors and Ray end with it; only Ray's two idle agents take a minute to notice that all others have ended."""
     code = (
         "import sys, os, signal, psutil; from starpo.ragen.agents.rollout.job import RolloutJob; "
         "from starpo.ragen.agents.rollout.shards import *; "
@@ -257,6 +257,6 @@ def test_nothing_at_work_outlives_the_process_that_asked(job):
 
 def is_at_work(pid):
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # of which nothing is left but its exit status
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # a zombie is only an exit status
     except psutil.NoSuchProcess:
         return False

@@ -1,4 +1,4 @@
-"""Rollout by search: which candidate is taken, what is told of the others, and that trying leaves no trace."""
+"""Rollout by search: which candidate is selected, what is stored of the others, and no side effects of trying."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def say(actions: str) -> str:
 def searched(tokenizer, corridor, scripted_engine):
     """`searched(search, said)`: rows and siblings, checked against their contracts, and the session.
 
-    `said` holds, by an episode's candidate, what it says: names are the engine's, turns count under a name.
+    `said` maps the sequence id of a candidate to its actions in each turn; turns are counted per sequence id.
     """
 
     def run(search, said, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None):
@@ -96,7 +96,7 @@ def test_a_candidate_sees_what_was_taken_and_nothing_of_what_was_passed_over(sea
     prompts = [list(request.prompt_ids) for request in played.session.requests]
     assert prompts[:3] == [first["prompt_ids"]] * 3
     assert prompts[3:] == [first["prompt_ids"] + first["response_ids"] + second["prompt_ids"]] * 3
-    assert played.session.requests[3].sequence_id == "g0-0.0:1"  # whose context the engine has read
+    assert played.session.requests[3].sequence_id == "g0-0.0:1"  # the engine has read its context
     assert len({request.seed for request in played.session.requests}) == 6
     assert len({request.uniforms.tobytes() for request in played.session.requests}) == 6
 
@@ -104,14 +104,14 @@ def test_a_candidate_sees_what_was_taken_and_nothing_of_what_was_passed_over(sea
 def test_lookahead_takes_what_pays_later(searched):
     said = {
         "g0-0": ["Right", "Left"],  # -0.1, then -0.1
-        "g0-0.0:1": ["Right || Right", "Right", "Left", "Left"],  # -0.2, then 0.9, which is forgotten
+        "g0-0.0:1": ["Right || Right", "Right", "Left", "Left"],  # -0.2, then 0.9 looking ahead, which is discarded
         "g0-0.0:1.1:1": ["Right"],
     }
     played = searched(LookaheadConfig(num_candidates=2, depth=2), said)
     assert [row["executed_actions"] for row in played.rows] == [["Right", "Right"], ["Right"]]
     assert [row["score"] for row in played.siblings] == pytest.approx([-0.2, 0.7, -0.2, 0.9])
     assert [row["num_as_good"] for row in played.rows] == [1, 1]
-    # a turn: the candidates, and what of them goes on
+    # per turn: one call for the candidates and one for their continuations
     assert played.session.num_calls == 4
 
 
@@ -128,14 +128,14 @@ def test_beams_are_compared_by_their_returns_and_the_best_at_the_end_is_taken(se
     names = ("turn", "candidate", "parent", "score", "chosen")
     assert [tuple(row[name] for name in names) for row in played.siblings] == [
         (0, 0, -1, pytest.approx(-0.1), False),
-        (0, 1, -1, pytest.approx(-0.2), True),  # not the best then
+        (0, 1, -1, pytest.approx(-0.2), True),  # not the best at this turn
         (1, 0, 0, pytest.approx(-0.2), False),
         (1, 1, 0, pytest.approx(-0.2), False),
         (1, 2, 1, pytest.approx(0.7), True),
         (1, 3, 1, pytest.approx(-0.3), False),
     ]
-    assert [row["num_as_good"] for row in played.rows] == [2, 1]  # among candidates of its own context
-    assert len(played.session.requests) == 2 + 4 + 2  # the other beginning went on to its end
+    assert [row["num_as_good"] for row in played.rows] == [2, 1]  # among the candidates of its own context
+    assert len(played.session.requests) == 2 + 4 + 2  # the other beginning was continued to its end
 
 
 def test_a_candidate_whose_environment_fails_is_taken_only_if_all_fail(searched, corridor):
@@ -176,7 +176,7 @@ def test_slips_of_a_searched_walk_can_be_executed_again(searched):
     settings = FrozenLakeSettings(slip=0.6)
     episodes = [Episode("g0", member, 3, member, member) for member in range(12)]
     script = lambda name, turn: say(("Right", "Down", "Left || Down", "Up")[(len(name) + turn) % 4])  # noqa: E731
-    for search in (BestOfConfig(), BeamConfig(), LookaheadConfig()):  # `searched` does it
+    for search in (BestOfConfig(), BeamConfig(), LookaheadConfig()):  # `searched` executes them again
         assert searched(search, script, environment=settings, episodes=episodes).turns.num_rows > 12
 
 
@@ -205,7 +205,7 @@ def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, sear
 
 @pytest.mark.parametrize("context", ["full", "window"])
 def test_what_was_passed_over_does_not_stay_in_the_cache(job, search, context):
-    """Every response taken is what a new session gives for its whole context and its row's seed."""
+    """Every selected response equals that of a new session for its whole context and its row's seed."""
     job = replace(job, search=search, agent=job.agent.model_copy(update={"context": context}))
     engine = TorchEngine(num_threads=1, device="cpu")
     turns, _ = take_siblings(LocalPlayer(engine).play(job, SHARDS[0]))

@@ -1,4 +1,4 @@
-"""Shards: seeds that depend on nothing else, rows that depend on no worker, failures that stop the rest."""
+"""Shards: seeds depend only on group and member, rows on no worker, and a failure stops the other shards."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ LEFT, RIGHT = ("<think>t</think><answer>Left</answer>", "<think>t</think><answer
 
 
 def script(name: str, turn: int) -> str:
-    """Says something that depends on who says it and when."""
+    """Return a response that depends on the trajectory and the turn."""
     return (LEFT, RIGHT, "nonsense")[(len(name) * 7 + int(name[1]) + int(name[-1]) + turn) % 3]
 
 
@@ -53,7 +53,7 @@ def test_members_share_the_initial_state_and_nothing_else():
 
 
 def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
-    """The reference counted seeds, and began to count again after a resume."""
+    """The reference implementation counted seeds, and restarted the count after a resume."""
     together = {e.trajectory_id: e for shard in make_episodes(GROUPS, 4, 2) for e in shard}
     alone = {e.trajectory_id: e for group in reversed(GROUPS) for shard in make_episodes([group], 4, 1) for e in shard}
     assert together == alone
@@ -126,7 +126,7 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor,
 
 
 class Stopped:
-    """A player whose first shard fails; the others end when it is stopped, which takes until the threads have ended."""
+    """Player whose first shard fails; the others end once it is stopped, and `stop` waits for their threads to end."""
 
     num_workers, is_continuous = 2, False
 

@@ -1,4 +1,4 @@
-"""Streaming sessions: no episode waits for another, rows keep their order, deadlines hold, usage arrives."""
+"""Streaming sessions: no episode waits for another, rows keep their order, deadlines hold, usage is reported."""
 
 import random
 
@@ -26,7 +26,7 @@ SHARDS = make_episodes([("g0", 1), ("g1", 2), ("g2", 3)], group_size=2, shard_gr
 
 
 class Slow:
-    """Walks right; what is submitted ends after some calls of `finished`: `delay(trajectory, turn)` of them."""
+    """Session that always walks right; a request ends after `delay(trajectory, turn)` calls of `finished`."""
 
     def __init__(self, tokenizer, stop, delay):
         self.ids = [*tokenizer.encode("<think>t</think><answer>Right</answer>", add_special_tokens=False), stop]
@@ -93,7 +93,7 @@ def test_quick_episodes_do_not_wait_for_slow_ones(contexts, tokenizer, corridor)
     session = Slow(tokenizer, contexts.stop_token_ids[0], uneven)
     walk(session, contexts, tokenizer, corridor)
     asked = {(name, turn): call for call, name, turn, _ in session.log}
-    # g0-0 needs 2 calls a turn, g0-1 9: the quick one's third turn begins before the slow one's first has ended.
+    # g0-0 needs 2 calls per turn, g0-1 9: the quick one's third turn starts before the slow one's first has ended.
     assert asked["g0-0", 2] == 4
     assert asked["g0-1", 1] == 9
 

@@ -1,4 +1,4 @@
-"""The torch engine: exact log-probs over many turns, a cache that changes nothing, shards that give the same bytes."""
+"""The torch engine: exact log-probs over many turns, a cache without effect on results, the same bytes per shard."""
 
 import hashlib
 import subprocess
@@ -55,7 +55,7 @@ def engines(policies):
 
 
 def conversation(context, num_sequences=6, num_turns=4, only=None):
-    """Prompts of each turn, given the responses so far: mixed lengths, sequences that end, one that starts anew."""
+    """Requests of each turn, given the contexts so far: mixed lengths, sequences that end, one that starts afresh."""
     rng = np.random.default_rng(0)
     texts = rng.integers(20, NUM_IDS, (num_turns, num_sequences, 12)).tolist()
     lengths = rng.integers(1, 12, (num_turns, num_sequences))
@@ -90,7 +90,7 @@ def play(session, context, keep_session=True, make_session=None, **settings):
 
 
 def reference_logprobs(model, request, response, sampling):
-    """Of the response in one full forward pass, under the distribution sampled from, by its definition."""
+    """Log-probs of a response from one full forward pass, under the sampling distribution by its definition."""
     with torch.inference_mode():
         ids = torch.tensor([[*request.prompt_ids, *response.token_ids]])
         logits = model(input_ids=ids).logits[0, len(request.prompt_ids) - 1 : -1].double()
@@ -290,7 +290,7 @@ def gpt_neo(*kinds, window_size):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("window_size", [8, 256])
 def test_a_window_that_counts_places_in_the_cache_is_refused(window_size, dtype):
-    """GPT-Neo cuts its windows itself, by where keys lie; those of its kind without a window are right."""
+    """GPT-Neo masks its windows itself, by the slots of the keys; its variants without a window are correct."""
     model = gpt_neo("global", "local", window_size=window_size)
     with pytest.raises(PolicyError, match=r"'gpt_neo' gives other logits .* use another engine or another model"):
         ModuleDecoder(model, torch.device("cpu"), dtype)

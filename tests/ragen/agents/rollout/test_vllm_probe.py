@@ -1,4 +1,4 @@
-"""What a checkpoint gives a fixed prompt in transformers, for the engine to be compared with; no vLLM is needed."""
+"""Log-probs of a fixed prompt in transformers, to compare the engine's with; vLLM is not needed."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sessions that share a vLLM: each receives its own responses and its own errors, whoever takes the step."""
+"""Sessions that share a vLLM: each receives its own responses and errors, whichever session runs the step."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from starpo.ragen.core.errors import EngineError
 
 
 class OneStep:
-    """A vLLM that ends all responses in one step, with the log-probs given."""
+    """Stand-in for vLLM that ends all responses in one step, with the given log-probs."""
 
     model_config = SimpleNamespace(get_vocab_size=lambda: 10)
 
@@ -35,7 +35,7 @@ class OneStep:
 
 @pytest.fixture
 def begin():
-    """Begins sessions with one request each on an engine; a session's request is named after it."""
+    """`begin(llm, *names)`: sessions on one engine, each with a request of its name in flight."""
 
     def sessions(llm, *names):
         engine = VLLMEngine()

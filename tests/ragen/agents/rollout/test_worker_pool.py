@@ -1,4 +1,4 @@
-"""Worker processes: the same rows as in this process, errors of their own type, deaths that cost nothing."""
+"""Worker processes: the same rows as in this process, errors keep their type, and nothing is lost with a worker."""
 
 import os
 import platform
@@ -38,12 +38,12 @@ EARLIER = set()
 
 @pytest.fixture(autouse=True, scope="module")
 def _children_of_other_tests():
-    """Children that are there already are not these tests', dead or alive."""
+    """Record the existing child processes, zombies included: they belong to other tests."""
     EARLIER.update(child.pid for child in psutil.Process().children())
 
 
 def workers():
-    """Worker processes that these tests started."""
+    """Live worker processes that these tests started."""
     own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
     alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if "starpo.ragen.agents.rollout.worker" in child.cmdline()]
@@ -82,7 +82,7 @@ def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
     long = replace(job, sampling=SamplingConfig(max_response_tokens=400))
     reference = play_shards(pool, long, SHARDS)
     victim, _ = workers()
-    victim.suspend()  # so that it is certainly at work when it is killed
+    victim.suspend()  # so that it is certainly busy when it is killed
     killer = threading.Timer(0.5, victim.kill)
     killer.start()
     assert play_shards(pool, long, SHARDS).equals(reference)
@@ -164,7 +164,7 @@ def test_workers_end_with_their_parent(job):
 
 
 class Idle:
-    """A worker that does nothing but wait for another one at work."""
+    """Worker that only waits until another one plays too."""
 
     is_alive = True
     both_play = threading.Barrier(2)
