@@ -1,4 +1,4 @@
-"""FrozenLake: agreement with Gymnasium's, maps, observations, solver, and faults of the reference implementation."""
+"""FrozenLake: agreement with Gymnasium, maps, observations, solver, and faults of the reference implementation."""
 
 import random
 from collections import Counter
@@ -180,7 +180,7 @@ def test_unknown_actions_and_steps_after_the_end_are_refused():
 
 
 def test_values_by_hand():
-    # Cells 0 1 / 2 3, goal 3, each of three directions has probability 1/3. In 1 action: cells 1 and 2 reach it with 1/3.
+    # Cells 0 1 / 2 3, goal 3, each of three directions with 1/3. In 1 action: cells 1 and 2 reach it with 1/3.
     # In 2: from 0, Down leads to 2, slips to 0 (Left) or 1 (Right): (1/3 + 0 + 1/3) / 3 = 2/9.
     #       from 1, Right stays (1/3), slips Down to the goal (1) or Up, which stays (1/3): (1/3 + 1 + 1/3) / 3 = 5/9.
     # In 3: from 0, Down: (V2(2) + V2(0) + V2(1)) / 3 = (5/9 + 2/9 + 5/9) / 3 = 4/9.

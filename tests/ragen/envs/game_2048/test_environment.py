@@ -101,7 +101,7 @@ def test_a_tile_appears_in_any_free_cell_and_one_in_ten_is_a_four():
         )
         appeared[tile] += 1
         cells[cell] += 1
-    # 300 fours expected, standard deviation sqrt(3000 * 0.1 * 0.9) = 16.4; 200 in each of 15 cells, standard deviation 13.7.
+    # 300 fours expected, standard deviation sqrt(3000 * 0.1 * 0.9) = 16.4; 200 in each of 15 cells, with 13.7.
     assert set(appeared) == {2, 4}
     assert abs(appeared[4] - 300) < 66
     assert len(cells) == 15
