@@ -116,7 +116,7 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
 @pytest.mark.parametrize(
     ("height", "width", "num_boxes", "search_depth", "seeds"),
     [
-        # Rooms 90 and 12, 15, 23 distinguish boxes that returned to a target from boxes that were never pulled.
+        # Rooms 90 and 12, 15, 23 depend on telling boxes that returned to a target from boxes that were never pulled.
         (6, 6, 1, 300, [*range(20), 90]),
         (8, 8, 2, 300, [0, 12, 15, 23]),
         (5, 8, 1, 40, range(20)),

@@ -1,4 +1,4 @@
-"""TextArena's single-player games, which draw from the global generators: one at a time, and restored afterwards."""
+"""TextArena's single-player games, which borrow the global generators one at a time and restore them."""
 
 import random
 
