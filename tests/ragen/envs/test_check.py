@@ -1,4 +1,4 @@
-"""The checker passes every variant, and finds every fault that is put into an environment."""
+"""The checker passes every variant and finds every fault injected into an environment."""
 
 import random
 
@@ -41,14 +41,14 @@ def test_other_settings_pass_too(settings):
 
 
 class BanditWithoutItsOwnChance(Bandit):
-    """The public code's fault: one chance draw for the whole group."""
+    """Fault of the public code: one random draw for the whole group."""
 
     def reset(self, *, seed, dynamics_seed=0):
         return super().reset(seed=seed, dynamics_seed=0)
 
 
 class BanditWhoseMembersDiffer(Bandit):
-    """The public code's fault: members of a group start from different arms."""
+    """Fault of the public code: members of a group start from different arms."""
 
     def reset(self, *, seed, dynamics_seed=0):
         return super().reset(seed=seed + dynamics_seed, dynamics_seed=dynamics_seed)
@@ -80,7 +80,7 @@ class BanditThatSeedsNumpy(Bandit):
 
 
 class BanditThatGoesOn(Bandit):
-    """Steps after the end are accepted."""
+    """Bandit that accepts steps after the end."""
 
     def step(self, action):
         try:
@@ -96,7 +96,7 @@ class BanditWithPipes(Bandit):
 
 
 class BanditThatSharesItsState(Bandit):
-    """All instances keep their chance in one place."""
+    """Bandit whose instances share one random generator."""
 
     _shared: dict = {}  # noqa: RUF012
 
@@ -112,7 +112,7 @@ class BanditThatSharesItsState(Bandit):
 
 
 class LakeThatTruncates(FrozenLake):
-    """Home-made ends: truncated stands for 'not successful'."""
+    """Lake that uses `truncated` to mean 'not successful'."""
 
     def step(self, action):
         observation, reward, terminated, _, info = super().step(action)
@@ -172,7 +172,7 @@ class LakeThatHidesItsActions(FrozenLake):
 
 
 class LakeThatCostsMore(FrozenLake):
-    """An action pays -0.1, but forfeited ones are priced at 0: not acting would pay better."""
+    """An action pays -0.1, but forfeited actions are priced at 0, so not acting pays better."""
 
     def step(self, action):
         observation, reward, *rest = super().step(action)
@@ -180,7 +180,7 @@ class LakeThatCostsMore(FrozenLake):
 
 
 class LakeThatRemembers(FrozenLake):
-    """The second episode of an instance is not that of a new one."""
+    """Lake whose reused instance plays another episode than a new one."""
 
     def reset(self, *, seed, dynamics_seed=0):
         previous = self._cell if self._lake else 0
@@ -193,7 +193,7 @@ class LakeWithAShortDigest(FrozenLake):
 
 
 class LakeWhoseChanceIsNotDrawnAnew(FrozenLake):
-    """Its clones slip as it does itself; what search chose could not be executed again."""
+    """`reseed` is a no-op: clones slip exactly as the original, and what search chose cannot be reproduced."""
 
     def reset(self, *, seed, dynamics_seed=0):
         result = super().reset(seed=seed, dynamics_seed=dynamics_seed)

@@ -1,4 +1,4 @@
-"""Claims about 2048, the cube and Sudoku: demonstrations are true in every form of the observation, lies are found."""
+"""Claims about 2048, the cube and Sudoku: demonstrations are true in every observation form; false claims are found."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What is read of a model's text: strict, never raising, in linear time, and stable when read again."""
+"""Actions read from a model's text: strictly, without exceptions, in linear time, and idempotently."""
 
 import json
 import time
@@ -86,7 +86,7 @@ def test_what_is_read_is_read_again_as_it_is(grammar, said):
 @pytest.mark.parametrize("number", [20, 30])
 def test_a_call_whose_spelling_is_too_long_is_none(number) -> None:
     said = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
-    spelled = CALLS.read(said)  # 46 characters, and six for every sign: 166, and 226
+    spelled = CALLS.read(said)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
     assert (spelled is not None) == (number == 20)
     assert spelled is None or CALLS.read(spelled) == spelled
 

@@ -1,4 +1,4 @@
-"""Seeds that stay clear of excluded initial states."""
+"""Seeds of initial states that are not excluded."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from starpo.ragen.envs.initial_states import fresh_env_seed
 
 LAKE = FrozenLakeSettings()
 TINY = FrozenLakeSettings(size=2, frozen_probability=1.0, placement="corners")
-"""A lake with one initial state."""
+"""Lake with a single initial state."""
 
 
 def digest(settings, seed):

@@ -1,4 +1,4 @@
-"""Text as a picture: every line is set, long ones are wrapped, and whatever is said can be drawn."""
+"""Text rendered as an image: every line appears, long lines are wrapped, and any text can be drawn."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LINE = 22  # pixels
 
 def test_a_line_more_is_22_pixels_more():
     assert page("title", "one\ntwo").shape[0] - page("title", "one").shape[0] == LINE
-    assert page("title", "word " * 13).shape == page("title", "one\ntwo").shape  # 65 characters are two lines
+    assert page("title", "word " * 13).shape == page("title", "one\ntwo").shape  # 65 characters wrap to two lines
 
 
 def test_what_is_written_is_what_is_seen():

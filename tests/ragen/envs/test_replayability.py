@@ -1,4 +1,4 @@
-"""What can be replayed, what cannot and why: found by play, or said by the environment; in words and as JSON."""
+"""Replayability: found by playing or declared by the environment; reported as text and as JSON."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ CLOCK = itertools.count()
 
 
 class BanditByTheClock(Bandit):
-    """What its arms pay is drawn anew whenever it is played."""
+    """Bandit whose pay-outs are drawn anew in every episode, whatever the seeds."""
 
     def reset(self, *, seed, dynamics_seed=0):
         return super().reset(seed=seed, dynamics_seed=dynamics_seed + 1000 * next(CLOCK))

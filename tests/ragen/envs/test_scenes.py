@@ -1,4 +1,4 @@
-"""Scenes: what is read of an observation, and what is derived after actions, is what the environment shows then."""
+"""Scenes: read from an observation or derived from an earlier one and actions, they match the environment."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_frozen_lake():
     read = resolve(SCENES["frozen_lake"])
     assert read("P_O\n_O_\n__G", (), {}) == Scene((0, 0), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
     assert read("__O\n_X_\n__G", (), {}) == Scene((1, 1), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
-    assert read("P_O\n_O_\n__G", ("Down",), {}) is None  # where that led is not told
+    assert read("P_O\n_O_\n__G", ("Down",), {}) is None  # the info does not say where the action led
 
 
 @pytest.mark.parametrize("env", SCENES)

@@ -1,7 +1,7 @@
-"""Rooms, transitions and rewards against the gym-sokoban package itself.
+"""Rooms, transitions and rewards compared with the gym-sokoban package itself.
 
-gym-sokoban 0.0.6 imports gym, pkg_resources and imageio, none of which the modules compared here need for anything but
-base classes and pictures; empty stand-ins serve, so that the package can be installed with `pip install --no-deps`.
+gym-sokoban 0.0.6 imports gym, pkg_resources and imageio. The modules compared here need them only for base classes and
+images, so empty stand-ins suffice and the package can be installed with `pip install --no-deps`.
 """
 
 import importlib
@@ -33,7 +33,7 @@ def stand_in(name, **attributes):
 
 @pytest.fixture
 def gym_sokoban(monkeypatch):
-    """gym-sokoban's modules of environment and rooms, under stand-ins that vanish with the test."""
+    """gym-sokoban's environment and room modules, imported with stand-ins that are removed after the test."""
     folder = PACKAGE.submodule_search_locations[0]
     nothing = type("Nothing", (), {"__init__": lambda self, *args, **settings: None})
     modules = [
@@ -59,7 +59,7 @@ def gym_sokoban(monkeypatch):
 
 
 class NumpyWithRandom:
-    """numpy, but for `random.randint`, which draws from a given generator."""
+    """numpy, except that `random.randint` draws from a given generator."""
 
     def __init__(self, rng):
         self.random = SimpleNamespace(randint=rng.randrange)
@@ -69,7 +69,7 @@ class NumpyWithRandom:
 
 
 def as_board(fixed, state):
-    """A board from gym-sokoban's two arrays."""
+    """Convert gym-sokoban's two arrays to a board."""
     height, width = fixed.shape
 
     def where(condition):
@@ -80,7 +80,7 @@ def as_board(fixed, state):
 
 
 def as_arrays(board):
-    """gym-sokoban's two arrays, cell kinds as numbers, of a board."""
+    """Convert a board to gym-sokoban's two arrays, with cell kinds as numbers."""
     fixed = np.zeros(board.height * board.width, dtype=int)
     fixed[sorted(board.floor)] = EMPTY
     fixed[sorted(board.targets)] = TARGET
@@ -92,11 +92,11 @@ def as_arrays(board):
 
 
 def gym_room(modules, rng, height, width, num_boxes, search_depth):
-    """The room that gym-sokoban's `reset` makes when all its chance comes from `rng`."""
+    """Return the room that gym-sokoban's `reset` makes when all its random numbers come from `rng`."""
     rooms = modules.room_utils
     search = rooms.depth_first_search
 
-    def bounded(*args, **settings):  # only the first call, from outside the recursion, names `ttl`
+    def bounded(*args, **settings):  # only the outermost call passes `ttl` by keyword
         return search(*args, **settings | {"ttl": search_depth} if settings else {})
 
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +116,7 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
 @pytest.mark.parametrize(
     ("height", "width", "num_boxes", "search_depth", "seeds"),
     [
-        # In rooms 90 and 12, 15, 23 it matters that boxes which returned to a target differ from those never pulled.
+        # Rooms 90 and 12, 15, 23 depend on telling boxes that returned to a target from boxes that were never pulled.
         (6, 6, 1, 300, [*range(20), 90]),
         (8, 8, 2, 300, [0, 12, 15, 23]),
         (5, 8, 1, 40, range(20)),
@@ -157,5 +157,5 @@ def test_transitions_and_rewards_step_by_step(gym_sokoban, monkeypatch, height, 
             rewards.add(round(reward, 6))
             if terminated:
                 break
-    # Every kind of reward has occurred, so every one was compared: plain, onto, off and solved.
+    # Every kind of reward has occurred and was compared: plain, onto a target, off a target, solved.
     assert rewards >= ({-0.1, 10.9} if num_boxes == 1 else {-0.1, 0.9, -1.1, 10.9})

@@ -1,4 +1,4 @@
-"""Free text as statements, and their score against a scene: hand-computed, and what must not score."""
+"""Statements read from free text, and their score against a scene: values by hand, and what must not score."""
 
 import itertools
 import time
@@ -62,7 +62,7 @@ def test_what_is_no_statement(text):
 
 def test_the_golden_numbers_of_vagen():
     assert score(read_statements(BOX + TARGET), SCENE, {}) == 1.0
-    # The box is right, F1 = 1; the target is on the other side, F1 = 0: .5 * 1 + .5 * 0.
+    # The statement about the box is correct, F1 = 1; the target is on the other side, F1 = 0: .5 * 1 + .5 * 0.
     assert score(read_statements(BOX + TARGET.replace("right", "left")), SCENE, {}) == 0.5
 
 
@@ -73,7 +73,7 @@ def test_weights_and_things_that_there_are_none_of():
     without_holes = Scene((0, 0), {"goal": [(0, 1)], "hole": []})
     said = read_statements("the goal is directly right of the player")
     assert score(said, without_holes, {}) == 1.0
-    # A hole that is not there: F1(goal) = 1, F1(hole) = 0.
+    # A hole that does not exist: F1(goal) = 1, F1(hole) = 0.
     assert score([*said, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
 
 

@@ -1,4 +1,4 @@
-"""Sums of a reasoning are judged where they stand by themselves."""
+"""Sums in the reasoning are judged only where they stand alone."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from starpo.ragen.envs.sums import sums
         ("7 - 9 = -2; (2+2=5)", [True, False]),
         ("8 / 4 = 2 - fine", [True]),
         ("4 / 0 = 1", [False]),
-        ("3 + 4 = 7 + 5 = 12", [True]),  # the second one, as who writes so means it
+        ("3 + 4 = 7 + 5 = 12", [True]),  # only 7 + 5 = 12: the writer continues from the 7
     ],
 )
 def test_a_sum_of_two_numbers_is_judged(reasoning, verdicts):

@@ -1,4 +1,4 @@
-"""The named variants: those of the paper, with its settings, loadable as configuration."""
+"""Named variants: those of the paper, with its settings, loadable as configuration."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -12,7 +12,7 @@ PACKAGES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym", "textare
 
 
 def settings_of(variant):
-    """Its settings; skipped where it is a suite's task and the suite is not installed."""
+    """Return a variant's settings; skip the test if they are of a suite that is not installed."""
     settings = VARIANTS[variant].settings
     if settings.type in SUITES:
         pytest.importorskip(PACKAGES[settings.type], reason=f"pip install 'starpo[{settings.type}]'")

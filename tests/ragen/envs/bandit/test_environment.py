@@ -1,4 +1,4 @@
-"""The bandit: names, orders, pay-outs, success, and the faults of the reference that concern it."""
+"""Bandit: names, their order, pay-outs, success, and faults of the reference implementation."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_the_chance_draw_is_each_members_own_and_has_the_probability_that_is_set
         environment.reset(seed=7, dynamics_seed=dynamics_seed)
         paid.append(environment.step(environment.high_risk_arm)[1])
     assert set(paid) == {0.0, 1.0}
-    # Standard error of the mean: sqrt(0.25 * 0.75 / 4000) = 0.0068; four of them are 0.027.
+    # Standard error of the mean: sqrt(0.25 * 0.75 / 4000) = 0.0068; four standard errors are 0.027.
     assert np.mean(paid) == pytest.approx(0.25, abs=0.027)
 
 
@@ -128,7 +128,7 @@ def test_the_picture_marks_the_pulled_arm():
 
 
 def test_letters_are_drawn_dot_by_dot():
-    # An L of 5 x 7 dots: a column of seven, and a bottom row of five; an I beside it after one empty column.
+    # An L of 5 x 7 dots: a column of seven and a bottom row of five; then one empty column and an I.
     dots = letter("Li", scale=1)
     assert dots.shape == (7, 11)
     assert dots[:, 0].all()

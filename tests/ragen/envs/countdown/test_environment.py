@@ -1,4 +1,4 @@
-"""Countdown: what an answer pays, what is drawn, and how it is played by demonstration."""
+"""Countdown: rewards of answers, drawn puzzles, and the demonstrator."""
 
 import random
 
@@ -41,7 +41,7 @@ def test_the_conventions(settings):
         ("5 * 3 + 1", 0.0),  # 1 is not given
         ("16", 0.0),
         ("2 * 8", 0.0),
-        ("2 3 5", 0.1),  # the right numbers, and no value
+        ("2 3 5", 0.1),  # the right numbers, but no value
         ("(2 + 3 + 5", 0.1),
         ("5 / (3 - 3 * 2 / 2)", 0.0),
         ("2 ** 3 + 5", 0.1),

@@ -1,4 +1,4 @@
-"""Reading arithmetic: the right values, and nothing else than values or None, whatever a model says."""
+"""Evaluation of arithmetic: correct values, and for any text either a value or None."""
 
 import ast
 import random
@@ -141,7 +141,7 @@ def test_10_000_hostile_texts_are_survived_within_seconds(record_property):
     seconds = time.process_time() - begun
     record_property("seconds", seconds)
     assert all(made is None or isinstance(made, Fraction) for made, _ in found)
-    assert sum(made is not None for made, _ in found) > 20  # some of them are sums after all
+    assert sum(made is not None for made, _ in found) > 20  # some of them are valid expressions
     assert seconds < 5, f"{seconds:.2f} s; on one core of 2025 it was 0.2 s"
 
 
@@ -158,7 +158,7 @@ def test_time_is_linear_in_the_length(monkeypatch):
         return min(times)
 
     for unit, end in (("1 + ", "1"), ("(", "1"), ("-", "1"), ("(1 - ", "1"), ("1 ", "")):
-        # Four times the length takes about four times as long; a square law would take sixteen times.
+        # Four times the length takes about four times as long; quadratic time would be sixteen times as long.
         assert seconds(unit * 8_000 + end) < 9 * seconds(unit * 2_000 + end) + 1e-3, unit
 
 
@@ -170,7 +170,7 @@ def test_any_text_is_survived(text):
 
 @given(st.text("0123456789+-*/()", max_size=14))
 def test_it_agrees_with_python(text):
-    """In exact fractions, where Python's grammar reads these four operations; and no value where it reads none."""
+    """The value is Python's, in exact fractions, for texts of these four operations; other texts have none."""
     try:
         expected = by_python(ast.parse(text.lstrip(), mode="eval").body) if text else None
     except (SyntaxError, ZeroDivisionError, NotImplementedError):
@@ -201,7 +201,7 @@ def by_python(node):
 
 
 def has_leading_zeros(text):
-    """Python refuses 007."""
+    """Whether a number has leading zeros, such as 007, which Python rejects."""
     return any(
         number.startswith("0") and len(number) > 1
         for number in "".join(c if c.isdigit() else " " for c in text).split()

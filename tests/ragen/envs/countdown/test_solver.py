@@ -1,4 +1,4 @@
-"""The solver finds a solution exactly where there is one."""
+"""The solver finds a solution exactly if there is one."""
 
 from fractions import Fraction
 from itertools import permutations, product
@@ -16,7 +16,7 @@ THREE = st.tuples(*[st.integers(1, 12)] * 3)
 
 
 def everything(numbers):
-    """What three numbers can make: two joined, and the third before or after that; every order, every operator."""
+    """Return all values of three numbers: two combined, then the third on either side; every order and operator."""
     made = set()
     for (a, b, c), first, second in product(permutations(numbers), OPERATORS, OPERATORS):
         inner = calculate(first, Fraction(a), Fraction(b))
@@ -37,7 +37,7 @@ def test_three_numbers_as_if_all_were_tried(numbers, target):
 @pytest.mark.parametrize(
     ("numbers", "target"),
     [
-        ((3, 3, 8, 8), 24),  # 8 / (3 - 8 / 3): there is no way without fractions
+        ((3, 3, 8, 8), 24),  # 8 / (3 - 8 / 3): impossible without fractions
         ((1, 5, 5, 5), 24),  # 5 * (5 - 1 / 5)
         ((1, 3, 4, 6), 24),  # 6 / (1 - 3 / 4)
         ((75, 50, 2, 3, 8, 7), 812),

@@ -1,4 +1,4 @@
-"""FrozenLake against Gymnasium's, its maps, its observations, its solver, and the faults that concern it."""
+"""FrozenLake: agreement with Gymnasium, maps, observations, solver, and faults of the reference implementation."""
 
 import random
 from collections import Counter
@@ -38,7 +38,7 @@ def gymnasium_lake(lake, slip):
 
 
 def put(lake, cell, slip=0.0, dynamics_seed=0):
-    """An environment on a lake of our choosing, with the player on a cell of our choosing."""
+    """Environment on a given lake, with the player on a given cell."""
     environment = start(dynamics_seed=dynamics_seed, size=lake.size, slip=slip)
     environment._lake, environment._cell = lake, cell
     return environment
@@ -79,7 +79,7 @@ def test_steps_slip_to_each_side_a_third_of_the_time():
         environment._cell = 4
         environment.step("Down")
         reached[environment.cell] += 1
-    # 2000 expected each; standard deviation sqrt(6000 * 1/3 * 2/3) = 36.5, four of them 146. Never Up (cell 1).
+    # 2000 expected each; standard deviation sqrt(6000 * 1/3 * 2/3) = 36.5, four of them are 146. Never Up (cell 1).
     assert set(reached) == {3, 5, 7}
     assert all(abs(count - 2000) < 146 for count in reached.values())
 
@@ -103,7 +103,7 @@ def test_without_slip_there_is_no_chance():
 )
 @settings(max_examples=60, deadline=None)
 def test_every_map_has_a_way_to_the_goal(seed, size, min_distance, placement):
-    min_distance = min(min_distance, 2 * (size - 1))  # in a lake of 2 x 2 without holes no way is longer
+    min_distance = min(min_distance, 2 * (size - 1))  # no shortest path of a 2 x 2 lake is longer than 2
     lake = draw_map(size, 0.8, placement, min_distance, random.Random(seed))
     assert not {lake.start, lake.goal} & lake.holes
     distance = lake.distances()[lake.start]
@@ -180,9 +180,9 @@ def test_unknown_actions_and_steps_after_the_end_are_refused():
 
 
 def test_values_by_hand():
-    # Cells 0 1 / 2 3, goal 3, each of three directions 1/3. In 1 action: cells 1 and 2 reach it with 1/3.
-    # In 2: from 0, Down leads to 2, 0 (Left) and 1 (Right): (1/3 + 0 + 1/3) / 3 = 2/9.
-    #       from 1, Right stays (1/3), slips Down to the goal (1) or stays (Up, 1/3): (1/3 + 1 + 1/3) / 3 = 5/9.
+    # Cells 0 1 / 2 3, goal 3, each of three directions with 1/3. In 1 action: cells 1 and 2 reach it with 1/3.
+    # In 2: from 0, Down leads to 2, slips to 0 (Left) or 1 (Right): (1/3 + 0 + 1/3) / 3 = 2/9.
+    #       from 1, Right stays (1/3), slips Down to the goal (1) or Up, which stays (1/3): (1/3 + 1 + 1/3) / 3 = 5/9.
     # In 3: from 0, Down: (V2(2) + V2(0) + V2(1)) / 3 = (5/9 + 2/9 + 5/9) / 3 = 4/9.
     lake = lake_of("SF", "FG")
     expected = [[0, 0, 0, 1], [0, 1 / 3, 1 / 3, 1], [2 / 9, 5 / 9, 5 / 9, 1]]
@@ -191,7 +191,7 @@ def test_values_by_hand():
     assert values[3, 0] == pytest.approx(4 / 9)
     assert len(best_plan(lake, 0, 2 / 3, num_actions=5, actions_left=3)) == 3
     assert best_plan(lake, 1, 2 / 3, 1, 2) == ("Right",)  # towards the wall: Down would be (1 + 0 + 1/3) / 3 = 4/9
-    assert best_plan(lake, 1, 2 / 3, 1, 1) != ("Up",)  # the only one of the four that cannot end up going Down
+    assert best_plan(lake, 1, 2 / 3, 1, 1) != ("Up",)  # the only action that cannot slip Down
 
 
 @given(seed=SEEDS, slip=st.floats(0.0, 1.0))

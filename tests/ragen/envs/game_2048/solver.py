@@ -1,4 +1,4 @@
-"""A good player of 2048: expectimax over a few of its own moves. It is no bound, since nobody knows the best player."""
+"""Good player of 2048: expectimax over a few of its own moves. Not an upper bound: optimal play is unknown."""
 
 from starpo.ragen.envs.game_2048.board import NEW_TILES, Board, free_cells, moves, slide, with_tile
 
@@ -6,13 +6,13 @@ _FADING = 0.5
 
 
 def best_action(board: Board, depth: int = 2) -> str:
-    """The move of the highest expected worth after `depth` own moves; of equals the first of `ACTIONS`.
+    """Return the move of the highest expected worth after `depth` own moves; ties go to the first of `ACTIONS`.
 
     W_1(b) = max_a worth(slide(b, a));  W_d(b) = max_a mean over free cells of sum_tile p(tile) W_{d-1}(b with tile).
 
     Args:
-        board: On which a move is possible.
-        depth: Own moves looked ahead, at least 1. 2 takes a few milliseconds.
+        board: A board with at least one possible move.
+        depth: Number of own moves to look ahead, at least 1. 2 takes a few milliseconds.
     """
     assert depth >= 1, "a player that looks no move ahead has nothing to choose by"
     chosen = moves(board)
@@ -21,16 +21,16 @@ def best_action(board: Board, depth: int = 2) -> str:
 
 
 def worth(board: Board) -> float:
-    """How far the tiles fall from one corner along a snake through the rows: sum over its cells of tile * 0.5^place.
+    """Weighted sum of the tiles along a snake through the rows from one corner: sum over its cells of tile * 0.5^place.
 
-    Few large tiles beside each other are worth more than many small ones of the same sum.
+    A few large adjacent tiles are worth more than many small ones of the same sum.
     """
     snake = [tile for row, tiles in enumerate(board) for tile in (tiles if row % 2 == 0 else tiles[::-1])]
     return sum(tile * _FADING**place for place, tile in enumerate(snake))
 
 
 def _after(board: Board, depth: int) -> float:
-    """The worth of a board that was just moved, before its new tile."""
+    """Expected worth of a board after a move, before the new tile appears."""
     if depth == 1:
         return worth(board)
     cells = free_cells(board)

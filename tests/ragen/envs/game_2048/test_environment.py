@@ -1,4 +1,4 @@
-"""2048: pushes by hand, merges, new tiles, rewards, ends, and what is shown."""
+"""2048: moves by hand, merges, new tiles, rewards, ends, and observations."""
 
 import math
 from collections import Counter
@@ -25,14 +25,14 @@ def start(seed=0, dynamics_seed=0, **settings):
 
 
 def put(board, dynamics_seed=0, **settings):
-    """An environment on a board of our choosing."""
+    """Environment on a given board."""
     environment = start(dynamics_seed=dynamics_seed, **settings)
     environment._board = board
     return environment
 
 
 def row_of(*tiles):
-    """A board whose first row are these tiles, and which is empty otherwise."""
+    """Board with these tiles in the first row and empty otherwise."""
     return (tiles, *[(0, 0, 0, 0)] * 3)
 
 
@@ -45,9 +45,9 @@ def sum_of(board):
     [
         ((2, 2, 0, 0), (4, 0, 0, 0), (4,)),
         ((2, 0, 0, 2), (4, 0, 0, 0), (4,)),
-        ((2, 2, 2, 2), (4, 4, 0, 0), (4, 4)),  # what was made merges no further
+        ((2, 2, 2, 2), (4, 4, 0, 0), (4, 4)),  # a merged tile does not merge again
         ((4, 2, 2, 0), (4, 4, 0, 0), (4,)),
-        ((2, 2, 2, 0), (4, 2, 0, 0), (4,)),  # the pair nearest to the side merges
+        ((2, 2, 2, 0), (4, 2, 0, 0), (4,)),  # the pair nearest to the left side merges
         ((0, 8, 0, 4), (8, 4, 0, 0), ()),
         ((2, 4, 8, 16), (2, 4, 8, 16), ()),
     ],
@@ -101,7 +101,7 @@ def test_a_tile_appears_in_any_free_cell_and_one_in_ten_is_a_four():
         )
         appeared[tile] += 1
         cells[cell] += 1
-    # 300 fours expected, standard deviation sqrt(3000 * 0.1 * 0.9) = 16.4; 200 in each of 15 cells, 13.7.
+    # 300 fours expected, standard deviation sqrt(3000 * 0.1 * 0.9) = 16.4; 200 in each of 15 cells, with 13.7.
     assert set(appeared) == {2, 4}
     assert abs(appeared[4] - 300) < 66
     assert len(cells) == 15

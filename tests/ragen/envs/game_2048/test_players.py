@@ -1,4 +1,4 @@
-"""2048's expectimax and its demonstrator: what they prefer, and how well they play."""
+"""2048's expectimax player and demonstrator: which moves they prefer, and how well they play."""
 
 import random
 
@@ -17,7 +17,7 @@ ROW = (0, 0, 0, 0)
 
 
 def success(player, num_games, num_actions=48):
-    """Share of games of so many actions in which a player makes 64."""
+    """Share of games in which a player makes 64 within `num_actions` actions."""
     environment = make(Game2048Settings(goal=64))
     successes = 0
     for seed in range(num_games):
@@ -33,7 +33,7 @@ def success(player, num_games, num_actions=48):
 
 
 def test_worth_by_hand():
-    # The snake goes to the right in row 0 and back in row 1: 8, 4, 0, 0 and then 0, 0, 0, 2 is the eighth place.
+    # The snake goes right in row 0 and back in row 1: 8, 4, 0, 0, then 0, 0, 0, 2; the 2 is in the eighth place.
     assert worth(((8, 4, 0, 0), (2, 0, 0, 0), ROW, ROW)) == 8 + 4 / 2 + 2 / 2**7
 
 
@@ -45,7 +45,7 @@ def test_one_move_ahead_it_takes_the_move_of_the_greatest_worth():
 
 
 def test_two_moves_ahead_it_averages_over_new_tiles():
-    # A full board but for one cell: a 2 or a 4 appears there, and the best answer to each counts with its probability.
+    # Each move leaves one free cell: a 2 or a 4 appears there, and the best reply to each counts by its probability.
     board = ((64, 32, 16, 8), (2, 8, 2, 4), (4, 2, 8, 2), (2, 4, 2, 0))
     by_hand = {}
     for action in moves(board):

@@ -1,4 +1,4 @@
-"""MetaMathQA: pay by retry, what is told, a user's file, and how it is played by demonstration."""
+"""MetaMathQA: rewards of retries, observations, a user's file, and the demonstrator."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from starpo.ragen.envs.sources import file_digest
 
 @pytest.fixture
 def file(tmp_path):
-    """Of three questions."""
+    """File of three questions."""
     path = tmp_path / "mine.json"
     rows = [{"query": f"What is {n} + {n}?", "response": f"Sure. The answer is: {2 * n}"} for n in (1, 2, 3)]
     path.write_text(json.dumps(rows))

@@ -1,4 +1,4 @@
-"""Questions: sums in words that say what they are, and files of which nothing is dropped unsaid."""
+"""Questions: sums in words whose answers follow from the text, and files of which no row is dropped silently."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def test_the_form_of_a_question():
         ("The answer is: 3. No. The answer is: 4", "4"),
         ("\\frac{1}{2}", "\\frac{1}{2}"),
         ("1 000", "1000"),
-        ("4.0", "4.0"),  # nothing is calculated
+        ("4.0", "4.0"),  # texts are compared, not values
     ],
 )
 def test_what_is_compared(said, compared):

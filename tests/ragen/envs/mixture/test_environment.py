@@ -1,4 +1,4 @@
-"""A mixture: shares, draws that are the same everywhere, parts that play as by themselves, and what is refused."""
+"""Mixture: shares, draws that are the same everywhere, parts that play as they do alone, and rejected settings."""
 
 import random
 from collections import Counter

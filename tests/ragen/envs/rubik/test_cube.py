@@ -1,4 +1,4 @@
-"""The cube against group theory, and its solver against known counts."""
+"""The cube compared with group theory, and its solver with known counts."""
 
 import random
 
@@ -21,7 +21,7 @@ from starpo.ragen.envs.rubik.solver import best_actions, distance, layers, scram
 
 SEEDS = st.integers(0, 2**63 - 1)
 MARKED = "".join(map(chr, range(65, 89)))
-"""A cube of 24 different stickers: nothing that happens to it can be missed."""
+"""A cube of 24 different stickers, so that every change is visible."""
 
 
 def after(cube, *actions):
@@ -31,7 +31,7 @@ def after(cube, *actions):
 
 
 def order(*actions, solved=lambda cube: cube == MARKED):
-    """How often actions must be repeated until nothing has changed."""
+    """Count how often actions must be repeated until the cube is as before."""
     cube, count = after(MARKED, *actions), 1
     while not solved(cube):
         cube, count = after(cube, *actions), count + 1
@@ -55,12 +55,12 @@ def test_a_turn_moves_twelve_stickers_has_order_four_and_is_undone_by_its_invers
     [(("R", "U"), 15), (("R", "U'"), 9), (("R", "U", "R'", "U'"), 6), (("R", "L"), 4), (("F", "B'"), 4)],
 )
 def test_orders_of_sequences_on_the_2x2(actions, expected):
-    # Those of the corners of the 3x3, where its edges have 7, 7 and 2 for the first three: 105, 63 and 6 in all.
+    # Those of the 3x3's corners. Its edges have orders 7, 7 and 3 for the first three sequences: 105, 63 and 6 overall.
     assert order(*actions) == expected
 
 
 def test_a_known_sequence_exchanges_what_it_should():
-    # R U R' U' three times moves two pairs of corners and, without edges, is its own inverse.
+    # R U R' U' three times exchanges two pairs of corners and is its own inverse.
     once = after(MARKED, *("R", "U", "R'", "U'") * 3)
     assert once != MARKED
     assert after(once, *("R", "U", "R'", "U'") * 3) == MARKED
@@ -70,7 +70,7 @@ def test_turns_of_the_source_by_hand():
     # U, clockwise from above: the front's upper row goes to the left, the right's to the front, and so on.
     cube = after(SOLVED, "U")
     assert cube == "WWWW" + "GGOO" + "RRGG" + "BBRR" + "OOBB" + "YYYY"
-    # R, clockwise from the right: the front's right column goes up, the lower one's to the front.
+    # R, clockwise from the right: the front's right column goes up, the down face's goes to the front.
     assert after(SOLVED, "R") == "WGWG" + "OOOO" + "GYGY" + "RRRR" + "WBWB" + "YBYB"
 
 
@@ -97,7 +97,7 @@ def test_a_turn_is_the_same_turn_of_the_face_behind_held_another_way():
 
 
 def test_as_many_cubes_lie_at_each_distance_as_is_known_of_the_2x2():
-    # Quarter turns, cubes held alike: 1, 6, 27, 120, 534 of 3,674,160.
+    # In quarter turns, regardless of how the cube is held: 1, 6, 27, 120, 534 of 3,674,160.
     counts = [0] * 5
     for turns in layers(4).values():
         counts[turns] += 1

@@ -1,4 +1,4 @@
-"""The 2 x 2 cube as an environment, and its demonstrator."""
+"""The 2 x 2 cube environment and its demonstrator."""
 
 import random
 
@@ -24,7 +24,7 @@ def start(seed=0, **kwargs):
 
 
 def success(skill, scramble, num_episodes=200, num_turns=6):
-    """Share of episodes of six turns in which the demonstrator solves the cube."""
+    """Share of episodes in which the demonstrator solves the cube within `num_turns` turns."""
     environment = make(RubikSettings(scramble=scramble))
     successes = 0
     for seed in range(num_episodes):
@@ -74,7 +74,7 @@ def test_the_picture_is_the_net():
     environment._cube = SOLVED
     picture = environment.render_rgb()
     assert picture.shape == (192, 256, 3)
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 8  # six colours, edges, ground
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 8  # six colours, edges, background
     assert (picture[80, 80] == (30, 160, 76)).all()  # green in front
 
 
@@ -94,7 +94,7 @@ def test_the_thought_counts_the_whole_faces_after_each_turn(seed, skill, scrambl
     assert tuple(words[::2]) == CONSIDERED
     assert [int(count) for count in words[1::2]] == [num_whole_faces(turned(environment.cube, t)) for t in CONSIDERED]
     assert demonstration.actions[0] in CONSIDERED
-    if scramble == 1:  # what solves the cube is always seen, since one of each two equal turns is considered
+    if scramble == 1:  # a solving turn is always among them, as one of each pair of equal turns is considered
         assert "6" in words
 
 

@@ -1,4 +1,4 @@
-"""SearchQA: steps, pay, cuts, tool calls, the reader that bounds it, and how it is played by demonstration."""
+"""SearchQA: steps, rewards, truncation, tool calls, the reader as an upper bound, and the demonstrator."""
 
 import json
 import random
@@ -18,7 +18,7 @@ pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo
 
 @pytest.fixture
 def mine(tmp_path):
-    """Settings with files of a user's."""
+    """Settings with a user's files."""
     documents, questions = tmp_path / "documents.json", tmp_path / "questions.json"
     documents.write_text(
         json.dumps(

@@ -1,4 +1,4 @@
-"""The made-up world, the index over documents, and libraries of the user's."""
+"""The made-up world, the document index, and users' libraries."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo
 
 def test_better_matches_come_first_and_ties_keep_their_order():
     index = Index(["red fox den", "red fox", "blue whale", "red cat", "red red fox"])
-    assert index.search("red fox", 10) == [4, 1, 0, 3]  # red twice; the shorter one of those with both words; one word
+    assert index.search("red fox", 10) == [4, 1, 0, 3]  # red twice; both words, shorter text first; one word
     assert index.search("whale", 3) == [2]
     assert index.search("RED, fox?", 2) == index.search("red fox", 2)
     assert Index(["same words", "same words", "other things"]).search("same", 5) == [0, 1]
@@ -30,7 +30,7 @@ def test_a_query_without_a_known_word_finds_nothing(query):
 
 
 def test_bm25_is_lucenes():
-    """Two documents, one with the word once in two words, of average length 2: idf = log(1 + 1.5 / 1.5) = 0.6931,
+    """One of two documents has the word, once; both have two words: idf = log(1 + 1.5 / 1.5) = 0.6931,
     tf = 1 / (1 + 0.9 * (0.6 + 0.4 * 2 / 2)) = 1 / 1.9."""
     index = Index(["red fox", "blue whale"])
     assert index._scorer.get_scores(["fox"])[0] == pytest.approx(0.6931 / 1.9, rel=1e-3)

@@ -1,4 +1,4 @@
-"""SQuAD's comparison of answers, and what RAGEN-2's SearchQA pays for it."""
+"""SQuAD's comparison of answers, and the rewards of RAGEN-2's SearchQA."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from starpo.ragen.envs.search_qa.scoring import exact_match, f1, normalised, sco
         ("The", ""),
         ("A.B. the C!", "ab c"),
         ("it's", "its"),
-        ("“quoted”", "“quoted”"),  # punctuation is that of ASCII, as in SQuAD's script
+        ("“quoted”", "“quoted”"),  # only ASCII punctuation is removed, as in SQuAD's script
     ],
 )
 def test_normalised(text, expected):
@@ -32,9 +32,9 @@ def test_normalised(text, expected):
         ("the Denver Broncos!", "denver broncos", 1.0),
         ("Broncos", "Denver Broncos", 2 / 3),  # precision 1, recall 1/2
         ("Denver Broncos of 2015", "Denver Broncos", 2 / 3),  # precision 1/2, recall 1
-        ("red red blue", "red blue", 0.8),  # two words shared: precision 2/3, recall 1
+        ("red red blue", "red blue", 0.8),  # two shared words: precision 2/3, recall 1
         ("x", "Denver Broncos", 0.0),
-        ("the", "an", 1.0),  # nothing is left of either
+        ("the", "an", 1.0),  # both are empty after normalisation
         ("the", "Denver", 0.0),
     ],
 )
@@ -47,8 +47,8 @@ def test_f1(answer, gold, expected):
     [
         ("The Golden Gate bridge", 1.0),
         ("Golden Gate", 0.8),  # precision 1, recall 2/3
-        ("a long red bridge of steel and wire", 0.0),  # one of 7 words, of 3: 2 / 10 < 0.3
-        ("one two three four five Golden bridge", 0.4),  # two of 7 words, of 3: 4 / 10
+        ("a long red bridge of steel and wire", 0.0),  # one shared word, of 7 and of 3: 2 / 10 < 0.3
+        ("one two three four five Golden bridge", 0.4),  # two shared words, of 7 and of 3: 4 / 10
         ("nothing", 0.0),
     ],
 )

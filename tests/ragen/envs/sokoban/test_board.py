@@ -22,15 +22,15 @@ def test_cells_are_numbered_row_by_row():
 @pytest.mark.parametrize(
     ("before", "action", "after"),
     [
-        ("#P__#", "Right", "#_P_#"),  # walks
-        ("#P__#", "Left", "#P__#"),  # a wall stops it
-        ("#PX_O#", "Right", "#_PXO#"),  # pushes
-        ("#_PXO#", "Right", "#__P√#"),  # onto a target
-        ("#_P√_#", "Right", "#__SX#"),  # off a target, and stands on it
+        ("#P__#", "Right", "#_P_#"),  # a walk
+        ("#P__#", "Left", "#P__#"),  # stopped by a wall
+        ("#PX_O#", "Right", "#_PXO#"),  # a push
+        ("#_PXO#", "Right", "#__P√#"),  # a push onto a target
+        ("#_P√_#", "Right", "#__SX#"),  # a push off a target; the player stands on the target
         ("#PXX_OO#", "Right", "#PXX_OO#"),  # two boxes cannot be pushed
-        ("#PX#O#", "Right", "#PX#O#"),  # nor one into a wall
-        ("#XP_O#", "Right", "#X_PO#"),  # nothing is ever pulled
-        ("#S__#X#", "Right", "#OP_#X#"),  # a target is there again when the player leaves it
+        ("#PX#O#", "Right", "#PX#O#"),  # a box cannot be pushed into a wall
+        ("#XP_O#", "Right", "#X_PO#"),  # boxes are never pulled
+        ("#S__#X#", "Right", "#OP_#X#"),  # a target reappears when the player leaves it
     ],
 )
 def test_rule_of_motion(before, action, after):

@@ -30,7 +30,7 @@ def test_rewards_by_hand():
 
 def test_off_a_target_costs_one_and_from_target_to_target_nothing():
     environment = playing(Board.from_text("########\n#P√O_X_#\n########"))
-    assert environment.step("Right")[1] == pytest.approx(-0.1)  # one left a target, one came onto a target: no change
+    assert environment.step("Right")[1] == pytest.approx(-0.1)  # off one target and onto another: no change
     assert environment.step("Right")[1] == pytest.approx(-1.1)  # -0.1 - 1
 
 
@@ -65,7 +65,7 @@ def test_info_tells_walks_pushes_and_losses_apart():
     assert blocked == {"effective": False, "moved_box": False, "num_boxes_on_target": 0, "has_lost_box": False}
     assert environment.step("Down")[4] | {"effective": True, "moved_box": False} == environment.step("Up")[4]
     environment.step("Right")
-    lost = environment.step("Right")[4]  # the box is at the right wall now, the target is not
+    lost = environment.step("Right")[4]  # the box is against the right wall now, the target is not
     assert lost == {"effective": True, "moved_box": True, "num_boxes_on_target": 0, "has_lost_box": True}
 
 

@@ -44,7 +44,7 @@ def test_shortest_solution_lies_within_the_asked_range(seed, bounds):
 def test_lengths_are_uniform_although_short_ones_are_easier_to_find():
     rng = random.Random(0)
     counts = Counter(len(solve(at_distance(rng, 6, 6, 3, 12))) for _ in range(2000))
-    # 10 lengths, 200 expected of each, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; four of them are 54.
+    # 10 lengths, 200 expected for each, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; four of them are 54.
     assert set(counts) == set(range(3, 13))
     assert all(abs(count - 200) <= 54 for count in counts.values())
 

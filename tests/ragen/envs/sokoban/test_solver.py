@@ -17,7 +17,7 @@ def played(board, actions):
 
 
 def shortest_by_brute_force(board):
-    """Length of the shortest solution by a plain search over boards, or None."""
+    """Return the length of the shortest solution by breadth-first search over boards; None if there is none."""
     seen, queue = {board}, deque([(board, 0)])
     while queue:
         here, length = queue.popleft()
@@ -31,7 +31,7 @@ def shortest_by_brute_force(board):
 
 
 def test_shortest_solution_by_hand():
-    # The box must go right twice and the player must first walk around it: Up, Left, Left, Down, then Right, Right.
+    # The box must go right twice, so the player first walks around it: Up, Left, Left, Down, then Right, Right.
     board = Board.from_text("######\n#____#\n#_XPO#\n######")
     assert solve(board) == ["Up", "Left", "Left", "Down", "Right", "Right"]
 
@@ -56,7 +56,7 @@ def test_solutions_solve_and_are_shortest(seed, num_boxes):
 
 
 def test_boxes_may_exchange_targets():
-    # Each box goes to the target beside it, whatever the order of boxes and targets: Right, then back and around.
+    # Each box goes to the target beside it, whatever the order of boxes and targets.
     board = Board.from_text("########\n#OX_PXO#\n#______#\n########")
     solution = solve(board)
     assert played(board, solution).boxes == board.targets
@@ -91,7 +91,7 @@ def test_distance_table_without_room_to_push_is_empty():
 
 
 def test_feasible_pushes_by_hand():
-    # Pushes need the player's side and the far side free: left and right only, the box lies at the upper wall.
+    # A push needs free cells on both sides of the box. The box is at the upper wall, so only left and right.
     board = Board.from_text("######\n#_X_O#\n#P___#\n######")
     pushes = {push.action: push.path for push in feasible_pushes(board)}
     assert pushes == {"Left": ("Right", "Right", "Up", "Left"), "Right": ("Up", "Right")}
@@ -102,7 +102,7 @@ def test_no_feasible_push_from_a_corner():
 
 
 def test_feasible_pushes_do_not_reach_through_walls_or_boxes():
-    # The player is shut in at the left: both boxes block the corridor, and neither can be pushed to the right.
+    # The player is enclosed on the left: the boxes block the corridor, and neither can be pushed to the right.
     assert feasible_pushes(Board.from_text("########\n#_PXX_##\n#####OO#\n########")) == []
 
 
@@ -134,7 +134,7 @@ def test_first_push_of_a_mere_walk_is_none():
 
 
 def test_live_cells_by_hand():
-    # The target is at the upper wall. Boxes in the corners and along the lower wall can never leave it.
+    # The target is at the upper wall. A box in a corner, at the lower wall or at a side wall can never reach it.
     board = Board.from_text("#######\n#__O__#\n#__X__#\n#__P__#\n#######")
     live = {divmod(cell, 7) for cell in live_cells(board)}
     assert live == {(1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4)}

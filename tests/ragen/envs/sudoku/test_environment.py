@@ -1,4 +1,4 @@
-"""Sudoku: rewards by hand, both forms of an action, what is refused, and what is shown."""
+"""Sudoku: rewards by hand, both forms of an action, rejected actions, and observations."""
 
 import random
 
@@ -16,7 +16,7 @@ from starpo.ragen.envs.sudoku.puzzles import Puzzle
 SEEDS = st.integers(0, 2**63 - 1)
 SOLUTION = (1, 2, 3, 4, 3, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
 GIVENS = (0, 2, 3, 0, 0, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
-"""Three blanks: (1, 1) and (1, 4) and (2, 1), rows and columns from 1."""
+"""Three blanks, (1, 1), (1, 4) and (2, 1): rows and columns from 1."""
 
 
 def start(seed=0, **kwargs):
@@ -26,7 +26,7 @@ def start(seed=0, **kwargs):
 
 
 def put(givens=GIVENS, **kwargs):
-    """An environment with a puzzle of our choosing."""
+    """Environment with a given puzzle."""
     environment = start(**kwargs)
     environment._puzzle = Puzzle(givens, SOLUTION)
     environment._cells = list(givens)
@@ -48,7 +48,7 @@ def test_the_right_digits_pay_one_each_and_the_last_one_ten():
 def test_a_legal_digit_that_is_not_the_solutions_pays_a_half_and_the_right_one_then_the_rest():
     blank = (0, 0, *SOLUTION[2:4], 0, 0, *SOLUTION[6:8], 0, 0, *SOLUTION[10:])
     environment = put(blank)
-    # Row 1 holds 3 and 4, column 1 holds 4: 1 and 2 are left for (1, 1), and 1 is right.
+    # Row 1 holds 3 and 4, column 1 holds 4: 1 and 2 are left for (1, 1), and 1 is correct.
     assert environment.step("place 2 at row 1 col 1")[1] == 0.5
     assert environment.step("place 1 at row 1 col 1")[1] == 0.5
     assert environment.step("place 2 at row 1 col 1")[1] == 0.0
@@ -60,7 +60,7 @@ def test_a_legal_digit_that_is_not_the_solutions_pays_a_half_and_the_right_one_t
     [
         "place 2 at row 1 col 1",  # its row, column and box hold a 2
         "place 1 at row 1 col 2",  # given
-        "place 2 at row 1 col 2",  # given, and the same
+        "place 2 at row 1 col 2",  # given, with the same digit
     ],
 )
 def test_what_the_rules_forbid_changes_nothing_and_costs(action):

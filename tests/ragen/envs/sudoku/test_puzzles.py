@@ -1,4 +1,4 @@
-"""Sudoku's puzzles, its solver, and its demonstrator."""
+"""Sudoku puzzles, their solver, and the demonstrator."""
 
 import random
 from itertools import permutations, product
@@ -18,11 +18,11 @@ from starpo.ragen.envs.sudoku.solver import solutions
 SEEDS = st.integers(0, 2**63 - 1)
 KNOWN = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
 KNOWN_SOLUTION = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
-"""The puzzle of Wikipedia's article."""
+"""The puzzle in Wikipedia's article on Sudoku, and its solution."""
 
 
 def success(skill, num_episodes=200, num_turns=10):
-    """Share of episodes of ten turns in which the demonstrator solves a 4 x 4 puzzle with ten blanks."""
+    """Share of episodes in which the demonstrator solves a 4 x 4 puzzle with ten blanks within `num_turns` turns."""
     environment = make(SudokuSettings(num_blanks=10))
     successes = 0
     for seed in range(num_episodes):
@@ -84,13 +84,13 @@ def test_shuffled_grids_keep_the_rules(seed, size):
 
 def test_shuffling_gives_most_4x4_grids_and_many_puzzles():
     grids = {full_grid(4, random.Random(seed)) for seed in range(4000)}
-    assert len(grids) in (96, 192)  # one of the two kinds that differ by more than shuffling
+    assert len(grids) in (96, 192)  # one of the two classes of grids that shuffling cannot turn into each other
     assert len({draw_puzzle(4, 6, seed) for seed in range(300)}) > 290
 
 
 def test_too_many_blanks_are_one_clear_error():
     with pytest.raises(EnvironmentFault, match="num_blanks = 13 has one solution; lower num_blanks"):
-        draw_puzzle(4, 13, 0)  # no 4 x 4 puzzle with three digits has one solution
+        draw_puzzle(4, 13, 0)  # no 4 x 4 puzzle with three digits has a unique solution
 
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 6))

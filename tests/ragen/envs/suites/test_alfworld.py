@@ -1,4 +1,4 @@
-"""Games of TextWorld: a kitchen in PDDL as ALFWorld's are, and a game that TextWorld makes and Inform 7 compiles."""
+"""TextWorld games: a kitchen in PDDL like ALFWorld's games, and a game made by TextWorld and compiled by Inform 7."""
 
 import json
 import sys
@@ -61,7 +61,7 @@ TASK = "Your task is to: put a mug on the {}."
 
 
 def kitchen(folder, *goals, **changed):
-    """Settings of a folder with a kitchen for each place that a mug is to be put on."""
+    """Settings for a folder with one kitchen for each place that a mug must be put on."""
     for number, goal in enumerate(goals):
         game = {
             "pddl_domain": DOMAIN,

@@ -1,4 +1,4 @@
-"""Games in a folder: which count, in which order, what their digest is of, and names as ALFWorld says them."""
+"""Games in a folder: which files count, in which order, what the digest covers, and object names as in ALFWorld."""
 
 import json
 
@@ -13,7 +13,7 @@ from starpo.ragen.envs.variants import variant
 
 
 def put(folder, name, **told):
-    """A file that has the name of a game, and says no more than this."""
+    """Write a file with the name of a game and only these keys."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told))
@@ -21,7 +21,7 @@ def put(folder, name, **told):
 
 
 def played(folder, split="all"):
-    """The games of a split, by their paths below the folder."""
+    """Return the games of a split, as paths relative to the folder."""
     found = games_of(str(folder), folder_digest(str(folder)), split)
     return [path.relative_to(folder).as_posix() for path in found]
 

@@ -1,4 +1,4 @@
-"""Gymnasium's environments: named actions, templates, one seed for the start and one for chance, success."""
+"""Gymnasium environments: named actions, templates, separate seeds for the start and for chance, and success."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_numbers_of_a_box_are_shown_short_and_told_apart_exactly():
     environment = make(GymnasiumSettings(task="CartPole-v1", has_chance=False))
     observation, _ = environment.reset(seed=0)
     before = environment.state_digest()
-    assert len(observation.split()) == 5  # State: and four numbers
+    assert len(observation.split()) == 5  # `State:` and four numbers
     environment._seen = environment._seen + np.float32(1e-7)
     assert environment.state_digest() != before
 
@@ -66,7 +66,7 @@ def test_the_contract_is_kept():
 
 
 class Speller(gymnasium.Env):
-    """Asks for a word."""
+    """Environment that asks for a word."""
 
     action_space = gymnasium.spaces.Text(max_length=3, charset="ab")
     observation_space = gymnasium.spaces.Text(max_length=5)

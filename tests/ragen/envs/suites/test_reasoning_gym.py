@@ -1,4 +1,4 @@
-"""Questions of reasoning-gym: pure in task, configuration, seed and number; scored; demonstrated badly."""
+"""reasoning-gym questions: functions of task, configuration, seed and number; scoring; the mediocre demonstrator."""
 
 import random
 
@@ -118,7 +118,7 @@ def test_demonstrations_are_right_as_often_as_the_skill_says():
         assert decision.think == THOUGHT
         assert environment.grammar.read(answer) == answer
         right += environment.step(answer)[1] == 1.0
-    # Standard error: sqrt(0.25 * 0.75 / 400) = 0.022; four of them are 0.087.
+    # Standard error: sqrt(0.25 * 0.75 / 400) = 0.022; four standard errors are 0.087.
     assert right / 400 == pytest.approx(0.25, abs=0.087)
 
 

@@ -1,4 +1,4 @@
-"""What all adapters have in common: refusals, digests, pictures, missing packages, names of tasks."""
+"""Behaviour common to all adapters: rejected actions, digests, images, missing packages, names of tasks."""
 
 import builtins
 from typing import ClassVar
@@ -15,7 +15,7 @@ from starpo.ragen.envs.variants import variant
 
 
 class Echo(Suite[SuiteSettings]):
-    """Says what it is told, three times."""
+    """Suite that echoes each action and ends after three."""
 
     settings_type = SuiteSettings
     name = "echo"
@@ -60,7 +60,7 @@ def test_what_the_grammar_does_not_read_and_steps_out_of_an_episode_are_refused(
 
 
 class Unloadable(Echo):
-    """Cannot load the episode that trials play, and knows its states only if it can be replayed."""
+    """Suite that cannot load the episode of the replay trials, and checks `replay_fault` for every digest."""
 
     trials: ClassVar[list[int]] = []
 

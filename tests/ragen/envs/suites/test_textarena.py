@@ -1,4 +1,4 @@
-"""TextArena's solo games, which draw from the global generators: lent to them, one game at a time, and put back."""
+"""TextArena's single-player games, which borrow the global generators one at a time and restore them."""
 
 import random
 

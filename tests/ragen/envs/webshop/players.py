@@ -1,4 +1,4 @@
-"""Players to compare with: WebShop's rule policy, and the solver, whose success bounds everybody's.
+"""Reference players: WebShop's rule policy, and the solver, whose success rate is an upper bound.
 
 environment -> player -> action, until the purchase
 """
@@ -10,16 +10,16 @@ from starpo.ragen.envs.webshop.score import options_met
 from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT
 
 Player = Callable[[WebShop], str]
-"""The next action; the environment is not stepped."""
+"""Returns the next action. The environment is not stepped."""
 
 MAX_STEPS = 100
-"""More than the solver ever needs: 50 pages of results, and the options."""
+"""More than the solver ever needs: 50 pages of results plus the options."""
 
 
 def rule_policy(environment: WebShop) -> str:
     """Search the instruction, click the first product, buy (WebShop, `baseline_models/test.py`).
 
-    Where nothing is found it goes back and searches again, for ever.
+    If nothing is found it goes back and searches again, indefinitely.
     """
     visit, shop = environment.visit, environment.shop
     if visit.page == "search":
@@ -40,7 +40,7 @@ def solver(environment: WebShop) -> str:
         return f"click[{next(opening, NEXT if NEXT in clicks else BACK)}]"
     left = list(goal.options)
     for _, values in shop.catalogue.product(goal.asin).options:
-        wanted = next((value for value in values if value in left), None)  # each is meant for one option
+        wanted = next((value for value in values if value in left), None)  # each wanted value counts for one option
         if wanted is not None:
             left.remove(wanted)
         wanted = wanted or next((value for value in values if options_met([value], goal.options)), None)
@@ -50,7 +50,7 @@ def solver(environment: WebShop) -> str:
 
 
 def results_of(player: Player, settings: WebShopSettings, seeds: Iterable[int]) -> tuple[float, float]:
-    """Mean score and success of a player over episodes; who has not bought after `MAX_STEPS` has 0."""
+    """Return a player's mean score and success rate; an episode without a purchase in `MAX_STEPS` steps counts 0."""
     environment = WebShop(settings)
     scores, successes = [], []
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""The demonstrator: what it says of a page is true, what it decides is as good as its skill."""
+"""Demonstrator: its statements about pages are true, and its decisions are as good as its skill."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""WebShop's pages and clicks, its conventions, what it makes of hostile actions, and who plays it how well."""
+"""WebShop: pages and clicks, conventions, hostile actions, and the success of the reference players."""
 
 import builtins
 
@@ -193,7 +193,7 @@ def test_environments_share_a_catalogue_and_copies_do_not_copy_it():
 
 def test_equally_good_results_come_in_the_order_of_their_numbers():
     index = Index(["red coat", "red coat", "blue coat", "red hat"], ["B3", "B1", "B2", "B0"])
-    assert index.search("red coat") == (1, 0, 3, 2)  # either word stands in three of four: hat and blue are equal
+    assert index.search("red coat") == (1, 0, 3, 2)  # each word is in three of four: blue coat and red hat tie
     assert index.search("nothing known") == ()
     assert words("A5 is-it x soft") == ["a5", "is", "it", "soft"]
 

@@ -1,4 +1,4 @@
-"""The user's files: what is read, what is refused by name, and the digest that makes a changed file another one."""
+"""The user's files: what is read, what is refused by name, and the digest that detects changed files."""
 
 import json
 import logging

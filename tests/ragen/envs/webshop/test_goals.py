@@ -1,4 +1,4 @@
-"""Goals: the same in every process, split as RAGEN and WebShop split them."""
+"""Goals: the same in every process, with the splits of RAGEN and of WebShop."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ def goals_of(products, kind="synthetic", digest="d"):
 
 
 def test_the_limit_is_one_of_the_four_next_tens_and_not_the_first():
-    # Above 35 lie 40, 50, 60, 70; the larger of two is 50 once, 60 twice, 70 three times in six.
+    # Above 35 are 40, 50, 60, 70; in six pairs, the larger one is 50 once, 60 twice and 70 three times.
     counts = Counter(price_limit(f"B{n}", 35.0, "d") for n in range(3000))
     assert set(counts) == {50.0, 60.0, 70.0}
     assert [counts[limit] / 3000 for limit in (50.0, 60.0, 70.0)] == pytest.approx([1 / 6, 1 / 3, 1 / 2], abs=0.03)
@@ -50,7 +50,7 @@ def test_a_price_lies_in_its_range_and_is_the_catalogues():
 
 
 def test_limits_are_functions_of_number_and_digest_alone():
-    """As other processes computed them, one of which had another hash seed."""
+    """The expected limits were computed in other processes, one of them with another hash seed."""
     assert [price_limit(f"B{n}", 35.0, "d") for n in range(8)] == [50.0, 50.0, 60.0, 60.0, 60.0, 70.0, 70.0, 70.0]
 
 
@@ -65,7 +65,7 @@ def test_ragens_split():
 
 
 def test_the_original_split_draws_by_weight():
-    # 20 products alone in their attribute, 80 that share one: weights 1 and 1/80, so 1 draw in 21 is of the latter.
+    # 20 products with an attribute of their own, 80 that share one: weights 1 and 1/80, so 1 draw in 21 is of these.
     products = [product(n, attributes=(f"own {n}" if n < 20 else "shared",)) for n in range(100)]
     goals = goals_of(products)
     drawn = [goals.goal(goals.index("all", "original", seed)) for seed in range(2000)]

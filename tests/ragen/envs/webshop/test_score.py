@@ -1,9 +1,9 @@
-"""The score against the cases that WebShop's public tests state, and its parts by hand.
+"""The score compared with the cases of WebShop's public tests, and its parts by hand.
 
 From `tests/web-agent-site/engine/test_goal.py` of princeton-nlp/WebShop: the numbers (title scores .333, .3 and .15;
 two of three attributes; two of three options; `powder snow` for `cool powder snow`; totals 1, 2/3, .5714 and .2857),
-and the attributes and options that they are of. The titles are ours, with as many nouns as give these numbers: theirs
-depend on what a version of spaCy takes for a noun.
+and the attributes and options that give them. The titles are our own, with as many nouns as these numbers need: which
+words of the original titles count as nouns depends on the version of spaCy.
 """
 
 import pytest
@@ -92,7 +92,7 @@ def test_options():
 def test_colours_are_compared_by_their_plain_names():
     assert plain_colour("heather grey melange") == "grey"
     assert plain_colour("wide") == "wide"
-    assert options_met(("deep navy",), ("navy blue",)) == 0  # by the alphabet blue comes first
+    assert options_met(("deep navy",), ("navy blue",)) == 0  # blue precedes navy in the alphabet
     assert options_met(("stormy navy",), ("navy",)) == 1
 
 
@@ -105,7 +105,7 @@ def test_totals():
     # The same with a third option that is not met: 4 / 7
     three = goal(options=("grey", "XL", "pack of 12"))
     assert score(one, 35.0, ("grey", "XL"), three, every_word).total == pytest.approx(0.5714, abs=1e-4)
-    # Of another kind, with a title score of .15: half of it
+    # Another kind of product, with a title score of 1/7: half of that
     other = product("cord", "query 2", ("a", "d", "e"), description="made with natural ingredients")
     kind = goal("cord bar hub lid cap mat box", options=("grey", "XL", "pack of 12"))
     assert score(other, 35.0, ("grey", "XL"), kind, every_word).total == pytest.approx(0.2857, abs=1e-4)
