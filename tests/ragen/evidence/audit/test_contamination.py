@@ -143,7 +143,7 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
 
 @pytest.mark.parametrize("is_part", [False, True])
 def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: Path, is_part: bool) -> None:
-    """The map of FrozenLake-v1 is always the same, as its settings determine, not the suite."""
+    """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
     if is_part:

@@ -111,7 +111,7 @@ def test_without_a_tokenizer_nothing_is_said_but_that(audit: Callable[..., Findi
 
 
 def test_a_seam_is_neither_parts_fault(tables: Ask) -> None:
-    """Each part by itself is reproduced; as one text, the last token of the prompt changes before the response."""
+    """Each part is reproduced by itself; in the joint text, the last token of the prompt changes."""
 
     def retokenise(_: str, texts: Sequence[Sequence[int]]) -> list[list[int]]:
         return [[99 if pair == [2, 3] else pair[0] for pair in ([*text][i : i + 2] for i in range(len(text)))]

@@ -107,7 +107,7 @@ def test_thresholds_have_bounds(settings: Any) -> None:
 def stored_run(
     tmp_path: Path, rollouts: str, kls: list[float | None], stale: set[int] = frozenset(), has_siblings: bool = False
 ) -> Store:
-    """Store with a run: for each iteration, a letter as its rollout and the KL before its update.
+    """Store with a run: for each iteration, a letter that names its rollout, and the KL before its update.
 
     A KL of None means that no group was kept. The updates of the iterations in `stale` end above the threshold.
     """

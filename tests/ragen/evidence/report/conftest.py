@@ -54,7 +54,7 @@ EVALUATED = (0, 2, 4)
 
 
 class ScriptedSession:
-    """Session that answers with well-formed moves after hostile reasoning, sometimes with hostile or huge text alone."""
+    """Session that answers with well-formed moves after hostile reasoning, sometimes with only hostile or huge text."""
 
     def __init__(self) -> None:
         self._turns = count()
