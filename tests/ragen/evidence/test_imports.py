@@ -1,4 +1,4 @@
-"""Trajectories of other stacks: what their files need not say."""
+"""Trajectories of other stacks: columns that their files may omit."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

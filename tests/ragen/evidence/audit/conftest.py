@@ -1,4 +1,4 @@
-"""A store with a run whose games were really played, by the demonstrators: everything in it is true and adds up."""
+"""Store with a run whose games the demonstrators really played, so that all its data are consistent."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -123,7 +123,7 @@ def samples_of(selection: pa.Table, rewards: pa.Table) -> pa.Table:
 
 
 def fill(store: Store, run: str = "mine", *, num_iterations: int = 3, online_k: int = 2, first_seed: int = 0) -> None:
-    """Store a run: with `online_k` 2, iterations 0 and 1 share a rollout, and iteration 2 has one of its own."""
+    """Store a run: with `online_k` 2, iterations 0 and 1 share a rollout, and iteration 2 has its own."""
     store.runs.create(run, flow="starpo", preset="smoke", config={"filter": {"keep": 0.5}, "seed": first_seed})
     work = {"settings": {"run": first_seed}, "seed": None}
 
@@ -155,7 +155,7 @@ def fill(store: Store, run: str = "mine", *, num_iterations: int = 3, online_k: 
 
 @pytest.fixture(scope="session")
 def filled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one run, not to be changed."""
+    """Folder of a store with one run; tests must not change it."""
     folder = tmp_path_factory.mktemp("store")
     fill(Store(str(folder)))
     return folder
@@ -173,7 +173,7 @@ Ask = Callable[..., Database]
 def tables() -> Iterator[Ask]:
     """`tables(turns=table, ...) -> Database`: views over tables in memory, each under run 'r' and iteration 0.
 
-    Those of records are given as they are, and `retokenise` as a database takes it.
+    A list holds one table per iteration. Views of records are used unchanged; `retokenise` is passed to `Database`.
     """
     opened: list[Database] = []
 
@@ -192,7 +192,7 @@ def tables() -> Iterator[Ask]:
 
 
 def _view(kind: str, iterations: list[pa.Table]) -> pa.Table:
-    """Tables of a dataset, one an iteration, as the view of that kind; one that is there again is used again."""
+    """Build the view of a dataset from its tables, one per iteration; a table that occurs again is a reused one."""
     schema = DATASET_VIEWS[kind]
     views = []
     for iteration, table in enumerate(iterations):

@@ -1,4 +1,4 @@
-"""Every audit: what it says of a sound run, and that it notices what it is there for."""
+"""Every audit finds no fault in a sound run, and detects what it is designed to detect."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from .conftest import Ask, played_turns, samples_of
 
 
 def changed(table: pa.Table, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> pa.Table:
-    """A table with the columns that `change(number, row)` gives replaced."""
+    """Replace the columns that `change(number, row)` returns in every row of a table."""
     rows = [{**row, **change(number, row)} for number, row in enumerate(table.to_pylist())]
     return pa.Table.from_pylist(rows, schema=table.schema)
 

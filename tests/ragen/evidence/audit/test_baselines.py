@@ -1,4 +1,4 @@
-"""Incomplete trajectories in baselines: how far these move, by hand, and what counts against the rule."""
+"""Incomplete trajectories in baselines: how far they move the mean, by hand, and which of them break the rule."""
 
 from typing import Any
 

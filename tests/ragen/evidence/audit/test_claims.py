@@ -1,4 +1,4 @@
-"""Readers of claims: what demonstrations say is always true, the opposite is noticed, and nothing is guessed."""
+"""Readers of claims: claims of demonstrations are always true, opposites are detected, and nothing is guessed."""
 
 import random
 from typing import Any
@@ -124,8 +124,8 @@ EDGE = "#####\n#PX_#\n#___#\n#__O#\n#####"
         ("X down right O down right push right from 2 1", [True, True, True, True]),
         ("X down right O down right push down from 1 2", [True, True, True, True]),
         ("X down right O down right push left from 2 3 1 3 1 2", [True, True, True, True]),
-        ("X down right O down right push left from 2 3 1 2", [True, True, True, False]),  # no step between these
-        ("X down right O down right push left from 2 1", [True, True, True, False]),  # before the box, not behind
+        ("X down right O down right push left from 2 3 1 2", [True, True, True, False]),  # not adjacent
+        ("X down right O down right push left from 2 1", [True, True, True, False]),  # on the wrong side of the box
         ("X down right O down right push left from 2 3 2 2 2 1", [True, True, True, False]),  # through the box
         ("X down right O down right push right from 2 1 2 0 1 0", [True, True, True, False]),  # through the wall
         ("X down right O down right push up from 99 99", [True, True, True, False]),
@@ -200,9 +200,9 @@ def test_a_thing_is_not_compared_with_itself() -> None:
     [
         ("go 1 0", True),
         ("go 2 3 from 2 2 1 2 0 2 0 1", True),
-        ("go 1 1 from 0 1", True),  # into the hole, and says so
+        ("go 1 1 from 0 1", True),  # the walk ends in the hole
         ("go 1 2 from 1 1 0 1", False),  # through the hole
-        ("go 2 3 from 2 2 0 2 0 1", False),  # no step between two of these
+        ("go 2 3 from 2 2 0 2 0 1", False),  # two of these are not adjacent
         ("go 2 3", False),
         ("go 0 0", True),  # against the edge
     ],

@@ -1,4 +1,4 @@
-"""Panels whose states training had seen: found by digest through the lineage, and success on seen and unseen."""
+"""Panels with states seen in training: found by digest through the lineage, with success on seen and unseen ones."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def digest(letter: str) -> str:
 
 
 class Evaluated:
-    """A store with a policy that was shown states a and b, trained on c and d, and is evaluated after that."""
+    """Store with a policy that was shown states a and b, trained on c and d, and then evaluated."""
 
     def __init__(self, folder: Path, *, is_known: bool = True) -> None:
         self.store = Store(str(folder / "store"))
@@ -58,9 +58,10 @@ class Evaluated:
         tags: dict[str, str] | None = None,
         environment: dict[str, Any] | None = None,
     ) -> None:
-        """Store an evaluation: state -> success; those of `apart` are measured apart, `tags` play parts of `env`.
+        """Store an evaluation with `states`: state -> success.
 
-        The panel's environment is `environment`, or that of the type `env` as it is without settings.
+        States in `apart` are measured separately; `tags` maps states to parts of the mixture `env`. The environment of
+        the panel is `environment`, by default the type `env` with default settings.
         """
         rows: list[dict[str, Any]] = [
             {
@@ -124,7 +125,7 @@ def test_seen_states_that_success_counts_are_a_fault(tmp_path: Path) -> None:
 
 
 def test_training_counts_up_to_the_evaluated_policy(tmp_path: Path) -> None:
-    """The first checkpoint was shown a and b, and has not yet been trained on c."""
+    """The first checkpoint was shown a and b, but not yet trained on c."""
     run = Evaluated(tmp_path)
     run.evaluate(0, {"a": True, "c": True}, apart="a", checkpoint=0)
     (row,) = run.finding().table.to_pylist()
@@ -142,7 +143,7 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
 
 @pytest.mark.parametrize("is_part", [False, True])
 def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: Path, is_part: bool) -> None:
-    """The map of FrozenLake-v1 is always the same, which the settings say, not the suite."""
+    """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
     if is_part:
@@ -163,7 +164,7 @@ def test_seen_states_of_an_environment_that_cannot_be_made_here_are_a_warning(tm
 
 @pytest.mark.parametrize("states", ["cde", "edc"])
 def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str) -> None:
-    """All bandits are alike, so c is met again; a room need not be, so d may not be counted."""
+    """All bandits start alike, so c must occur in training; a room need not, so counting d is a fault."""
     run, tags = Evaluated(tmp_path), {"c": "arms", "d": "rooms", "e": "rooms"}
     run.evaluate(1, dict.fromkeys(states, True), apart="d", env="mixture", tags=tags, environment=MIXTURE)
     run.evaluate(2, dict.fromkeys(states, True), env="mixture", tags=tags, environment=MIXTURE)

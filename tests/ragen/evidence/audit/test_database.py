@@ -1,4 +1,4 @@
-"""SQL can read its views and nothing else, and says clearly what is wrong with a question."""
+"""SQL can read the views and nothing else, and errors state clearly what is wrong with a query."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ancestors and descendants: the whole chain, each work once, and gaps that are seen."""
+"""Ancestors and descendants: the whole chain, each work once, with its gaps reported."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A row of `selection` says why its group was kept or dropped, whatever the strategy, metric and direction."""
+"""A row of `selection` states why its group was kept or dropped, for every strategy, metric and direction."""
 
 import random
 from typing import Any
@@ -41,7 +41,7 @@ def configs() -> list[FilterConfig]:
 
 
 def paid_turns(returns: list[list[float | None]]) -> pa.Table:
-    """One-turn trajectories, groups of equal size; None: the environment failed."""
+    """Dataset `turns` of one-turn trajectories with these returns, by group; None for a failed environment."""
     template = played_turns(num_groups=1).to_pylist()[0]
     rows: list[dict[str, Any]] = []
     for group, members in enumerate(returns):

@@ -1,4 +1,4 @@
-"""Re-tokenisation drift with the embedded policy's tokenizer: shares by hand, absent tokens, absent tokenizers."""
+"""Re-tokenisation drift with the embedded policy's tokenizer: shares by hand, missing tokens, missing tokenizers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def ids(text: str) -> list[int]:
 
 SAID = [*ids("<think>box above</think><answer>Up</answer>"), END]
 SPELLED = [*(token for sign in "<think>" for token in ids(sign)), *SAID[1:]]
-"""The same text, with its first tag sign by sign."""
+"""The same text with its first tag tokenised character by character."""
 
 
 def turns_of(responses: Sequence[Sequence[int]]) -> pa.Table:
@@ -45,7 +45,7 @@ def turns_of(responses: Sequence[Sequence[int]]) -> pa.Table:
 
 
 def audited(store: Store, folder: Path, turns: pa.Table, *, has_tokenizer: bool = True) -> Finding:
-    """The finding on a stored run of one iteration."""
+    """Store a run of one iteration, and audit it."""
     store.runs.create("mine", flow="starpo", preset=None, config={})
     facts: dict[str, Any] = {"settings": {}, "inputs": {}, "seed": 0}
     if has_tokenizer:
@@ -111,7 +111,7 @@ def test_without_a_tokenizer_nothing_is_said_but_that(audit: Callable[..., Findi
 
 
 def test_a_seam_is_neither_parts_fault(tables: Ask) -> None:
-    """By itself each part comes again; as one text, the last token of the prompt swallows the response's first."""
+    """Each part is reproduced by itself; in the joint text, the last token of the prompt changes."""
 
     def retokenise(_: str, texts: Sequence[Sequence[int]]) -> list[list[int]]:
         return [[99 if pair == [2, 3] else pair[0] for pair in ([*text][i : i + 2] for i in range(len(text)))]

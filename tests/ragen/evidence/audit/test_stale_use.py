@@ -1,4 +1,4 @@
-"""How old trained trajectories were: within the limit, beyond it, and where it cannot be known."""
+"""Age of the trajectories trained on: within the limit, beyond it, and unknown."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from .conftest import Ask, _view, played_turns, samples_of
 
 
 def trained(staleness: list[int | None], config: dict[str, Any] | None) -> Database:
-    """A run whose iterations trained on turns of these ages."""
+    """Database with a run whose iterations trained on turns of these ages."""
     turns = played_turns()
     rewards = compute_rewards(turns, RewardConfig())
     samples = samples_of(select_groups(turns, rewards, FilterConfig(keep=0.5)), rewards)

@@ -1,4 +1,4 @@
-"""Views over a store: what they show, what they read of it, and what they say of damage."""
+"""Views over a store: what they contain, how much of the store they read, and how they report damage."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ from turns join rewards using (run, iteration, trajectory_id, turn) group by ite
 
 @pytest.fixture
 def copied(filled_folder: Path, tmp_path: Path) -> Path:
-    """A store to be damaged."""
+    """Copy of the store that a test may damage."""
     return Path(shutil.copytree(filled_folder, tmp_path / "store"))
 
 
@@ -199,7 +199,7 @@ def test_damage_that_stops_reading_is_named_without_verifying(copied: Path) -> N
 
 
 class TestRemote:
-    """On a file system that is not local, with every range that is read counted."""
+    """Views over a store on a remote file system, with every range that is read recorded."""
 
     @pytest.fixture
     def remote(self, filled_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
@@ -265,7 +265,7 @@ class TestRemote:
 
 
 def put_large(store: Store) -> Manifest:
-    """A run whose one rollout is much larger than a footer."""
+    """Store a run whose only rollout is much larger than a Parquet footer."""
     work = {"settings": {}, "inputs": {}, "seed": None}
     stage = Stage(name="rollout", version=1)
     manifest = store.put_table("turns", example_turns(300), key="f" * 32, stage=stage, **work)
@@ -301,7 +301,7 @@ def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None
     store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": key})
     context: list[int] = []
     expected = []
-    for row in turns.to_pylist():  # in order; of a trajectory, the first alone is a context start
+    for row in turns.to_pylist():  # in order; only the first turn of a trajectory starts a context
         context = ([] if row["is_context_start"] else context) + row["prompt_ids"]
         texts = tokenizer.decode(row["prompt_ids"]), tokenizer.decode(context)
         expected.append((row["trajectory_id"], row["turn"], len(row["prompt_ids"]), *texts))

@@ -15,16 +15,16 @@ def _score(scores, name):
 
 
 def test_a_fall_is_where_success_stays_below_half_of_its_peak():
-    assert fall(_series([0.8] * 30 + [0.2] * 20)) == 31  # the centred mean of five is 0.44 at 30 + 1
+    assert fall(_series([0.8] * 30 + [0.2] * 20)) == 31  # centred means of five: 0.44 at 30, 0.32 at 31
 
 
 @pytest.mark.parametrize(
     "values",
     [
         [0.8] * 30 + [0.2] * 10 + [0.8] * 10,  # it recovers
-        [0.8] * 30 + [0.5] * 20,  # not by half
-        [0.8] * 46 + [0.2] * 3,  # too late to say that it stays
-        [0.8] * 5 + [0.1] * 4,  # too short
+        [0.8] * 30 + [0.5] * 20,  # falls by less than half
+        [0.8] * 46 + [0.2] * 3,  # too few points after the fall
+        [0.8] * 5 + [0.1] * 4,  # too few points
         np.linspace(0.1, 0.9, 50),
     ],
 )

@@ -13,7 +13,7 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 
 @pytest.fixture(scope="module")
 def turns(make_turns):
-    """Two groups of the lake, returns 0 1 and 0 0; one of the arms, returns 0 4. What pays has succeeded."""
+    """Two groups of the lake, returns 0 1 and 0 0; one of the arms, returns 0 4. A positive return is a success."""
     groups = {"g0": ("lake", [0.0, 1.0]), "g1": ("lake", [0.0, 0.0]), "g2": ("arms", [0.0, 4.0])}
     return make_turns(
         [
@@ -32,7 +32,7 @@ def measured(turns):
 
 
 def test_numbers_of_a_part_are_over_its_own(measured):
-    """The lake: 1 of 4 succeeds, deviations 1/2 and 0; the arms: 1 of 2, deviation 2."""
+    """Lake: 1 of 4 succeeds, stds 1/2 and 0. Arms: 1 of 2 succeeds, std 2."""
     expected = {
         "rollout/success_rate/lake": 0.25,
         "rollout/success_rate/arms": 0.5,

@@ -28,7 +28,7 @@ def _names(verdict) -> set[tuple[str, str]]:
 
 
 def _healthy(seed: int, num_points: int = 100) -> dict[str, dict[int, float]]:
-    """Sokoban as it learns: success 0.2 -> 0.6 under the noise of 8 groups, everything else steady."""
+    """Series of a Sokoban run that learns: success 0.2 -> 0.6 with the noise of 8 groups, everything else steady."""
     random = np.random.default_rng(seed)
     progress = 1 - np.exp(-np.arange(num_points) / 25)
     success = np.clip(0.2 + 0.4 * progress + random.normal(0, 0.06, num_points), 0, 1)
@@ -44,7 +44,7 @@ def _healthy(seed: int, num_points: int = 100) -> dict[str, dict[int, float]]:
 
 
 def _collapsing(seed: int) -> dict[str, dict[int, float]]:
-    """As in the paper's Figure 6: reward std falls from 40 on, the gradient spikes at 85, success falls from 90."""
+    """Series as in the paper's Figure 6: reward std falls from 40, the gradient spikes at 85, success falls from 90."""
     series, steps = _healthy(seed, 130), np.arange(130)
     alike = np.clip((steps - 40) / 30, 0, 0.9)
     lost = np.clip((steps - 90) / 15, 0, 1)
@@ -65,7 +65,7 @@ def test_a_solved_run_has_no_variance_and_is_healthy():
     success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.99, 20), np.full(20, 0.99)])
     verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
     assert verdict.status == "healthy"
-    # A fall without the success is what the paper warns of.
+    # The paper warns of a fall that success does not explain.
     unexplained = diagnose({SUCCESS: _series([0.25] * 45), REWARD_STD: _series(0.43 * (1 - success))})
     assert _names(unexplained) == {(REWARD_STD, "warning")}
 
@@ -148,7 +148,7 @@ def test_entropy_is_watched_on_both_sides(last, word):
 
 
 def test_a_spike_is_remembered_and_then_forgotten():
-    # Median before the spike 1, factor 5: 5.5 is a spike. It is held for 10 points after it: until iteration 6 + 10.
+    # Median before the spike 1, factor 5: 5.5 is a spike. It holds for 10 more points, until iteration 6 + 10.
     norms = [1.0] * 6 + [5.5] + [1.0] * 20
     assert diagnose({GRADIENT: _series(norms[:12])}).status == "warning"
     (signal,) = diagnose({GRADIENT: _series(norms)}).signals
@@ -156,7 +156,7 @@ def test_a_spike_is_remembered_and_then_forgotten():
 
 
 def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():
-    drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # the bound, 0.2, is not above itself
+    drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # a value equal to the bound, 0.2, raises no signal
     (signal,) = diagnose({DRIFT: drift}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)
     assert diagnose({DRIFT: drift}).at(3) == "warning"

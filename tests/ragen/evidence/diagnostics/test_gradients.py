@@ -1,4 +1,4 @@
-"""Buckets of groups by reward std, and how gradients spread, by hand."""
+"""Buckets of groups by reward std, and the spread of gradients, by hand."""
 
 import math
 
@@ -31,14 +31,14 @@ def test_groups_without_a_valid_trajectory_are_in_none() -> None:
 
 
 def test_the_spread_of_two_gradients() -> None:
-    """Mean (2, 0), so its norm is 2; each is 1 away: noise 2, and signal 4 - 2/2."""
+    """The mean is (2, 0) with norm 2, and each gradient is at distance 1: noise 2, signal 4 - 2/2 = 3."""
     found = spread([torch.tensor([2.0, 1.0]), torch.tensor([2.0, -1.0])])
     assert (found.num, found.norm, found.signal, found.noise) == (2, 2.0, 3.0, 2.0)
     assert found.signal_to_noise == 1.5
 
 
 def test_the_signal_is_without_bias() -> None:
-    """Of gradients around 0 the mean's norm is not 0, and the estimated signal is, on average."""
+    """For gradients with expectation 0, the norm of the mean is positive, but the estimated signal averages to 0."""
     torch.manual_seed(0)
     found = [spread(torch.randn(8, 50)) for _ in range(400)]
     assert sum(of.norm**2 for of in found) / 400 == pytest.approx(50 / 8, rel=0.05)

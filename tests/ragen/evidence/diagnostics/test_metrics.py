@@ -94,7 +94,7 @@ def test_rollout_metrics_by_hand(turns):
             "rollout/forfeited_actions_mean": 1.0,
             "rollout/limit_share": 2 / 3,
             "rollout/effective_action_share": 4 / 5,  # 2 of 3, 1 of 1, 1 of 1
-            # Four responses: one malformed, and cut at the longest allowed.
+            # Four responses: one is malformed and cut off at the maximum length.
             "rollout/format_ok": 3 / 4,
             "rollout/length_share": 1 / 4,
             "rollout/entropy": 9 / 9,  # (1 + 2 + 3) + 3 * (0.5 + 0.5) = 9 nats over 3 + 2 + 2 + 2 tokens
@@ -109,7 +109,7 @@ def test_rollout_metrics_by_hand(turns):
 
 
 def test_runs_of_words_that_stand_twice_in_a_response_are_counted(make_turns):
-    echo, other = "go up and up and up and up", "one two three"  # five runs of four words, of which two are repeated
+    echo, other = "go up and up and up and up", "one two three"  # five 4-grams, two of which are repeats
     turns = make_turns([{"group_id": g, "response": text} for g, text in (("a", echo), ("b", echo), ("c", other))])
     assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)
 
@@ -146,7 +146,7 @@ def test_reward_metrics_by_hand(turns):
             "reward/return_std": math.sqrt(variance),
             "reward/return_min": -2.25,
             "reward/return_max": 10,
-            "reward/in_group_std": 6.125,  # group a alone has two valid members: (10 + 2.25) / 2
+            "reward/in_group_std": 6.125,  # only group a has two valid members: (10 + 2.25) / 2
             "reward/in_group_std_spread": 0.0,
             "reward/malformed_return_gap": -2.25 - (10 + 1) / 2,
             "reward/component/environment_mean": (10 - 0.5 + 2) / 3,
@@ -185,7 +185,7 @@ def test_filter_metrics_by_hand(make_turns):
 
 
 def test_attempt_metrics_by_hand(make_turns):
-    """b, d and e may be kept; the strategy keeps d and e of them, and one group is wanted, which d is."""
+    """b, d and e are eligible; the strategy keeps d and e; one group is wanted, and that is d."""
     returns = {"a": [1.0, 1.0], "b": [0.0, 0.1], "d": [0.0, 4.0], "e": [0.0, 2.0]}
     rows = [
         {"group_id": group, "member": member, "action_rewards": [value]}
@@ -202,7 +202,7 @@ def test_attempt_metrics_by_hand(make_turns):
 
 
 def test_a_number_that_does_not_exist_is_absent(make_turns):
-    """A mean over nothing is no 0 and no NaN."""
+    """A mean over no values is neither 0 nor NaN."""
     none = make_turns([])
     rewards = compute_rewards(none, RewardConfig())
     assert set(rollout_metrics(none)) == {

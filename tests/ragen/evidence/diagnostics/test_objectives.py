@@ -1,4 +1,4 @@
-"""What was measured of objectives, as metrics, read back, and drawn."""
+"""Measurements of objectives as metrics, read back and drawn."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ NAMES = ["run", "other", "none"]
 
 
 def test_metrics_by_hand() -> None:
-    """Cosine -1 / (2 * 1); signal over noise -1 / 4; what does not exist is absent."""
+    """Cosine -1 / (2 * 1), signal over noise -1 / 4; undefined values are absent."""
     values = objective_metrics(NAMES, MEASURED)
     assert values["objectives/run/cosine/other"] == values["objectives/other/cosine/run"] == -0.5
     assert values["objectives/run/signal_to_noise"] == -0.25

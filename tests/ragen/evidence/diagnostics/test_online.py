@@ -1,4 +1,4 @@
-"""Online-k: when a rollout is used again, when it is given up, and the report that is read off the records."""
+"""Online-k: when a rollout is reused, when it is replaced early, and the report derived from the records of a run."""
 
 import math
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_threshold_collects_early_and_is_counted(setting: Any, metrics: Any, w
     assert use.served(NEAR) is None
     assert not use.should_collect(0)
     assert words in str(use.served({**NEAR, **metrics}))
-    assert use.num_early == 0  # not before it is collected: the run may end here
+    assert use.num_early == 0  # counted only when the next is collected: the run may end here
     assert use.should_collect(0)
     assert (use.num_early, use.num_updates, use.stale) == (1, 0, None)
     for _ in range(3):
@@ -107,9 +107,9 @@ def test_thresholds_have_bounds(settings: Any) -> None:
 def stored_run(
     tmp_path: Path, rollouts: str, kls: list[float | None], stale: set[int] = frozenset(), has_siblings: bool = False
 ) -> Store:
-    """A run with a letter for each iteration's rollout and the KL before its update; None: nothing was kept.
+    """Store with a run: for each iteration, a letter that names its rollout, and the KL before its update.
 
-    The updates of `stale` iterations end beyond the threshold.
+    A KL of None means that no group was kept. The updates of the iterations in `stale` end above the threshold.
     """
     store, stage = Store(str(tmp_path)), Stage(name="update", version=2)
     store.runs.create("r", flow="starpo", preset=None, config={"online_k": 3, "online_max_kl": 1.0})

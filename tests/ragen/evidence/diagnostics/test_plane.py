@@ -1,4 +1,4 @@
-"""A run's path over RAGEN-2's plane: what is high, beside what, and what is drawn."""
+"""Path of a run over RAGEN-2's plane: regimes relative to the first probe, and the drawing."""
 
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane, path
 

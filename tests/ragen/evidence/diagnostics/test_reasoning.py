@@ -48,7 +48,7 @@ def test_a_token_that_begins_in_the_tag_is_not_the_reasonings(make_turns) -> Non
 
 
 def test_reasoning_that_is_also_a_part_of_its_tag_is_found_after_it() -> None:
-    words = ["<", "think", ">", "think", "</", "think", ">", "<answer>", "Up", "</answer>"]  # tags cut into several
+    words = ["<", "think", ">", "think", "</", "think", ">", "<answer>", "Up", "</answer>"]  # tags of several tokens
     row = {
         "trajectory_id": "a", "group_id": "g", "member": 0, "turn": 0, "status": "ok", "think": "think",
         "origin": "policy", "response_ids": list(range(len(words))), "prompt_ids": [90], "is_context_start": True,

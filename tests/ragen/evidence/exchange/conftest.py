@@ -1,4 +1,4 @@
-"""Runs with real prompts: the tokens that the context builder makes of them, and responses that a test says."""
+"""Runs with real prompts, tokenised by the context builder, and scripted responses."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,11 +24,11 @@ from tests.ragen.conftest import DEFAULT_TURN
 TOKENIZER = make_tokenizer()
 SMOKE = preset("smoke")
 RETURNS = ((1.0, -0.5, -0.5, 0.25), (-0.5, -0.5, -0.5, -0.5))
-"""Of the members of each group; above 0 is a success."""
+"""Returns of the members of each group; a positive return is a success."""
 
 
 def played_turns(agent: AgentConfig, returns: Sequence[Sequence[float]] = RETURNS, num_turns: int = 3) -> pa.Table:
-    """Trajectories as a rollout stores them; the last turn is paid."""
+    """Trajectories as a rollout stores them; only the last turn is rewarded."""
     contexts = ContextBuilder(TOKENIZER, agent, 40)
     opening = prefilled_tag(agent)
     rows: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ def played_turns(agent: AgentConfig, returns: Sequence[Sequence[float]] = RETURN
 
 @pytest.fixture
 def put_run(store: Store, tmp_path: Path) -> Callable[..., pa.Table]:
-    """`put_run(name, agent, turns=None)`: a run of one iteration, with its tokenizer; gives its turns."""
+    """`put_run(name, agent, turns=None)`: store a run of one iteration with its tokenizer, return its turns."""
 
     def put(name: str = "mine", agent: AgentConfig = SMOKE.agent, turns: pa.Table | None = None) -> pa.Table:
         table = played_turns(agent) if turns is None else turns

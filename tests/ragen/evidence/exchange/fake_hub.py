@@ -1,4 +1,4 @@
-"""The few requests of the Hugging Face Hub that a push makes, answered on loopback; what came is kept."""
+"""Loopback server for the few Hugging Face Hub requests of a push; it records what it receives."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ _REPOSITORY = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+?)(?:/(preupload|c
 
 @dataclass
 class Repository:
-    """A repository: is it private, and what is in it, by path."""
+    """A repository: whether it is private, and its files by path."""
 
     is_private: bool
     files: dict[str, bytes] = field(default_factory=dict)
@@ -23,13 +23,13 @@ class Repository:
 
 @dataclass
 class FakeHub:
-    """A hub with one token that may write.
+    """A hub with one token that has write access.
 
     Attributes:
-        url: Where it is.
-        token: The one that may write.
-        repositories: By kind and name, such as `models/me/mine`.
-        authorisations: Headers that came.
+        url: Address of the server.
+        token: Token with write access.
+        repositories: Repositories by kind and name, such as `models/me/mine`.
+        authorisations: Authorization headers received.
     """
 
     url: str
@@ -38,7 +38,7 @@ class FakeHub:
     authorisations: list[str] = field(default_factory=list)
 
     def answer(self, method: str, path: str, authorisation: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Status and JSON."""
+        """Return the status and the JSON of the response."""
         self.authorisations.append(authorisation)
         if authorisation != f"Bearer {self.token}":
             return 401, {"error": f"the token {authorisation} is not one of ours"}
@@ -75,7 +75,7 @@ class FakeHub:
 
 @contextmanager
 def fake_hub(token: str) -> Iterator[FakeHub]:
-    """A hub that is there as long as the block."""
+    """Serve a hub for the duration of the block."""
 
     class Handler(BaseHTTPRequestHandler):
         def _respond(self) -> None:

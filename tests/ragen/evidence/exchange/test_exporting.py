@@ -1,4 +1,4 @@
-"""What a run stored, as others read it: what the model saw is what they get, and nothing is overwritten."""
+"""Exports of a stored run contain what the model saw, and overwrite nothing."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
         where: exported(store, tmp_path / str(number), "messages", (where,)).num_chosen
         for number, where in enumerate(("success", "kept", "return>=0.2", "return<0", "valid"))
     }
-    # group 0 alone has variance; returns 1, .25 succeed, six are -0.5
+    # only group 0 has variance; returns 1 and 0.25 succeed, six are -0.5
     assert counts == {"success": 2, "kept": 4, "return>=0.2": 2, "return<0": 6, "valid": 8}
 
 
@@ -163,7 +163,7 @@ def test_a_datasets_folder_has_conversations_and_the_rows_themselves(store, put_
 
 
 def test_an_iteration_of_a_datasets_folder_is_closed_before_the_next_one_is_opened(tmp_path):
-    """Else a run of 510 iterations has more files open than most systems allow, and all of its rows in memory."""
+    """Otherwise a run of 510 iterations would exceed most systems' limit of open files, and hold all rows in memory."""
     rows = played_turns(FULL, num_turns=1).to_pylist()[:1]
     with HubFolder(tmp_path, "mine") as hub:
         for iteration in range(2):

@@ -1,4 +1,4 @@
-"""`--push`: exports and checkpoints on a Hub of this process; private, with a card, and without the token anywhere."""
+"""`--push` of exports and checkpoints to an in-process Hub: private, with a card, and without leaking the token."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ TOKEN = "hf_" + "Secret9" * 5
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
-    """A Hub, and a token for it in the file that `hf auth login` writes."""
+    """Hub, with a token for it in the file that `hf auth login` writes."""
     from huggingface_hub import constants
 
     login = tmp_path / "token"
@@ -28,7 +28,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
     monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(login))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its storage is not served here
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the fake Hub does not serve Xet storage
     with fake_hub(TOKEN) as served:
         monkeypatch.setattr(constants, "ENDPOINT", served.url)
         yield served
@@ -101,7 +101,7 @@ def test_the_token_is_nowhere_but_in_the_requests(hub, store, put_run, tmp_path,
     caplog.set_level(0)
     said = [export(store, tmp_path / "out", "--push", "me/games", "--json")]
     assert set(hub.authorisations) == {f"Bearer {TOKEN}"}
-    hub.token = "another"  # the server's answer repeats the one that came
+    hub.token = "another"  # the server's answer repeats the token that it received
     said.append(export(store, tmp_path / "refused", "--push", "me/games"))
     assert isinstance(said[1].exception, HubError)
     assert "has no write access there" in str(said[1].exception)

@@ -1,4 +1,4 @@
-"""What others write becomes turns: exact where they have tokens, absent where they do not, set aside where they err."""
+"""Imports become turns: tokens are exact if given and absent otherwise, and broken traces are set aside."""
 
 import json
 import math
@@ -31,7 +31,7 @@ TakeIn = Callable[..., tuple[pa.Table, SetAside, Taken]]
 
 @pytest.fixture
 def take(tmp_path: Path) -> TakeIn:
-    """`take(path_or_values, form)`: the rows, what was set aside, and what was taken."""
+    """`take(path_or_values, form)`: import, and return the rows, what was set aside, and what was taken."""
 
     def run(source: Any, form: str, *, should_keep_groups: bool = True) -> tuple[pa.Table, SetAside, Taken]:
         path = source
@@ -51,7 +51,7 @@ def take(tmp_path: Path) -> TakeIn:
 
 
 def node(parent: int | None, role: str, ids: list[int], mask: list[int] | None = None, **more: Any) -> dict[str, Any]:
-    """A message of a trace; one with a mask was sampled."""
+    """Message of a trace; with a mask, a sampled one."""
     message = {"role": role, "content": f"{role} says {ids}"}
     sampled = {"sampled": True, "mask": mask, "logprobs": [-0.25] * sum(mask)} if mask else {}
     return {"parent": parent, "message": message, "token_ids": ids, **sampled, **more}
@@ -61,7 +61,7 @@ def episode(name: str = "e0", group: str = "g0", reward: float = 1.0, **trace: A
     nodes = [
         node(None, "system", [1, 2]),
         node(0, "user", [3]),
-        node(1, "assistant", [4, 5, 6, 7], [0, 1, 1, 0]),  # the template's opening, two tokens, its closing
+        node(1, "assistant", [4, 5, 6, 7], [0, 1, 1, 0]),  # template opening, two sampled tokens, template closing
         node(2, "user", [8, 9]),
         node(3, "assistant", [10, 11], [1, 1]),
     ]
@@ -74,11 +74,11 @@ def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
     table, aside, taken = take([episode(calls=calls)], "verifiers")
     first, second = table.to_pylist()
     assert (first["prompt_ids"], first["response_ids"]) == ([1, 2, 3, 4], [5, 6])
-    assert (second["prompt_ids"], second["response_ids"]) == ([7, 8, 9], [10, 11])  # what closed the response before
+    assert (second["prompt_ids"], second["response_ids"]) == ([7, 8, 9], [10, 11])  # 7 closes the previous response
     assert [row["behaviour_logprobs"] for row in (first, second)] == [[-0.25, -0.25]] * 2
     assert [row["is_context_start"] for row in (first, second)] == [True, False]
     assert [row["finish_reason"] for row in (first, second)] == ["stop", "length"]
-    assert [row["action_rewards"] for row in (first, second)] == [[0.0], [2.0]]  # 1.0 by its weight
+    assert [row["action_rewards"] for row in (first, second)] == [[0.0], [2.0]]  # 1.0 times its weight, 2.0
     assert (taken, aside.num_traces) == (Taken(1, is_paid=True), 0)
 
 
@@ -162,7 +162,7 @@ def test_a_broken_trace_of_an_episode_takes_no_other_with_it(take: TakeIn) -> No
 
 @pytest.mark.parametrize("ids", [[1], []], ids=["tokens", "no tokens"])
 def test_a_small_trace_cannot_repeat_its_messages_without_end(take: TakeIn, ids: list[int]) -> None:
-    """Every branch has all messages of its path: this megabyte would become 80 of them."""
+    """Every branch repeats all messages of its path: this megabyte would become 80."""
     told = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
     said = node(0, "assistant", ids, [1] * len(ids), sampled=True)
     value = {"id": "wide", "nodes": [told, *[said] * 80]}
@@ -232,7 +232,7 @@ def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take:
     assert aside.num_traces == 0
     assert found.select(COLUMNS).equals(table.select(COLUMNS))
     assert found.filter(found["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
-    # and once more, from what was imported: now the observation is what the model was told, and stays so
+    # the import exported again: its observations are what the model was told, and stay the same
     put_run("again", FULL, found)
     export_run(Recorded(store, "again"), "messages", tmp_path / "twice", parse_choice([]))
     assert (
@@ -260,7 +260,7 @@ def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, t
 
 @pytest.mark.parametrize("form", ["verl", "messages"])
 def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_path: Path, form: str) -> None:
-    """One that an error ended must count in no statistic on the other side either; a member keeps its number."""
+    """A trajectory that ended in an error must count in no statistic after the import. Members keep their numbers."""
     rows = played_turns(FULL, num_turns=1).to_pylist()[::-1]
     rows[0] |= {"status": "env_error", "truncated": False}
     table = put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
@@ -288,7 +288,7 @@ def test_a_success_that_said_nothing_is_not_known(take: TakeIn) -> None:
 
 @pytest.mark.parametrize("think", ["hi", "think", ">"])
 def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) -> None:
-    """The reasoning may be text that also stands in its tags."""
+    """The reasoning may be text that also occurs in its tags."""
     said = {"role": "assistant", "reasoning_content": think, "content": "yes"}
     table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, said]}], "messages")
     assert (table["think"].to_pylist(), table["answer"].to_pylist()) == ([think], ["yes"])
@@ -324,7 +324,7 @@ def test_a_reward_function_of_trl_may_pass_a_row_over_with_nan(take: TakeIn, tmp
 
 
 def test_a_row_of_trl_may_hold_values_that_json_lacks(take: TakeIn, tmp_path: Path) -> None:
-    """Parquet has bytes and times: an image is set aside with its row, a time beside the text is no part of it."""
+    """Parquet has bytes and times: a row with an image is set aside, a time next to the text is ignored."""
     image, time = {"type": "image", "bytes": b"\x89PNG"}, datetime(2026, 1, 1)
     call = {"name": "wait", "arguments": {"until": time}}
     prompt, answer = {"role": "user", "content": "2+2"}, {"role": "assistant", "content": "four"}
@@ -420,7 +420,7 @@ def test_a_file_may_be_named_by_a_symlink_and_a_folder_does_not_lead_out_by_one(
 
 
 def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path) -> None:
-    (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file whose beginning nobody can read
+    (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file that cannot be read from its start
     with pytest.raises(DataError, match=r"a.json: cannot be read \(Input/output error\)"):
         take(tmp_path / "a.json", "atif")
 

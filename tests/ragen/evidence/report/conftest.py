@@ -1,4 +1,4 @@
-"""A small stored run, played by the real loop from scripted responses, some of them hostile; and a real browser."""
+"""A small stored run, played by the real rollout loop with scripted responses, some hostile; and a real browser."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ HOSTILE = (
     "\u202eowned\u2066 \u200b\u00e9\U0001f600 \ufeff\U000e0141",
     "</pre></style><base href='http://127.0.0.1:9/'><a href=javascript:alert(1)>x</a>",
 )
-"""What a response might try to do to the page."""
+"""Attacks on the page that a response might contain."""
 
 TOKENIZER = make_tokenizer()
 SETTINGS = SokobanSettings(observation="compact", generator="distance", min_solution=2, max_solution=6)
@@ -54,7 +54,7 @@ EVALUATED = (0, 2, 4)
 
 
 class ScriptedSession:
-    """Answers with well-formed moves around hostile thoughts, and now and then with a hostile or huge text alone."""
+    """Session that answers with well-formed moves after hostile reasoning, sometimes with only hostile or huge text."""
 
     def __init__(self) -> None:
         self._turns = count()
@@ -90,7 +90,7 @@ def play_turns(groups: tuple[tuple[str, int], ...], members: int) -> pa.Table:
 
 
 def samples(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
-    """What an update could have made of the kept groups: advantages of both signs."""
+    """Dataset `samples` of a possible update on the kept groups, with advantages of both signs."""
     kept = {row["group_id"] for row in selection.to_pylist() if row["kept"]}
     returns = {row["trajectory_id"]: row for row in rewards.to_pylist() if row["group_id"] in kept and row["is_valid"]}
     tokens: dict[str, int] = {}
@@ -114,7 +114,7 @@ def samples(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table
 
 
 def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
-    """Put a run of four iterations into a store; runs that differ in `keep` share all before the filter."""
+    """Store a run of four iterations; runs that differ in `keep` share everything before the filter."""
     config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=keep))
     store.runs.create(name, flow="starpo", preset=HOSTILE[0], config=config.model_dump(mode="json"))
 
@@ -155,7 +155,7 @@ def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
 
 
 def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
-    """The evaluation of one checkpoint: numbers always, episodes now and then."""
+    """Store the evaluation of a checkpoint: metrics always, episodes only at iterations in `EVALUATED`."""
     success = 0.2 + 0.1 * iteration
     evaluated = {"": success, "_low": success - 0.05, "_high": success + 0.05}
     values = {f"evaluation/sokoban/success{end}": value for end, value in evaluated.items()}
@@ -170,7 +170,7 @@ def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
 
 @pytest.fixture(scope="session")
 def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store with the runs 'hostile' and 'other' of four iterations, three groups of two each; they share rollouts."""
+    """Store with the runs 'hostile' and 'other' of four iterations, three groups of two each; they share rollouts."""
     folder = tmp_path_factory.mktemp("report")
     store = Store(str(folder / "store"))
     store_run(store, "hostile", folder / "tokenizer")
@@ -180,31 +180,31 @@ def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def damaged_run(stored_run: Store, tmp_path: Path) -> Store:
-    """A copy of that store, to be damaged."""
+    """Copy of `stored_run` that a test may damage."""
     shutil.copytree(stored_run.url, tmp_path / "store")
     return Store(str(tmp_path / "store"))
 
 
 @pytest.fixture(scope="session")
 def hostile_texts() -> tuple[str, ...]:
-    """What responses of the stored run contain."""
+    """Hostile texts that responses of the stored run contain."""
     return HOSTILE
 
 
 @pytest.fixture(scope="session")
 def huge_text() -> str:
-    """One response of every rollout."""
+    """Text of one response in every rollout."""
     return HUGE
 
 
 class Browser:
-    """Headless Chromium, asked by JavaScript, so that nothing waits for animations."""
+    """Headless Chromium, driven by JavaScript, so that nothing waits for animations."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def open(self, path: Path, address: str = "") -> None:
-        self.driver.get("about:blank")  # else another address of the same page would not load it anew
+        self.driver.get("about:blank")  # otherwise another address of the same page would not reload it
         self.driver.get(path.as_uri() + address)
         self.wait_for("document.documentElement.dataset.ready")
 
@@ -234,7 +234,7 @@ class Browser:
         )
 
     def follow(self, selector: str) -> None:
-        """Click a link that changes the address, and wait until what it names is open."""
+        """Click a link that changes the address, and wait until its target is open."""
         before = self.run("return location.hash")
         self.click(selector)
         self.wait_for(
@@ -246,7 +246,7 @@ class Browser:
         self.wait_for(f"document.documentElement.dataset.ready === {json.dumps(address)}")
 
     def put(self, selector: str, value: str) -> None:
-        """Type into an input or choose in a select."""
+        """Type into an input, or choose an option of a select."""
         self.run(
             "const e = document.querySelector(arguments[0]); e.value = arguments[1];"
             "for (const name of ['input', 'change']) e.dispatchEvent(new Event(name, {bubbles: true}))",
@@ -255,7 +255,7 @@ class Browser:
         )
 
     def press(self, selector: str, key: str) -> None:
-        """A key on a focused element."""
+        """Focus an element, and press a key on it."""
         self.run(
             "const e = document.querySelector(arguments[0]); e.focus();"
             "e.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[1], bubbles: true, cancelable: true}))",
@@ -264,7 +264,7 @@ class Browser:
         )
 
     def complaints(self) -> list[str]:
-        """What was logged, and every request that was made."""
+        """Return the warnings and errors logged, and every request that was made."""
         logged = [
             entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
         ]
@@ -285,7 +285,7 @@ def path(stored_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, path: Path) -> Iterator[Browser]:
-    """The page as it opens; afterwards nothing was logged, requested or run that was not its own."""
+    """The opened report; after the test, checks that nothing was logged or requested and that no foreign script ran."""
     browser.open(path)
     yield browser
     assert browser.complaints() == []

@@ -1,4 +1,4 @@
-"""Rows of the stored run that the report is tested with."""
+"""Access to the stored run of the report's tests."""
 
 from starpo.ragen.store import Store
 

@@ -7,7 +7,7 @@ from starpo.ragen.evidence.report.boards import read_settings, replay_episode, r
 
 
 def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> list[dict]:
-    """Turns as they are stored, from the environment as it is configured."""
+    """Turns as stored, played in an environment with these settings."""
     environment = make(read_settings(config))
     environment.reset(seed=seed, dynamics_seed=dynamics_seed)
     first = environment.state_digest()
@@ -46,7 +46,7 @@ def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
     turns = played(lake, [["Right"]], dynamics_seed=1)
     assert replay_frames(read_settings(lake), turns) is not None
     others = [replay_frames(read_settings(lake), [turns[0] | {"dynamics_seed": seed}]) for seed in range(2, 30)]
-    assert None in others  # another slip leads elsewhere, and is never shown in its place
+    assert None in others  # another slip leads to another state, and is never shown instead
 
 
 def test_a_turn_that_search_chose_slips_by_its_own_seed() -> None:
@@ -90,7 +90,7 @@ def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None
 
 
 def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
-    """What is stored of an evaluated episode, from the environment as it is configured."""
+    """Evaluated episode as stored, played in an environment with these settings."""
     environment = make(settings_of(config))
     seen, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
     digest, observations, total = environment.state_digest(), [], 0.0

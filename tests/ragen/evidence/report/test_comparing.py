@@ -16,7 +16,7 @@ from starpo.ragen.store.records.runs import Run
 
 @pytest.fixture
 def bandit(damaged_run: Store) -> Store:
-    """A store with a run of another environment, just begun."""
+    """Store that also has a run of another environment, which has only been created."""
     damaged_run.runs.create("bandit", flow="starpo", preset="bandit", config={"environment": {"type": "bandit"}})
     return damaged_run
 
@@ -116,7 +116,7 @@ def test_a_run_without_a_metric_leaves_its_colour_out(bandit: Store) -> None:
 
 def test_hostile_names_are_escaped(stored_run: Store, hostile_texts: tuple[str, ...]) -> None:
     runs = gather_runs(stored_run, ["hostile", "other"])
-    for number, run in enumerate(runs):  # a record from elsewhere may hold anything
+    for number, run in enumerate(runs):  # a record from another machine may contain anything
         name = hostile_texts[number]
         object.__setattr__(run, "run", Run(**{**run.run.model_dump(), "name": name, "preset": name}))
     page = render_comparison(runs, hostile_texts[0], hostile_texts[1])

@@ -29,7 +29,7 @@ def test_every_part_is_drawn(page) -> None:
         "return Array.from(document.querySelectorAll('#panels .panel:nth-child(2) path.smooth'),"
         " (e) => e.getAttribute('stroke-dasharray'))"
     )
-    assert dashes[0] != dashes[1]  # told apart without colour, too
+    assert dashes[0] != dashes[1]  # distinguishable without colour, too
     assert page.count("#success .mark") == 4
     assert page.count(".line-key svg") == 2
 

@@ -9,8 +9,8 @@ from starpo.ragen.evidence.report.embedding import MAX_TEXT_CHARACTERS, Batch, e
 
 
 def test_sampling_takes_ends_then_preferred_then_the_middles_of_gaps() -> None:
-    # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are as wide,
-    # the earlier one first: its middle 1
+    # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are
+    # equally wide; the earlier one comes first, its middle 1
     assert sampled(range(9), [3], 5) == [8, 0, 3, 5, 1]
     assert sampled(range(9), [3], 2) == [8, 0]
     assert sampled([], [3], 5) == []

@@ -1,4 +1,4 @@
-"""The report in a real browser: what is looked for is found, and everything is reached by keyboard, phone and paper."""
+"""The report in a real browser: search, the keyboard, narrow windows, print, network isolation, missing parts."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 def find(page, **choices: str) -> str:
-    """Choose facets, and return what is said of the results."""
+    """Choose facets, and return the sentence about the results."""
     before = page.run("return document.getElementById('finder').dataset.searched || '0'")
     for name, value in choices.items():
         selector = (
@@ -24,7 +24,7 @@ def find(page, **choices: str) -> str:
         )
         page.put(selector, value)
     page.wait_for(f"Number(document.getElementById('finder').dataset.searched || 0) > {before}")
-    page.run("return new Promise((done) => setTimeout(done, 200))")  # typing is answered after a moment
+    page.run("return new Promise((done) => setTimeout(done, 200))")  # typing takes effect after a short delay
     return page.text(".said")
 
 
@@ -100,7 +100,7 @@ def test_curves_are_read_with_the_keyboard_and_lead_to_iterations(page) -> None:
 
 
 def test_tab_reaches_every_kind_of_control(page) -> None:
-    """Whatever can be used can have the focus, and is named for those who do not see it."""
+    """Every control can be focused and has an accessible name."""
     nameless = page.run(
         """
         const named = (e) => [e, e.closest('label')].some((x) => x?.textContent.trim()) || e.getAttribute('aria-label');
@@ -145,7 +145,7 @@ def test_the_page_may_not_connect_to_anything(page) -> None:
         """
     )
     assert blocked == "connect-src"
-    assert len(page.complaints()) <= 3  # the attempt itself; asked here, so that it is not counted again
+    assert len(page.complaints()) <= 3  # the attempt itself; read here, so that the fixture does not see it
 
 
 def test_a_run_with_missing_parts_is_shown_with_what_is_there(browser, damaged_run: Store, tmp_path: Path) -> None:

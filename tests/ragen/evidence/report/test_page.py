@@ -27,7 +27,7 @@ def page(data: ReportData) -> str:
 
 
 class Elements(HTMLParser):
-    """Every element of a page with its attributes, and the text of its scripts."""
+    """Parser that collects all elements of a page with their attributes, and the text of its scripts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def test_the_verdict_is_one_line(data: ReportData, verdict: Verdict, words: str)
 
 
 def palettes() -> list[dict[str, str]]:
-    """The colours of the light and of the dark page by name."""
+    """Colours of the light and the dark page, by name."""
     style = files("starpo.ragen.evidence.report").joinpath("templates", "colours.css").read_text(encoding="utf-8")
     light, dark = style.split("@media")
     light_colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
@@ -169,7 +169,7 @@ def palettes() -> list[dict[str, str]]:
 
 
 def contrast(one: str, other: str) -> float:
-    """WCAG 2.2, relative luminance and contrast ratio."""
+    """Contrast ratio from relative luminances (WCAG 2.2)."""
 
     def luminance(colour: str) -> float:
         channels = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
@@ -181,7 +181,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def mixed(colour: str, share: float, ground: str) -> str:
-    """As CSS color-mix(in srgb) with this share of the first colour."""
+    """Mix two colours like CSS color-mix(in srgb), with this share of the first."""
     channels = [round(share * int(colour[n : n + 2], 16) + (1 - share) * int(ground[n : n + 2], 16)) for n in (1, 3, 5)]
     return "#" + "".join(f"{c:02x}" for c in channels)
 
@@ -194,6 +194,6 @@ def test_text_can_be_read_on_its_ground(colours: dict[str, str]) -> None:
         assert min(contrast(colours[name], ground) for ground in grounds) >= 4.5, name
     for name in ("edge", *(f"series-{n}" for n in range(7)), "kept"):  # borders of controls, and lines
         assert min(contrast(colours[name], ground) for ground in grounds) >= 3.0, name
-    for name, fullest in (("depth", 1.0), ("up", 0.7), ("down", 0.7)):  # tokens in full shade
+    for name, fullest in (("depth", 1.0), ("up", 0.7), ("down", 0.7)):  # tokens at full shade
         assert contrast(colours["ink"], mixed(colours[name], fullest, colours["card"])) >= 4.5, name
-    assert contrast(colours["paper"], colours["accent"]) >= 4.5  # the chosen member
+    assert contrast(colours["paper"], colours["accent"]) >= 4.5  # the selected member

@@ -1,4 +1,4 @@
-"""The report in a real browser: everything is clicked through, and hostile text stays text."""
+"""The report in a real browser: all its parts work, and hostile text stays text."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 def test_every_part_is_drawn(page) -> None:
     assert page.count("#panels .panel svg path.smooth") >= 6
-    assert page.count("#stage-seconds rect") == 4 * 5 + 1  # five stages an iteration, and the last evaluation
+    assert page.count("#stage-seconds rect") == 4 * 5 + 1  # five stages per iteration, and the last evaluation
     assert page.count("#heatmap canvas") == 1
     assert page.count(".turn .board") >= 3
     assert page.count(".player .board") == 1
@@ -23,7 +23,7 @@ def test_every_part_is_drawn(page) -> None:
 
 
 def test_the_page_opens_at_its_top_unless_its_address_names_a_place(page, path: Path) -> None:
-    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]  # it does not glide there
+    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]  # no smooth scrolling
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": still})
     in_sight = """
         const { top } = document.getElementById(arguments[0]).getBoundingClientRect();
@@ -45,14 +45,14 @@ def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: S
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn']}")
     prompt = f".turn[data-turn='{row['turn']}'] .prompt"
     assert page.text(f"{prompt} summary") == f"Prompt {len(row['prompt_ids'])} tokens, all that the model saw"
-    assert page.count(f"{prompt} pre") == 0  # made when it is unfolded
+    assert page.count(f"{prompt} pre") == 0  # created on unfolding
     unfold(page, prompt)
     assert page.texts(f"{prompt} .pill") == ["user"]
     assert page.texts(f"{prompt} pre") == [f"<|im_start|>user\n{row['observation']}<|im_end|>\n<|im_start|>assistant\n"]
 
 
 def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> None:
-    """A full context, in which the second turn sees the first; made here, as the stored run has windows of one turn."""
+    """Uses a full context made here, whose second turn sees the first, as the stored run has windows of one turn."""
     page.run(
         """
         const message = ([role, text, size]) => ({ role, text, cut: 0, size });
@@ -85,7 +85,7 @@ def unfold(page, selector: str) -> None:
 
 
 def test_groups_fit_a_phone(page) -> None:
-    """Every fact of a group is within the window: a row is as wide as it, not as wide as eight columns."""
+    """All values of a group are visible: a row is as wide as the window, not as wide as eight columns."""
     page.driver.set_window_size(500, 900)
     try:
         page.go("#iteration=1")
@@ -154,7 +154,7 @@ def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, store
         f"{card} .token",
     )
     assert len(tokens) == len(row["response_ids"])
-    # log-probs 0, -0.5, ... -3.5 again and again, and 3 nats are the full shade
+    # log-probs cycle through 0, -0.5, ... -3.5; 3 nats are the full shade
     assert [float(depth) for depth, _ in tokens[:8]] == pytest.approx([min(1, n / 2 / 3) for n in range(8)], abs=1e-3)
     assert len({colour for _, colour in tokens[:8]}) == 7
     page.press(f"{card} .tokens", "ArrowRight")
@@ -218,7 +218,7 @@ def test_the_film_steps_plays_and_pauses(page, stored_run: Store) -> None:
     page.wait_for(f"Number(document.querySelector('.player input').value) === {frames - 1}")
     page.wait_for("document.querySelector('.player .play').textContent === 'Play'")
     page.click(".player .play")
-    page.wait_for("Number(document.querySelector('.player input').value) === 1")  # from the start again
+    page.wait_for("Number(document.querySelector('.player input').value) === 1")  # restarts from the first frame
     page.click(".player .play")
     assert page.text(".player .play") == "Play"
 
@@ -231,7 +231,7 @@ def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store)
     assert set(page.texts("[data-part=Stages] .key")) == keys
     stage_rows = page.texts("[data-part=Stages] tbody tr")
     assert len(stage_rows) == sum(len(by_kind) for by_kind in stages.values())
-    assert any("checkpoint" in row and "iteration 0" in row for row in stage_rows)  # where the rollout's policy is from
+    assert any("checkpoint" in row and "iteration 0" in row for row in stage_rows)  # origin of the rollout's policy
     assert "python 3" in page.text("[data-part=Stages] .origin")
     metrics = {row["name"] for row in rows(stored_run, 1, "variance_filter", "metrics")}
     assert metrics < set(page.texts("[data-part=Metrics] dt"))
@@ -258,7 +258,7 @@ def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) 
     assert browser.text(".iteration-title") == "Iteration 2"
     assert browser.run("return document.querySelector('.turn.current').dataset.turn") == str(row["turn"])
     assert browser.text(".members [aria-current]").startswith(str(row["member"]))
-    browser.run("history.back()")  # nothing to go back to but the empty page
+    browser.run("history.back()")  # only the empty page comes before
     browser.open(path, "#iteration=2&trajectory=no-such")
     assert "There is no trajectory no-such in this page" in browser.text(".about")
     browser.open(path, "#iteration=77")

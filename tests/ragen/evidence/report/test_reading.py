@@ -1,4 +1,4 @@
-"""A report is made of a damaged run, and says what it does without."""
+"""A report on a damaged run is still made, and names what is missing."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a run's time went: by hand, from manifests."""
+"""Breakdown of a run's time from its manifests, by hand."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from starpo.schemas.manifest import Manifest, Stage
 
 
 def manifest(end_s: int, seconds: float, **timings: float) -> Manifest:
-    """Of work that ended so many seconds after noon."""
+    """Manifest of work that ended `end_s` seconds after noon."""
     provenance = {"seconds": seconds, "written_at": f"2026-11-24T12:00:{end_s:02d}.000+00:00", "timings": timings}
     facts = {"kind": "turns", "key": "k", "stage": Stage(name="s", version=1), "settings": {}, "inputs": {}}
     facts |= {"seed": None, "dataset_version": None, "num_rows": None, "files": ()}
@@ -45,7 +45,7 @@ def test_what_no_stage_worked_in_lies_between() -> None:
 
 
 def test_stages_beside_one_another_leave_no_more_between() -> None:
-    # the rollout of 12 .. 18 is played beside the update of 11 .. 20, and ends before it: 1 s is left
+    # the rollout, 12 .. 18, runs concurrently with the update, 11 .. 20, and ends before it: 1 s is left
     manifests = {
         place(0, "update"): manifest(10, 4.0),
         place(1, "rollout"): manifest(18, 6.0),

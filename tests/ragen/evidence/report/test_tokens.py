@@ -38,7 +38,7 @@ def test_an_end_token_inside_a_response_is() -> None:
 
 
 def test_tokens_that_share_a_character_are_counted_with_the_last_of_them() -> None:
-    # the euro sign is three bytes, so three tokens; the emoji four, and two UTF-16 units
+    # the euro sign is three bytes, so three tokens; the emoji is four, and two UTF-16 units
     assert LENGTHS.measure(encode("€"), "€") == [0, 0, 1]
     assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
 
@@ -89,7 +89,7 @@ def test_tokens_of_another_text_have_no_lengths() -> None:
 
 
 def test_a_decoder_that_drops_the_first_blank_is_followed() -> None:
-    """As SentencePiece's does: a word alone has no blank before it, the same word after another has."""
+    """As in SentencePiece: the first word has no blank before it, the same word after another has one."""
     tokenizer = Tokenizer(models.WordLevel({"▁Hello": 0, "▁world": 1, "!": 2}, unk_token="!"))
     tokenizer.decoder = decoders.Metaspace()
     assert TokenLengths(tokenizer).measure([0, 1, 2], "Hello world!") == [5, 6, 1]

@@ -1,4 +1,4 @@
-"""wandb beside a run: in order, all of it, and never in the way."""
+"""Logging to wandb is complete and in order, and never blocks a run or makes it fail."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ from starpo.ragen.evidence.report.tracking import Tracker
 
 
 class FakeRun:
-    """Stands for wandb's run: takes its time, and fails when told to."""
+    """Fake of wandb's run that blocks until `may_log` is set, and fails if `fails` is set."""
 
     def __init__(self) -> None:
         self.logged: list[tuple[int, dict[str, float]]] = []
@@ -37,7 +37,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> FakeRun:
 def test_nobody_waits_and_nothing_is_lost(run):
     tracker = Tracker("a-run", {})
     for iteration in range(5):
-        tracker.log(iteration, {"loss": 0.5})  # would wait for ever if it waited
+        tracker.log(iteration, {"loss": 0.5})  # would block if it waited for wandb
     assert run.logged == []
     run.may_log.set()
     tracker.close()

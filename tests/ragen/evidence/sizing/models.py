@@ -4,7 +4,7 @@ from starpo.ragen.evidence.sizing.architecture import Architecture
 
 
 def model_of(architecture: Architecture) -> Qwen2ForCausalLM:
-    """A model of these sizes."""
+    """Build a model of these sizes."""
     config = Qwen2Config(
         vocab_size=architecture.vocab_size,
         hidden_size=architecture.hidden_size,

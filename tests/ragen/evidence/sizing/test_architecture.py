@@ -1,4 +1,4 @@
-"""Parameters counted by formula are those of instantiated models."""
+"""Parameter counts by formula equal those of instantiated models."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from starpo.ragen.evidence.sizing.architecture import Architecture, architecture
 from starpo.ragen.learning.learners.critic import Critic
 from tests.ragen.evidence.sizing.models import model_of
 
-PUBLISHED = {  # sums of the tensors that the makers published
+PUBLISHED = {  # total sizes of the published tensors
     "Qwen/Qwen2.5-0.5B": 494_032_768,
     "Qwen/Qwen2.5-1.5B": 1_543_714_304,
     "Qwen/Qwen2.5-3B": 3_085_938_688,
@@ -59,7 +59,7 @@ def test_formula_is_the_instantiated_model(name: str) -> None:
     ("name", "form"), [("sokoban", "free"), ("sokoban", "grounding"), ("countdown", "free")], ids=lambda value: value
 )
 def test_the_embedded_policy_and_its_critic(name: str, form: str) -> None:
-    """Words of an environment of one's own, or of a form of reasoning, are tokens too."""
+    """Words that an environment or a form of reasoning adds are tokens too."""
     config = preset(name, {"agent.form": form})
     assert isinstance(config.policy, TinyPolicy)
     tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment, form))

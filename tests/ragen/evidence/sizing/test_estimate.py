@@ -1,4 +1,4 @@
-"""Estimates against a measured update: memory of a process of its own, bytes of the checkpoint that it writes."""
+"""Estimates compared with a measured update: memory of a separate process, bytes of the checkpoint that it writes."""
 
 import json
 import os
@@ -80,7 +80,7 @@ MEASURE = dedent(
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, float]:
-    # Every block in pages of its own: else glibc keeps what was freed, and the peak is that of its fragments.
+    # Give every block its own pages: otherwise glibc keeps freed memory, and the peak is that of its fragments.
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     command = [sys.executable, "-c", MEASURE, json.dumps(OVERRIDES)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=env)
@@ -90,7 +90,7 @@ def measured() -> dict[str, float]:
 
 @pytest.mark.thorough
 def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, float]) -> None:
-    """Measured 211 MB, expected 235 MB; with six layers and twice the micro-batch 661 MB, expected 730 MB."""
+    """Measured 211 MB, estimated 235 MB; with six layers and twice the micro-batch, 661 MB and 730 MB."""
     config = preset("smoke", OVERRIDES)
     found = estimate(config, architecture_of(config), Machine(device("cpu"), 1))
     ours = [part for part in found.memory.always if part.name not in ("processes", "engine: weights")]
@@ -158,7 +158,7 @@ def test_embedded_presets_need_little(name: str) -> None:
 
 
 def test_time_of_the_default_run_is_that_of_a_measured_one() -> None:
-    """Within a factor of two: a rollout took 0.8 s, an update whose beginnings are not shared 4.6 s."""
+    """Within a factor of two: a rollout took 0.8 s, an update without shared prefixes 4.6 s."""
     config = preset("sokoban")
     share = 21 / config.rollout.max_response_tokens
     found = estimate(config, architecture_of(config), Machine(device("cpu"), 2), response_share=share).seconds
@@ -187,7 +187,7 @@ def test_known_rates_are_taken() -> None:
 def test_activations_are_computed_again_where_there_is_a_backward_pass(
     settings: dict[str, object], trained: int, scored: int
 ) -> None:
-    """A forward pass is a third of a training pass; scoring is nothing else, so it takes as long as before."""
+    """A forward pass takes a third of a training pass; scoring is only a forward pass, so its time does not change."""
     for is_checkpointed, training_pass in ((False, 1), (True, 4 / 3)):
         own = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
         config = preset("smoke", {f"update.{name}": value for name, value in own.items()})
@@ -230,7 +230,7 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
     ("settings", "share"),
     [
         ({"filter.strategy": "top_k", "filter.keep_count": 1}, 0.25),
-        ({"filter.strategy": "top_fraction", "filter.keep": 0.3}, 0.25),  # 1.2 groups are one
+        ({"filter.strategy": "top_fraction", "filter.keep": 0.3}, 0.25),  # 1.2 groups are rounded to 1
         ({"filter.strategy": "top_fraction", "filter.keep": 0.01}, 0.25),  # at least one
         ({"filter.strategy": "none", "filter.num_wanted": 3}, 0.75),
         ({"filter.strategy": "none", "filter.num_wanted": 6, "rollout.max_attempts": 3}, 1.5),

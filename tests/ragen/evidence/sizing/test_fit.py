@@ -1,4 +1,4 @@
-"""A run that does not fit is refused with numbers, and with changes that really help."""
+"""A run that does not fit is refused with numbers and with changes that make it fit."""
 
 import re
 import shlex

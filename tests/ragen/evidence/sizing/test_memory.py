@@ -1,4 +1,4 @@
-"""Formulas of memory against what torch keeps, and against the papers' numbers."""
+"""Memory formulas compared with what torch saves, and with the numbers of the papers."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
 
 
 def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
-    """What a forward pass saves for its backward pass, parameters left out; each storage once."""
+    """Bytes that a forward pass saves for its backward pass, without parameters; each storage counts once."""
     model = model_of(architecture).eval()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
@@ -43,7 +43,7 @@ def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("num_tokens", [96, 256])
 def test_activations_are_what_torch_keeps(dtype: str, num_tokens: int) -> None:
-    """Within half a percent: the rest are positions, rotations and token ids."""
+    """Within 3 percent; the rest is positions, rotary embeddings and token ids."""
     assert kept_bytes(SMALL, num_tokens, dtype) == pytest.approx(activation_bytes(SMALL, num_tokens, dtype), rel=0.03)
 
 
@@ -53,7 +53,7 @@ def test_activations_of_a_layer_by_hand() -> None:
 
 
 def test_recomputing_keeps_a_layers_input_and_one_layer() -> None:
-    """4 h L = 768 a token, one layer 4,888, and 512."""
+    """4 h L = 768 per token, one layer 4,888, and the final norm 8 h = 512."""
     assert activation_bytes(SMALL, 1, "float32", is_recomputed=True) == 768 + 4_888 + 512
 
 
@@ -76,7 +76,7 @@ def test_a_higher_stage_never_takes_more(trained: int, ranks: int, dtype: str) -
 
 
 def test_cache_of_a_known_model() -> None:
-    """Qwen2.5-0.5B in bfloat16: 2 x 24 layers x 128 x 2 bytes = 12,288 a token."""
+    """Qwen2.5-0.5B in bfloat16: 2 x 24 layers x 128 x 2 bytes = 12,288 per token."""
     assert kv_cache_bytes(known_architectures()["Qwen/Qwen2.5-0.5B"], 1, "bfloat16") == 12_288
 
 
