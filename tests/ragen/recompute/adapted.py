@@ -1,4 +1,4 @@
-"""Checkpoints with adapters, and a learner that only writes down what it is asked for."""
+"""Checkpoints with adapters, and a learner that writes the requested checkpoint without training."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ NUMBERS = (1, 2, 3)
 
 
 class Adapted:
-    """Trains adapters on the weights of the first checkpoint; loads nothing where it already is."""
+    """Learner of adapters on the weights of the first checkpoint; loading its current checkpoint is a no-op."""
 
     is_deterministic = True
 

@@ -16,7 +16,7 @@ from tests.ragen.recompute.adapted import DATA, FIRST, NUMBERS, key_of, write_ad
 
 @pytest.fixture
 def adapted_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Three updates of adapters, all dropped; settings change after the second."""
+    """Store with three updates of adapters, all dropped; settings change after the second."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(deriving, "run_update", lambda *_: UpdateResult(example("samples"), {}, {}))
     store = Store(str(tmp_path / "store"))

@@ -1,4 +1,4 @@
-"""Checkpoints derived by learners that only write down what they are asked."""
+"""Checkpoints derived by learners that do not train."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

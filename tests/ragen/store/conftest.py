@@ -1,4 +1,4 @@
-"""What most tests of the store need: a local store, one in memory, and arguments that identify a piece of work."""
+"""Fixtures for most tests of the store: a local store, one in memory, and arguments that identify a piece of work."""
 
 import uuid
 from pathlib import Path
@@ -19,7 +19,7 @@ def work() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Downloads go into the test's own folder."""
+    """Cache of remote artifacts, in the test's own folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "starpo"
 
@@ -31,5 +31,5 @@ def local(tmp_path: Path) -> Store:
 
 @pytest.fixture(params=["local", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A store on disk, and one on a file system that is reached as object storage is."""
+    """Store on disk, and one in memory, which is accessed like object storage."""
     return Store(str(tmp_path / "store") if request.param == "local" else f"memory://{uuid.uuid4().hex}/store")

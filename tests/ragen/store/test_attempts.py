@@ -1,4 +1,4 @@
-"""Attempts of an iteration, told apart by the names of their stages."""
+"""Attempts of an iteration are distinguished by the names of their stages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Real processes: two that write the same artifact at once, and one that is killed in the middle."""
+"""Real processes: several that write the same artifact concurrently, and one that is killed in the middle."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("is_same", [True, False])
 def test_of_several_writers_at_once_one_wins_and_all_agree(tmp_path: Path, gate: Path, is_same: bool) -> None:
-    """All have written their rows before any may commit; with other content each, exactly one content survives."""
+    """All have written their rows before any may commit; if their contents differ, exactly one of them is stored."""
     url = str(tmp_path / "store")
     first_groups = [0 if is_same else name for name in range(NUM_WRITERS)]
     writers = [start(url, name, first, gate) for name, first in enumerate(first_groups)]

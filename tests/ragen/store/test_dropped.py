@@ -1,4 +1,4 @@
-"""Dropped artifacts: the manifest stays, the files go, a killed process does no harm, and they can come back."""
+"""Dropped artifacts: the manifest is kept, the files are deleted, a kill does no harm, and they can be stored again."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
         patch.setattr(Location, "delete", deleted)
         with pytest.raises(KeyboardInterrupt):
             store.drop("checkpoint", KEY)
-    if num_calls < 2:  # the manifest is kept first, and deleted second
+    if num_calls < 2:  # the manifest is copied first and deleted second
         assert Path(store.local_folder("checkpoint", KEY), "config.json").read_text() == "{}"
         assert store.dropped("checkpoint", KEY) is None
     else:
@@ -109,7 +109,7 @@ def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(
 def test_dropped_by_another_process_while_it_is_read_it_is_missing_and_not_damaged(
     store: Store, files: str, work: dict[str, Any], nothing_verified_yet: None
 ) -> None:
-    """Whoever needs it derives it then, as of one that was dropped before."""
+    """A reader that needs it then derives it, like one that was dropped earlier."""
     manifest, artifacts = store.put_folder("checkpoint", files, **work), store._artifacts
     Store(store.url).drop("checkpoint", KEY)
     for read in (artifacts.local_folder, lambda manifest: artifacts.read_file(manifest, "config.json")):

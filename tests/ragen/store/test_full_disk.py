@@ -1,4 +1,4 @@
-"""A full disk, and a limit on files, while an artifact's files are written: where, how much, what to do; retried."""
+"""A full disk or a file-size limit while an artifact is written: where, how much, what to do; the task is retried."""
 
 import errno
 import resource
@@ -23,7 +23,7 @@ SIZE_BYTES = 2 * 2**20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB, which only root can have."""
+    """File system of 2 MiB, which only root can mount."""
     place = tmp_path / "disk"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)], capture_output=True).returncode:
@@ -55,7 +55,7 @@ def test_weights_that_do_not_fit_are_a_fault_of_the_store_and_tried_again(small_
 
 
 def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) -> None:
-    model = policy(512)  # embeddings of 512 x 512 float32 and an output layer as large: 2 MiB, and its layer
+    model = policy(512)  # 512 x 512 float32 embeddings and an equal output layer: 2 MiB; plus its hidden layer
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     assert needed > SIZE_BYTES
     with (
@@ -76,14 +76,14 @@ def test_one_that_fits_is_written(small_disk: Path) -> None:
     "error", [FileNotFoundError(errno.ENOENT, "No such file", "/data/goods.json"), ConnectionRefusedError(111, "no")]
 )
 def test_what_its_maker_meets_elsewhere_is_no_fault_of_the_store(store: Store, error: OSError) -> None:
-    """Such as an environment that reads a file of its own while it is imitated."""
+    """For example, an environment that reads its own file during the warm start."""
     with pytest.raises(type(error)) as met, store.new_folder():
         raise error
     assert met.value is error
 
 
 def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
-    """A limit on the size of files (EFBIG), which needs no root; in a process of its own, as it stays."""
+    """A limit on the file size (EFBIG) needs no root; it is set in a subprocess, because it persists."""
     code = (
         "import resource, sys, torch\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({2**16}, {resource.RLIM_INFINITY}))\n"

@@ -1,4 +1,4 @@
-"""Data that break their contract are kept, named and refused."""
+"""Data that break their contract are refused, and kept in quarantine with the reasons."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from starpo.schemas.examples import example
 
 
 def places(store: Store, work: dict[str, Any]) -> list[str]:
-    """Folders of quarantine, all of them of this work."""
+    """List the folders in quarantine, all of which belong to this work."""
     names = Location(store.url).names("quarantine")
     assert all(re.fullmatch(rf"turns-{work['key']}-[0-9a-f]{{16}}", name) for name in names)
     return [f"{store.url.rstrip('/')}/quarantine/{name}" for name in names]

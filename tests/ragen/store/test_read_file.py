@@ -9,7 +9,7 @@ from starpo.schemas.manifest import Stage
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with the checkpoint 'k': a tokenizer and weights."""
+    """Store with checkpoint 'k': a tokenizer and weights."""
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "tokenizer.json").write_bytes(b"{}")
     (tmp_path / "made" / "model.safetensors").write_bytes(b"weights")

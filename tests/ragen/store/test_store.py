@@ -1,4 +1,4 @@
-"""Artifacts go in once and come out as they were; damage, wrong data and wrong places are named."""
+"""Artifacts are stored once and read back unchanged; damage, invalid data and invalid locations are named."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 
 def forget() -> None:
-    """Be as a new process."""
+    """Forget which files were verified, as in a new process."""
     artifacts._VERIFIED.clear()
 
 
@@ -55,7 +55,7 @@ def test_columns(store: Store, work: dict[str, Any]) -> None:
 
 
 def test_batches_are_stored_as_the_table_would_be(store: Store, work: dict[str, Any]) -> None:
-    """Chunks of any size, nullable flags and no metadata: the same content."""
+    """Chunk size, nullable flags and missing metadata do not change the content."""
     table = example_turns(4)
     batches = [b.cast(b.schema.remove_metadata()) for b in table.to_batches(max_chunksize=7)]
     manifest = store.put_table("turns", iter(batches), **work)
@@ -152,7 +152,7 @@ def test_folder_without_manifest_is_no_artifact_and_gives_way(
 
 
 class TestDamage:
-    """What lies in the store is not what was written."""
+    """Artifacts in the store that are not what was written."""
 
     @pytest.fixture
     def stored(self, local: Store, work: dict[str, Any], tmp_path: Path) -> Path:
@@ -190,7 +190,7 @@ class TestDamage:
         self.assert_damaged(local, "changed after it was written")
 
     def test_hash_edited_in_both_places_is_noticed(self, local: Store, stored: Path) -> None:
-        """Swapping the data and correcting its hash still leaves the manifest's own digest."""
+        """Replacing the data and editing its hash still leaves the manifest's own digest wrong."""
         pq.write_table(example_turns(1), stored / "part-00000.parquet")
         text = json.loads((stored / "manifest.json").read_text())
         text["files"][0].update(sha256="0" * 64, size_bytes=(stored / "part-00000.parquet").stat().st_size)
@@ -229,7 +229,7 @@ class TestDamage:
                 local.read_table("turns", KEY, ["env"])
         (kept,) = (tmp_path / "store" / "quarantine").iterdir()
         assert pq.read_table(kept / "data.parquet").equals(wrong)
-        for place in (kept.parent, tmp_path / "store" / "tmp"):  # as in a store that may only be read
+        for place in (kept.parent, tmp_path / "store" / "tmp"):  # as in a read-only store
             shutil.rmtree(place)
             place.write_text("no folder")
         with pytest.raises(DataError, match=r"column 'turn' counts(?s:.*)could not be kept in quarantine"):
@@ -284,7 +284,7 @@ def test_remote_damage_is_noticed(work: dict[str, Any], cache: Path) -> None:
     store = Store("memory://bucket/remote-damage")
     manifest = store.put_table("turns", example("turns"), **work)
     place = f"/bucket/remote-damage/turns/{KEY}/{manifest.files[0].path}"
-    shutil.rmtree(cache)  # of what was stored there is a copy
+    shutil.rmtree(cache)  # it holds a copy of what was stored
     memory = fsspec.filesystem("memory")
     data = memory.cat_file(place)
     memory.pipe_file(place, data[:-1])
@@ -297,7 +297,7 @@ def test_remote_damage_is_noticed(work: dict[str, Any], cache: Path) -> None:
 
 
 class TestPlaces:
-    """Stores that cannot be."""
+    """Addresses of stores, valid and invalid."""
 
     def test_store_under_a_file(self, tmp_path: Path, work: dict[str, Any]) -> None:
         (tmp_path / "file").write_text("")
@@ -342,7 +342,7 @@ class TestPlaces:
 def test_two_results_of_the_same_work_are_reported(
     work: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Two writers that both began before either had finished: the first one wins, and the difference is logged."""
+    """Two writers start before either has finished: the first to finish wins, and the difference is logged."""
     store = Store(str(tmp_path / "race"))
     first = store.put_table("turns", example_turns(1), **work)
     monkeypatch.setattr(artifacts.Artifacts, "has", lambda *_: False)

@@ -34,7 +34,7 @@ def test_seeds_that_disagree_widen_it():
 
 
 def test_what_makes_a_prompt_hard_for_both_cancels():
-    """Half of the prompts fail in both cells, half succeed: unpaired that is all noise, paired it is none."""
+    """Half of the prompts fail in both cells and half succeed: noise if unpaired, none if paired."""
     hard = np.tile([0.0, 1.0], (3, 100))
     better = hard.copy()
     better[:, 0] = 1.0  # one of the hard prompts
@@ -44,7 +44,7 @@ def test_what_makes_a_prompt_hard_for_both_cancels():
 
 
 def test_the_same_everywhere_is_not_certain():
-    # No pair differs among 8 prompts: a share of up to Wilson's bound of 0 in 8 may. 0 -+ 0.3244.
+    # None of 8 prompts differs, so a share up to Wilson's bound of 0 in 8 may differ: 0 -+ 0.3244.
     bound = wilson_interval(0, 8)[1]
     zero = paired_difference(np.ones((3, 8)), np.ones((3, 8)))
     assert (zero.mean, zero.low, zero.high) == pytest.approx((0.0, -bound, bound))
@@ -53,7 +53,7 @@ def test_the_same_everywhere_is_not_certain():
 
 
 def test_a_rate_is_as_uncertain_at_its_upper_end_as_at_its_lower():
-    """A rate is a difference to nothing, and prompts that were not met cannot succeed less than never."""
+    """A rate is a difference to a base of zeros, and unseen prompts cannot succeed less often than never."""
     nothing = np.zeros((3, 256))
     always, never = (paired_difference(rates, nothing, least=0.0) for rates in (np.ones((3, 256)), nothing))
     unseen = wilson_interval(0, 256)[1]

@@ -80,7 +80,7 @@ def test_series_are_of_the_stages_and_names_that_are_asked_for(store):
         put_metrics(store, iteration, "gradient_probe", gradients__bucket_1__task_norm=2.0 + iteration)
     found = read_series(store, "mine", {"diagnose", "gradient_probe"}, ("rollout/success_rate", "gradients/"))
     assert found == {"rollout/success_rate": {0: 0.5, 1: 0.5}, "gradients/bucket_1/task_norm": {0: 2.0, 1: 3.0}}
-    assert read_series(store, "mine", {"diagnose"}, ("rollout/success",)) == {}  # no whole name
+    assert read_series(store, "mine", {"diagnose"}, ("rollout/success",)) == {}  # not a complete name
     assert read_series(store, "mine", {"update"}, ("gradients/",)) == {}
 
 
@@ -88,7 +88,7 @@ def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)
     records = store.runs.iterations("mine")
-    store.runs.record_stage("mine", 1, "rollout", records[0]["rollout"])  # used again, as with Online-k
+    store.runs.record_stage("mine", 1, "rollout", records[0]["rollout"])  # reused, as with Online-k
     took = {}
     for iteration, stages in store.runs.iterations("mine").items():
         for number, stage in enumerate(("rollout", "reward", "variance_filter", "update"), start=1):

@@ -1,4 +1,4 @@
-"""Rank correlations by hand, and what their intervals allow to be said."""
+"""Rank correlations computed by hand, and the conclusions that their intervals allow."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_without_an_order_there_is_no_rho() -> None:
 
 
 def rates(*shares: float) -> np.ndarray:
-    """A cell a share, three seeds, 40 prompts of which that share succeeds. [cells, seeds, prompts]"""
+    """One cell per share, three seeds, 40 prompts of which that share succeeds. [cells, seeds, prompts]"""
     return np.array([[[float(prompt < share * 40) for prompt in range(40)]] * 3 for share in shares])
 
 
@@ -52,14 +52,14 @@ def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
 
 def test_prompts_that_one_cell_lacks_do_not_count_for_it() -> None:
     cells = rates(0.25, 0.5, 0.75)
-    cells[2, :, 35:] = np.nan  # failures: its share rises
+    cells[2, :, 35:] = np.nan  # these failed, so its share rises
     found = order_of_cells(cells)
     assert found is not None
     assert found.rho == pytest.approx(1.0)
 
 
 def test_the_interval_is_over_whole_runs() -> None:
-    """Two runs that rise and one that falls: whole runs are drawn, so all that can be is in the interval."""
+    """Two runs rise and one falls; whole runs are resampled, so the interval spans -1 to 1."""
     xs = np.arange(5.0)
     found = correlation_over_runs([(xs, xs), (xs, xs), (xs, -xs)])
     assert found is not None

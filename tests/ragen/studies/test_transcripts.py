@@ -20,7 +20,7 @@ def store(tmp_path):
 
 
 def put(store: Store, iteration: int, **columns) -> None:
-    """Two episodes, of the prompts 7 and 8."""
+    """Store an evaluation of two episodes, on prompts 7 and 8."""
     table = example("episodes")
     for name, values in columns.items():
         at = table.schema.get_field_index(name)
@@ -61,7 +61,7 @@ def test_a_long_response_is_cut(store) -> None:
     shown = read_transcripts(store, "mine", "sokoban")[0].before.text
     assert shown.startswith("a" * 1500)
     assert len(shown) < 2100
-    assert "9,000" in shown  # how long it was is told
+    assert "9,000" in shown  # its length is stated
 
 
 def test_one_evaluation_is_no_comparison(store) -> None:

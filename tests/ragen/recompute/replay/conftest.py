@@ -1,4 +1,4 @@
-"""A run in a store that nobody played: every artifact of it is an example, and every key is its own."""
+"""A stored run that was never executed: its artifacts are examples, each with a key of its own."""
 
 import shutil
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from starpo.schemas.manifest import Stage
 
 
 def put(store: Store, stage: str, kind: str, number: int) -> str:
-    """Store an example of this kind as what stage `stage` made in iteration `number`; returns its key."""
+    """Store an example of this kind as the output of `stage` in iteration `number`; returns its key."""
     made_by, settings = Stage(name=stage, version=1), {"iteration": number}
     key = stage_key(made_by, settings, {}, None)
     store.put_table(kind, example(kind), key=key, stage=made_by, settings=settings, inputs={}, seed=None)
@@ -30,7 +30,7 @@ def put_checkpoint(store: Store, stage: str, number: int, folder: Path) -> str:
 
 
 def record(folder: Path, num_iterations: int, without_update: tuple[int, ...] = (), flow: str = "starpo") -> Store:
-    """A store with the run 'base' of so many iterations."""
+    """Create a store with run 'base' of this many iterations."""
     store, weights = Store(str(folder / "store")), folder / "weights"
     weights.mkdir(parents=True)
     (weights / "model.safetensors").write_bytes(b"not looked into")
@@ -51,18 +51,18 @@ def record(folder: Path, num_iterations: int, without_update: tuple[int, ...] = 
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Four finished iterations; not to be changed."""
+    """Store with run 'base' of four finished iterations; not to be changed."""
     return record(tmp_path_factory.mktemp("base"), 4)
 
 
 @pytest.fixture
 def own(base: Store, tmp_path: Path) -> Store:
-    """The same, to be damaged."""
+    """Copy of `base` that a test may damage."""
     shutil.copytree(base.url, tmp_path / "own")
     return Store(str(tmp_path / "own"))
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Store]:
-    """`recorded(3, without_update=(1,)) -> Store`: another such run."""
+    """`recorded(3, without_update=(1,)) -> Store`: a new store with such a run."""
     return partial(record, tmp_path)

@@ -1,4 +1,4 @@
-"""What a replay starts from, and every request that is refused before any work: what was found, and what to do."""
+"""Where a replay starts, and requests that are refused before any work, with what was found and what to do."""
 
 import json
 import re

@@ -8,7 +8,7 @@ from starpo.ragen.recompute.replay.weights import weight_changes
 
 
 def checkpoint(folder: Path, **tensors: list[float]) -> str:
-    """Two files, as a sharded model has, and an optimiser's state that is no weight."""
+    """Write a checkpoint of two files, like a sharded model, and an optimiser state, which is not a weight."""
     folder.mkdir()
     names = sorted(tensors)
     for number, part in enumerate((names[:1], names[1:])):

@@ -1,4 +1,4 @@
-"""Real episodes without a policy: whatever is said comes out of a seed, well formed, malformed and cut off."""
+"""Real episodes without a policy: responses are generated from a seed, well formed, malformed or cut off."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from starpo.schemas.datasets import TURNS
 
 
 class ChattySession:
-    """Answers at random, by the request's seed."""
+    """Session that answers at random, by the request's seed."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, stop_token: int, names: Sequence[str], limit: int) -> None:
         self._tokenizer, self._stop_token, self._names, self._limit = tokenizer, stop_token, names, limit
@@ -30,7 +30,7 @@ class ChattySession:
         return [self._answer(request) for request in requests]
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
     def _answer(self, request: Request) -> Response:
         random = python_random(request.seed)
@@ -45,7 +45,7 @@ class ChattySession:
 
 @dataclass(frozen=True)
 class Played:
-    """A rollout, and what it was played with."""
+    """Rollout, with the settings, tokenizer and context builder that it was played with."""
 
     turns: pa.Table
     settings: EnvironmentSettings
@@ -54,7 +54,7 @@ class Played:
     contexts: ContextBuilder
 
     def changed(self, row: int, **columns: Any) -> pa.Table:
-        """The turns with some values of one row replaced."""
+        """Return the turns with some values of one row replaced."""
         rows = self.turns.to_pylist()
         rows[row] |= columns
         return pa.Table.from_pylist(rows, schema=TURNS.schema)
@@ -62,7 +62,7 @@ class Played:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """The tiny policy's."""
+    """Tokenizer of the tiny policy."""
     return make_tokenizer()
 
 

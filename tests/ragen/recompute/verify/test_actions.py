@@ -1,4 +1,4 @@
-"""Actions executed again: real episodes come out the same in every environment, and any changed value is found."""
+"""Actions executed again: real episodes are reproduced in every environment, and any changed value is found."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which iterations and stages are chosen."""
+"""Selection of iterations and stages to verify."""
 
 import pytest
 

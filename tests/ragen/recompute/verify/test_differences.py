@@ -1,4 +1,4 @@
-"""Where two datasets or two folders differ: the first place, both values, and nothing where there is nothing."""
+"""Differences of two datasets or folders: the first place and both values; none if they are equal."""
 
 import json
 

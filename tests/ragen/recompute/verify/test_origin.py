@@ -68,7 +68,7 @@ def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
     verdict, detail = misfit(manifest(settings=stored), work())
     assert verdict is Verdict.NOT_SHOWN
     assert "settings.deep.b" in detail
-    assert misfit(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both know must agree
+    assert misfit(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both sides have must agree
 
 
 def test_of_another_version_the_inputs_and_the_place_must_agree():

@@ -1,4 +1,4 @@
-"""The scratch store sees the original, writes nothing into it, and lets what was computed stand in for what is lost."""
+"""The scratch store reads the original, never writes into it, and lets recomputed artifacts replace lost ones."""
 
 import json
 import shutil
@@ -65,12 +65,12 @@ def test_footers_say_what_their_rows_have(store, kind):
 
 
 def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
-    """Statistics of one column are others, and file and manifest fit: the rows and their digest are what they were."""
+    """The statistics of one column are forged and the manifest matches the file; rows and digest are unchanged."""
     key = put(store, {"a": 1})
     folder = tmp_path / "store" / "turns" / key
     file = folder / "part-00000.parquet"
     data, size = file.read_bytes(), int.from_bytes(file.read_bytes()[-8:-4], "little")
-    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # not in pages
+    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # in the footer
     file.write_bytes(data[:first] + data[first:].replace(b"sokoban", b"aokoban"))
     manifest = store.manifest("turns", key)
     forged = manifest.model_copy(update={"files": tuple(entries_of_parquet(folder))}).sealed()

@@ -1,4 +1,4 @@
-"""What search is said to have chosen among: real siblings agree, and whatever contradicts the turns is found."""
+"""Recorded candidates of search: real siblings agree with the turns, and any contradiction is found."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tokens against texts: real turns agree in every form of prompt and context, and any changed value is found."""
+"""Tokens compared with texts: real turns agree for every prompt and context format, and any changed value is found."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Token ids as the learner is given them: real turns agree, and whatever the learner would get wrong is found."""
+"""Token ids given to the learner: real turns agree, and anything that the learner gets wrong is found."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""One stage done again and compared."""
+"""One stage recomputed and compared."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_aske
     for store in stores:
         work.carry_out(store)
     (answer,) = Path(stores[1].url).glob("answers/??/*.json")
-    answer.unlink()  # as where a run was copied to
+    answer.unlink()  # as in a store that the run was copied to
     visit = Visit(0, work.name, "reward", work.keys, work)
     for store, verdict in zip(stores, (Verdict.SAME, Verdict.NOT_SHOWN), strict=True):
         with Scratch(store) as scratch:
@@ -53,7 +53,7 @@ def played(work: Work, store: Store) -> Iterator[Made]:
 
 
 def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
-    """Verify a rollout whose checkpoint was dropped, so that this learner derives it; check -> result."""
+    """Verify a rollout whose checkpoint was dropped and is derived by this learner. Returns check -> result."""
     monkeypatch.setattr("starpo.ragen.placement.learner_for", lambda _: learner)
     work = Work(Stage(name="rollout", version=1), ("turns",), played, inputs={"checkpoint": key_of(1)})
     replace(work, do=stored).carry_out(store)
@@ -71,7 +71,7 @@ def test_a_derived_checkpoint_of_adapters_is_used_with_the_weights_of_its_base(
 
 
 class Drifting(Adapted):
-    """Writes something else than the original did, as on another machine or with another version of torch."""
+    """Learner whose result differs from the original, as on another machine or with another version of torch."""
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         super().save(folder, checkpoint_key)
@@ -79,7 +79,7 @@ class Drifting(Adapted):
 
 
 class Jittery(Drifting):
-    """And never the same twice, as on a GPU."""
+    """The same, and not deterministic, as on a GPU."""
 
     is_deterministic = False
 

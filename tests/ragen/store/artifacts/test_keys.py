@@ -1,4 +1,4 @@
-"""Same work, same key, in any process; any change, another key."""
+"""The same work has the same key in any process; any change gives another key."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def key(settings: dict[str, object], **changes: object) -> str:
 
 
 def test_key_is_32_hexadecimal_digits_and_stable() -> None:
-    """Golden: a change here makes every stored artifact unknown."""
+    """Golden value: if it changes, no stored artifact is found any more."""
     assert key({"temperature": 1.0}) == "48dd911abc7e33434421bcf730799908"
 
 
@@ -86,7 +86,7 @@ def test_what_has_no_json_form_is_refused(value: object) -> None:
 
 
 def test_same_key_in_another_process_with_another_hash_seed() -> None:
-    """Known fault of the reference: seeds from Python's salted hash()."""
+    """Known fault of the reference implementation: it derives seeds from Python's salted `hash()`."""
     code = (
         "from starpo.ragen.store.artifacts.keys import stage_key; from starpo.schemas.manifest import Stage;"
         "print(stage_key(Stage(name='rollout', version=1), {'a': (1, 2.5), 'b': 'x'}, {'c': 'd'}, 3))"

@@ -1,4 +1,4 @@
-"""The recorded commit tells whether the code that ran was that of the commit."""
+"""The recorded revision shows whether the code that ran was that of the commit."""
 
 import subprocess
 from pathlib import Path

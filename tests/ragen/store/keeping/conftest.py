@@ -1,4 +1,4 @@
-"""Nobody waits here for writers that do not exist."""
+"""Garbage collection without the pause for other writers."""
 
 import pytest
 

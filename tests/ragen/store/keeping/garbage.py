@@ -1,4 +1,4 @@
-"""How tests make garbage, and what is left of a store."""
+"""Helpers that make garbage and list what is left of a store."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

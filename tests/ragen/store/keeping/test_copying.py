@@ -1,4 +1,4 @@
-"""A run goes to another store and back, whole and once; what cannot be copied is named."""
+"""A run is copied to another store and back completely, each artifact once; what cannot be copied is named."""
 
 import json
 import os
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 @pytest.fixture
 def other() -> Store:
-    """A store on the other side of a network, as far as the code can tell."""
+    """Another store, remote as far as the code can tell."""
     return Store(f"memory://{uuid.uuid4().hex}/other")
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, ma
 def test_a_run_that_ends_while_it_is_copied_is_not_complete_there(
     local: Store, other: Store, make_run: MakeRun
 ) -> None:
-    """Its records were read before; a target that calls it completed would seal what it has as all there is."""
+    """Its records were read before it ended; a target that marks it completed would seal incomplete records."""
     make_run(local, "a", 2)
     local.runs.set_state("a", "running", "update")
 
@@ -154,7 +154,7 @@ def test_dropped_checkpoints_stay_dropped_with_their_proof(local: Store, other: 
 
 
 class TestRefusals:
-    """One message each, nothing copied, nothing lost."""
+    """Each refusal has its own message; no run is copied and nothing is lost."""
 
     def refuse(self, source: Store, run: str, target: Store, kind: type[StoreError], *words: str) -> None:
         before = [(file.path, file.size_bytes) for file in Location(target.url).files("")]
@@ -250,7 +250,7 @@ class TestRefusals:
     def test_what_is_deleted_at_the_target_meanwhile(
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What was there already may go while the rest is copied: then the run must not appear with a gap."""
+        """If an artifact that the target already had is deleted during the copy, no incomplete run appears there."""
         make_run(local, "a", 1)
         kind, key = make_run(other, "b", 1, keep=0.25)[0]
 
@@ -263,7 +263,7 @@ class TestRefusals:
         assert [run.name for run in other.runs.list()] == ["b"]
 
     def test_a_manifest_that_would_lead_elsewhere(self, local: Store, other: Store, make_run: MakeRun) -> None:
-        """A store from someone else is not trusted with paths."""
+        """Paths in a store from someone else are not trusted."""
         kind, key = make_run(local, "a", 1)[-1]
         manifest = local.manifest(kind, key)
         entry = manifest.files[0].model_copy(update={"name": "../../../outside"})

@@ -1,4 +1,4 @@
-"""What no run reaches goes, nothing else does, and nothing that is about to be named."""
+"""Only what no run reaches is deleted, and nothing that a run is about to name."""
 
 import os
 import time
@@ -51,7 +51,7 @@ def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) ->
 
 
 def test_inputs_are_kept_though_no_record_names_them(store: Store, make_run: MakeRun) -> None:
-    """A branch whose record names its last update alone."""
+    """The branch's record names only its last update."""
     made = make_run(store, "a")
     store.runs.create("branch", flow="replay", preset=None, config={})
     kind, key = made[-1]
@@ -89,7 +89,7 @@ WORK = st.integers(0, 11)
 
 @given(inputs=st.lists(st.sets(WORK), min_size=12, max_size=12), named=st.lists(st.sets(WORK), min_size=1, max_size=3))
 def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set[int]]) -> None:
-    """Any records over any graph of work; work n was made from work of lower numbers."""
+    """Holds for any records over any graph of work; work n is made from work with lower numbers."""
     store = Store(f"memory://{uuid.uuid4().hex}/store")
     location = Location(store.url)
     for number, sources in enumerate(inputs):
@@ -115,7 +115,7 @@ def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set
 
 
 def name_while_it_is_deleted(store: Store, kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run `c` names an artifact when it is gone, and before its deleter looks at the runs for the last time."""
+    """Let run `c` name an artifact after it is hidden and before garbage collection reads the records again."""
     read = keeping.garbage.read_roots
 
     def read_late(location: Location) -> object:
@@ -130,7 +130,7 @@ def name_while_it_is_deleted(store: Store, kind: str, key: str, monkeypatch: pyt
 def test_what_a_run_names_meanwhile_is_put_back(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run finds an old artifact in the moment it is deleted: it comes back, with all it was made from."""
+    """If a run names an old artifact while it is being deleted, it is restored with everything it was made from."""
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
     garbage = find_garbage(Location(store.url), now=LATER)
@@ -145,7 +145,7 @@ def test_what_a_run_names_meanwhile_is_put_back(
 def test_what_was_dropped_and_is_named_meanwhile_is_put_back(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a checkpoint that was not kept the manifest alone proves what is derived in its place."""
+    """Only the manifest of a dropped checkpoint can prove that a derived replacement is the original."""
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     store.drop(*other[-1])
     forget(store, "b")
@@ -227,7 +227,7 @@ def test_a_killed_deletion_leaves_nothing_half_visible_and_is_finished_by_the_ne
 
 
 class TestLeftovers:
-    """What killed writers leave."""
+    """Leftovers of killed writers, quarantined data and foreign files."""
 
     def test_staged_folders_go_when_they_are_old(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
         make_run(local, "a", 1)
@@ -340,7 +340,7 @@ def test_records_of_a_run_half_copied_count(store: Store, make_run: MakeRun) -> 
 
 
 def test_a_failure_on_the_way_loses_nothing(local: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk turns read-only after three artifacts are out of sight."""
+    """The disk becomes read-only after three artifacts have been hidden."""
     make_run(local, "a", 1)
     make_run(local, "b", 1, keep=0.25)
     forget(local, "b")

@@ -1,4 +1,4 @@
-"""A gap in what runs need: nothing is deleted without saying."""
+"""If something that runs need is missing, nothing is deleted unless explicitly requested."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.ragen.store.keeping.garbage import LATER, MakeRun, forget, paths
 
 @pytest.fixture
 def damaged(store: Store, make_run: MakeRun) -> tuple[Store, str]:
-    """A run whose first rollout is lost, and artifacts that no run needs."""
+    """Store with a run whose first rollout is lost, and artifacts that no run needs; key of that rollout."""
     turns = next(key for kind, key in make_run(store, "a", 1) if kind == "turns")
     make_run(store, "b", 1, keep=0.25)
     forget(store, "b")

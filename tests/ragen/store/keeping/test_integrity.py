@@ -1,4 +1,4 @@
-"""Everything is read again, wherever the damage is; whoever needs the damaged is named."""
+"""Every file is read again, so damage is found anywhere; the runs that need a damaged artifact are named."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def test_one_flipped_bit_anywhere(store: Store, make_run: MakeRun, offset: int) 
     made = make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)
     kind, key = made[1]
-    store.read_table(kind, key)  # read before, so that whoever remembers digests would not look again
+    store.read_table(kind, key)  # read before: code that remembers verified files would skip it
     location, path = Location(store.url), data_file(store, kind, key)
     data = bytearray(location.read(path))
     data[offset] ^= 1
@@ -82,7 +82,7 @@ def test_what_a_run_needs_and_is_not_there(store: Store, make_run: MakeRun) -> N
 
 @pytest.mark.parametrize("name", ["run.json", "iterations/00000.json"])
 def test_records_that_cannot_be_read(store: Store, make_run: MakeRun, name: str) -> None:
-    """The rest is checked all the same."""
+    """Everything else is still checked."""
     kind, key = make_run(store, "a", 1)[1]
     make_run(store, "b", 1, keep=0.25)
     location = Location(store.url)
@@ -112,13 +112,13 @@ def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
     assert damage.place == f"{kind}/{key}"
     assert "its folder has the file 'pytorch_model.bin', which its manifest does not list" in damage.what
     location.delete([f"{kind}/{key}/pytorch_model.bin"])
-    if location.local is None:  # what a killed writer leaves there under a name of its own, and no reader fetches
+    if location.local is None:  # left by a killed writer under its own name; no reader fetches it
         location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"weights")
     assert damages(store) == []
 
 
 def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_run: MakeRun) -> None:
-    """SHA-256 and manifest were made to fit."""
+    """The file's SHA-256 and the manifest's own digest are forged to match."""
     kind, key = make_run(store, "a", 1)[-1]
     location, manifest = Location(store.url), store.manifest(kind, key)
     entry = manifest.files[0]

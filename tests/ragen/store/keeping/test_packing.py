@@ -1,4 +1,4 @@
-"""A run as one file: whole, the same every time, without secrets; and nothing in a file from elsewhere is believed."""
+"""A run is packed into one file, complete, reproducible and without secrets; a file from elsewhere is not trusted."""
 
 import errno
 import io

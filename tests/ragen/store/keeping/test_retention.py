@@ -1,4 +1,4 @@
-"""Which checkpoints are kept, and that no run takes another one's."""
+"""Which checkpoints are kept; no run drops one that another run needs."""
 
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ def test_the_first_every_nth_and_the_newest() -> None:
 
 
 def test_a_checkpoint_that_was_passed_on_is_kept_if_any_of_its_numbers_is() -> None:
-    keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c is 2, 3 and 4
+    keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c has the numbers 2, 3 and 4
     assert superseded(keys, every=4, keep_last=1) == {"b": 1, "d": 5}
     assert superseded(keys, every=5, keep_last=1) == {"b": 1, "c": 2}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8), st.integers(1, 5))
 def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int, keep_last: int) -> None:
-    """A run drops as it goes: nothing that a later moment keeps may be gone by then."""
+    """A run drops checkpoints as it proceeds, and none that it would keep later has been dropped by then."""
     keys = [str(sum(step > 0 for step in steps[: i + 1])) for i in range(len(steps))]
     gone: set[str] = set()
     for number in range(1, len(keys) + 1):
@@ -41,7 +41,7 @@ def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int, keep
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Checkpoints c0 .. c6, and a run 'mine' that has made all of them."""
+    """Store with checkpoints c0 .. c6, all made by run 'mine'."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "weights").write_text("w")
     store = Store(str(tmp_path / "store"))
@@ -75,7 +75,7 @@ def test_what_is_superseded_is_dropped_once(store: Store) -> None:
 
 
 def test_a_replay_drops_its_own_alone(store: Store) -> None:
-    """It begins with checkpoint 2 of 'mine', of which somebody may have brought 1 and 2 back."""
+    """The replay starts from checkpoint 2 of 'mine', whose checkpoints 1 and 2 may have been restored."""
     assert Retention(store, "replay", every=3, start=2).apply([*MINE[:3], "c4", "c5"]) == []
     assert Retention(store, "replay", every=5, start=2).apply([*MINE[:3], "c4", "c5"]) == ["c4"]
 
@@ -106,7 +106,7 @@ def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
 
 
 def test_what_another_run_keeps_for_a_later_number_stays(store: Store) -> None:
-    """Its iteration 4 made no update: c4 is its checkpoints 4 and 5, and it keeps every fifth."""
+    """Iteration 4 of the other run made no update: c4 is its checkpoints 4 and 5, and it keeps every fifth."""
     record(store, "other", 4, checkpoint_every=5, checkpoint_keep_last=2)
     store.runs.record_stage("other", 4, "rollout", {"turns": "t4"})
     for iteration in (5, 6):
@@ -115,7 +115,7 @@ def test_what_another_run_keeps_for_a_later_number_stays(store: Store) -> None:
 
 
 def test_a_run_that_keeps_all_keeps_all(store: Store) -> None:
-    record(store, "old", 5)  # made before there was such a setting
+    record(store, "old", 5)  # recorded before the setting existed
     Retention(store, "mine", every=3).apply(MINE)
     assert kept(store) == [0, 1, 2, 3, 4, 5, 6]
 
@@ -132,7 +132,7 @@ def test_the_newest_of_a_run_that_goes_on_stays_until_it_has_come_past(store: St
 
 def test_what_a_run_has_that_is_being_copied_stays(store: Store) -> None:
     record(store, "copied", 6, checkpoint_every=3)
-    (Path(store.url) / "runs" / "copied" / "run.json").unlink()  # which is copied last
+    (Path(store.url) / "runs" / "copied" / "run.json").unlink()  # run.json is copied last
     Retention(store, "mine", every=3).apply(MINE)
     assert kept(store) == list(range(7))
 
@@ -149,13 +149,13 @@ def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:
     retention.apply(MINE[:3])
     record(store, "beginner", 2)
     retention.apply(MINE[:6])
-    assert kept(store) == [0, 2, 3, 5, 6]  # 2 is where the beginner stands; should it come to 4, it derives it
+    assert kept(store) == [0, 2, 3, 5, 6]  # 2 is the beginner's newest; if it reaches 4, it derives that
 
 
 def test_numbers_are_iterations_and_an_empty_one_passes_its_checkpoint_on() -> None:
     update = {"update": {"checkpoint": "b"}}
     records = {0: {"warm_start": {"checkpoint": "a"}, **update}, 1: {"rollout": {}}, 2: {"rollout": {}}}
-    assert checkpoint_keys(records) == {0: "a", 1: "b", 2: "b"}  # iteration 2 is not over
+    assert checkpoint_keys(records) == {0: "a", 1: "b", 2: "b"}  # iteration 2 is not finished
     assert checkpoint_keys({**records, 3: {"evaluate:x": {}}}) == {0: "a", 1: "b", 2: "b", 3: "b"}
     assert checkpoint_keys({}) == {}
     assert checkpoint_keys({5: update}) == {6: "b"}  # a branch that starts at checkpoint 5 of another run

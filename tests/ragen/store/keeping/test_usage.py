@@ -1,4 +1,4 @@
-"""Bytes by kind add up to the store's; bytes by run say what is shared."""
+"""Bytes by kind add up to the size of the store; bytes by run show what is shared."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Answers are kept once, found again by the same question, and damage shows."""
+"""Each answer is stored once and found again by the same question; damage is noticed."""
 
 import threading
 from pathlib import Path

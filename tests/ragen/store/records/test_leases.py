@@ -1,4 +1,4 @@
-"""One process works on a run at a time; a killed one is succeeded at once, a silent one after a while."""
+"""Only one process works on a run at a time; a killed one is replaced at once, a silent one after it expires."""
 
 import os
 import platform
@@ -60,7 +60,7 @@ def lease_files(store: Store) -> list[str]:
 
 @contextmanager
 def held_elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[leases.Lease]:
-    """The lease is held by what looks like another machine."""
+    """Hold the lease as if from another machine."""
     lease = store.runs.hold("mine")
     with monkeypatch.context() as patch:
         patch.setattr(leases, "_machine", lambda: "another")
@@ -79,7 +79,7 @@ def test_it_is_given_back(store: Store) -> None:
 
 def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
     with store.runs.hold("mine"):
-        time.sleep(0.3)  # long enough for the holder to be heard of again
+        time.sleep(0.3)  # long enough for another heartbeat of the holder
         with (
             pytest.raises(StoreError, match=rf"process {os.getpid()} on this machine is working on run 'mine'.*follow"),
             store.runs.hold("mine"),
@@ -130,7 +130,7 @@ def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
     with pytest.raises(StoreError, match=f"process {holder.pid} on this machine"), local.runs.hold("mine"):
         pytest.fail("held twice")
     holder.send_signal(signal.SIGKILL)
-    time.sleep(0.2)  # it is dead, and not yet waited for
+    time.sleep(0.2)  # it is dead, but not yet reaped
     assert not local.runs.is_running("mine")
     started = time.monotonic()
     with local.runs.hold("mine"):
@@ -147,7 +147,7 @@ def test_one_on_another_machine_is_respected_while_it_is_heard_of(
         elsewhere = leases.Holder.model_validate_json(location.read(path))
         pauses = []
 
-        def sleep(seconds: float) -> None:  # it is heard of while it is watched
+        def sleep(seconds: float) -> None:  # it sends a heartbeat while it is watched
             pauses.append(seconds)
             location.replace(path, leases._json(elsewhere.model_copy(update={"heard": datetime.now(UTC)})))
 
@@ -200,7 +200,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_work(
 
 
 def test_runs_without_a_lease_are_judged_by_their_state(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of earlier releases."""
+    """Runs of earlier releases have no lease."""
     assert not store.runs.is_running("mine")
     store.runs.set_state("mine", "running")
     assert store.runs.is_running("mine")
@@ -216,7 +216,7 @@ def test_it_does_not_name_the_machine(store: Store) -> None:
 def test_a_lease_that_could_not_be_given_back_does_not_lock_its_own_process_out(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store was out of reach at the end; the same process may try again."""
+    """The store is unreachable when the lease is released; the same process can take the lease again."""
 
     def unreachable(*_: object) -> None:
         raise StoreError("out of reach")
@@ -248,7 +248,7 @@ def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
 
 
 def test_one_that_slept_does_not_take_the_number_of_another(store: Store) -> None:
-    """All leases were given back meanwhile, and a third process was given the same number."""
+    """All leases were released meanwhile, and a third process took the same number."""
     with store.runs.hold("mine") as lease:
         (name,) = lease_files(store)
         path = f"runs/mine/leases/{name}"

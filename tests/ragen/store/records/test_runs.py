@@ -1,4 +1,4 @@
-"""Runs: names, keys, states."""
+"""Names, recorded keys and states of runs."""
 
 import threading
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_same_name_with_other_settings_says_which(store: Store) -> None:
 def test_of_two_that_begin_at_once_under_one_name_the_second_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the record of the run would be the one's, and what it names the other's."""
+    """Otherwise the run would have the settings of one and the artifacts of the other."""
     find = Runs.find
 
     def find_and_be_overtaken(runs: Runs, run: str) -> Run | None:
@@ -126,7 +126,7 @@ def test_threads_do_not_lose_each_others_stages(store: Store) -> None:
 
 
 def test_stores_of_one_process_share_the_lock(local: Store) -> None:
-    """Every task opens its own Store."""
+    """Every task opens its own `Store`."""
     threads = [
         threading.Thread(target=Store(local.url).runs.record_stage, args=("r", 0, f"stage-{n}", {"metrics": str(n)}))
         for n in range(16)

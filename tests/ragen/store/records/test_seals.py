@@ -1,4 +1,4 @@
-"""Records are a chain: whatever is changed, taken out or put in breaks it; kills, copies and old records do not."""
+"""Records form a chain: any change, removal or insertion breaks it; kills, copies and old records do not."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def begin(store: Store) -> None:
 
 
 def work(store: Store, keys: str = "k", iterations: range = range(3)) -> None:
-    """Record what a run records, in its order."""
+    """Record stages as a run does, in the same order."""
     for iteration in iterations:
         for stage in ("rollout", "update"):
             store.runs.record_stage("r", iteration, stage, {"metrics": f"{keys}{iteration}"})
@@ -122,7 +122,7 @@ def test_a_run_at_work_or_killed_has_no_head_and_nothing_broken(local: Store) ->
 @pytest.mark.parametrize("killed_in", [range(0), range(1), range(2), range(3)])
 @pytest.mark.parametrize("keys", ["k", "other"])
 def test_a_run_that_is_taken_up_again_and_killed_breaks_nothing(local: Store, keys: str, killed_in: range) -> None:
-    """With other keys, as of other code, its later records follow on what is no more: they seal nothing until then."""
+    """With other keys, as from other code, an earlier record is replaced; later ones seal nothing until rewritten."""
     completed(local)
     before = {path: path.stat().st_mtime_ns for path in file(local, "iterations").iterdir()}
     with local.runs.hold("r"):
@@ -138,7 +138,7 @@ def test_a_run_that_is_taken_up_again_and_killed_breaks_nothing(local: Store, ke
 
 
 def strip(store: Store, name: str = "r") -> None:
-    """The run as version 0.1.0 would have written it."""
+    """Rewrite the run's records as version 0.1.0 would have written them."""
     for path in (Path(store.url) / "runs" / name / "iterations").iterdir():
         path.write_text(json.dumps(json.loads(path.read_text())["stages"]))
     state = Path(store.url) / "runs" / name / "state.json"

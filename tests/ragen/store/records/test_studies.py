@@ -1,4 +1,4 @@
-"""What sweeps have measured is needed like what runs have made."""
+"""Artifacts measured by sweeps are kept like those made by runs."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,7 +23,7 @@ EVALUATE = Stage(name="evaluate", version=2)
 
 @pytest.fixture
 def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tuple[Store, str, str]:
-    """A run, a sweep's cell over its last checkpoint, and a cell that no sweep names any more."""
+    """Store with a run, a sweep's cell on its last checkpoint, and a cell that no sweep names; keys of both cells."""
     store = Store(str(tmp_path / "store"))
     checkpoint = make_run(store, "mine")[-1][1]
     cells = []

@@ -1,4 +1,4 @@
-"""What errors mean: by the server's code or status, whatever its words; and by what the disk says."""
+"""Errors are classified by the server's code or status, whatever its message, or by the operating system's error."""
 
 import errno
 
@@ -10,7 +10,7 @@ from starpo.ragen.store.remote.failures import Failure, describe, failure_of, is
 
 
 def answer(status: int, code: str | None, message: str | None = None) -> OSError:
-    """As s3fs raises it."""
+    """Return the error that s3fs raises for this response."""
     error = {"Code": code, "Message": message} if code else {}
     return translate_boto_error(
         ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Copies of remote artifacts: kept, counted as used, and thrown away, the oldest first and none that is in use."""
+"""Copies of remote artifacts are kept and marked as used; the oldest are deleted first, and none that is in use."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCapt
 
 
 def test_links_to_copies_take_up_no_room(cache: Path) -> None:
-    """As the folders of checkpoints with adapters, which link to their base's weights."""
+    """Folders of checkpoints with adapters link to the weights of their base."""
     copy = put("0" * 64, 1000, used_s_ago=9000)
     for number in range(5):
         folder = cache / "complete" / str(number)

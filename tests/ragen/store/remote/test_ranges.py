@@ -1,4 +1,4 @@
-"""Reading a part of a stored file: just the bytes asked for, and nothing where the file is not what was written."""
+"""Reading a part of a stored file fetches only the requested bytes; a file that is not what was written is an error."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Secrets are blanked wherever they stand, and nothing else is."""
+"""Secrets are masked wherever they occur, and nothing else is."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Grids as files, and a small base configuration."""
+"""Grid files and a small base configuration."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def base() -> StarPOConfig:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """`write(text)` writes a grid's file and gives its path."""
+    """`write(text)`: write a grid file and return its path."""
 
     def write(text: str = GRID, name: str = "keep") -> Path:
         path = tmp_path / f"{name}.toml"

@@ -1,4 +1,4 @@
-"""Grids made of other grids."""
+"""Grids that extend other grids."""
 
 import pytest
 
@@ -33,7 +33,7 @@ claim = "a claim"
 
 @pytest.fixture
 def cut(write):
-    """`cut(text)` writes a grid beside `base` and loads it."""
+    """`cut(text)`: write a grid that extends `base`, and load it."""
 
     def cut(text: str) -> Grid:
         write(BASE, "base")
@@ -110,5 +110,5 @@ def test_a_shipped_grid_is_found_from_any_folder_and_a_neighbour_comes_first(wri
     assert list(Grid.load(own / "mine.toml", shipped).cells) == ["b"]
     with pytest.raises(ConfigError, match=r"no such grid in .*own"):
         Grid.load(own / "mine.toml")
-    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # of the same name as what it extends
+    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # named like the grid that it extends
     assert Grid.load(own / "mine.toml", shipped).cells == {"b": {"online_k": 5}}

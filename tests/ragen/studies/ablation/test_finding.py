@@ -1,4 +1,4 @@
-"""Whether a paper's finding shows: only if the whole interval says so, or every seed that fell without it."""
+"""A paper's finding shows only if the whole interval agrees or, for falls, every seed in which the base falls."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_a_sentence_says_for_what_it_shows_and_for_what_not() -> None:
 
 
 def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
-    """Three cells that succeed on 1, 2 and 3 of 4 prompts, in three seeds."""
+    """Three cells succeed on 10, 20 and 30 of 40 prompts, in three seeds."""
     finding = {"source": "RAGEN, Table 3", "claim": "more is better", "order": ["one", "two", "three"]}
     cells = {"two": {}, "one": {"online_k": 2}, "three": {"online_k": 3}}
     grid = Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], finding=finding)
@@ -87,7 +87,7 @@ def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
     assert ablation_conclusion(result) == "At this scale the finding shows for the order of the cells."
     assert ablation_tables(result)[-1].rows[0]["shows?"].startswith("shows (rank correlation +1.00 [")
     missing = {**outcomes, ("one", 0): RunOutcome("one", error="boom")}
-    assert summarise(grid, expand(grid, base, "mine.toml"), missing).order is not None  # over the seeds that all have
+    assert summarise(grid, expand(grid, base, "mine.toml"), missing).order is not None  # over the common seeds
     none = {**outcomes, **{("one", seed): RunOutcome("one", error="boom") for seed in range(3)}}
     assert summarise(grid, expand(grid, base, "mine.toml"), none).order is None
 
@@ -114,7 +114,7 @@ def test_a_fall_is_later_if_it_is_in_every_seed_that_falls_without_it() -> None:
     assert judge_fall({0: None, 1: 60, 2: None}, base).startswith("does not show: later in 1 of 2 seeds")
     assert judge_fall({0: None}, {0: None}) == "cannot show: the base falls in no seed"
     assert judge_fall({1: None}, {0: 30}) == "not measured"
-    assert judge_fall({0: None}, base) == "not measured"  # of seed 1 nothing is known
+    assert judge_fall({0: None}, base) == "not measured"  # seed 1 was not measured
     assert fallen(base) == "2 of 3 fell, at 40, 60"
 
 

@@ -142,7 +142,7 @@ def test_a_value_twice():
 
 @pytest.mark.parametrize("overrides", [{"filter.keep": 0.5}, {"filter": {"keep": 0.5}}])
 def test_an_axis_that_is_overridden_too(overrides):
-    """However TOML says it."""
+    """Both TOML notations of an override are recognised."""
     assert "both an axis and an override" in refused(overrides=overrides)
 
 

@@ -10,8 +10,8 @@ def test_peak_is_the_earliest_best_mean():
 
 
 def test_cross_fitting_by_hand():
-    # Prompts 0, 2 choose checkpoint 1 (mean 1), where prompts 1, 3 measure 0.
-    # Prompts 1, 3 choose checkpoint 0 (mean 0.5), where prompts 0, 2 measure 0. Together 0; the peak itself is 0.5.
+    # Prompts 0, 2 select checkpoint 1 (mean 1), where prompts 1, 3 measure 0.
+    # Prompts 1, 3 select checkpoint 0 (mean 0.5), where prompts 0, 2 measure 0. The mean is 0; the peak itself is 0.5.
     rates = np.array([[[0.0, 1.0, 0.0, 0.0]], [[1.0, 0.0, 1.0, 0.0]]])
     assert peak(rates) == (1, 0.5)
     assert cross_fitted_peak(rates) == 0.0
@@ -24,7 +24,7 @@ def test_without_noise_both_agree():
 
 
 def test_the_peak_of_pure_noise_is_too_high_and_the_cross_fitted_one_is_not():
-    """Twenty checkpoints that are all as good as 0.5, many times over."""
+    """Twenty checkpoints with a true success of 0.5 each, in 60 repetitions."""
     random = np.random.default_rng(0)
     noise = [(random.random((20, 3, 64)) < 0.5).astype(float) for _ in range(60)]
     assert np.mean([peak(rates)[1] for rates in noise]) > 0.55
@@ -38,5 +38,5 @@ def test_one_prompt_has_no_halves():
 def test_missing_prompts_are_left_out():
     rates = np.array([[[0.0, np.nan, 0.5, 1.0]], [[1.0, 1.0, np.nan, 1.0]]])
     assert peak(rates) == (1, 1.0)
-    # Prompts 0, 2: checkpoint 1, measured 1. Prompts 1, 3: both 1, so checkpoint 0, measured 0.25.
+    # Prompts 0, 2 select checkpoint 1, measured as 1. For prompts 1, 3 both are 1: checkpoint 0, measured as 0.25.
     assert cross_fitted_peak(rates) == pytest.approx(0.625)

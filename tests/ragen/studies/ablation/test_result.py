@@ -10,7 +10,7 @@ BASE, HALF = "keep=1.0", "keep=0.5"
 
 
 def run(**panels) -> Evaluations:
-    """Panel -> iteration -> rate of each prompt; None: the prompt was not measured."""
+    """Panel -> iteration -> rate of each prompt; None for a prompt that was not measured."""
     return {
         name: {
             at: {prompt: rate for prompt, rate in zip(PROMPTS, rates, strict=False) if rate is not None}
@@ -21,7 +21,7 @@ def run(**panels) -> Evaluations:
 
 
 def summary(base, outcomes) -> AblationResult:
-    """`outcomes`: (cell, seed) -> evaluations, or an error."""
+    """Summarise `outcomes`: (cell, seed) -> evaluations or an error."""
     grid = Grid(name="mine", preset="bandit", axes={"filter.keep": [1.0, 0.5]}, seeds=[0, 1, 2])
     made = {
         (cell, seed): RunOutcome(f"{cell}-{seed}", error=found) if isinstance(found, str) else RunOutcome("run", found)
@@ -31,7 +31,7 @@ def summary(base, outcomes) -> AblationResult:
 
 
 def both(cell, reference):
-    """The same runs for every seed."""
+    """Outcomes with the same runs for every seed."""
     return {**{(BASE, seed): reference for seed in range(3)}, **{(HALF, seed): cell for seed in range(3)}}
 
 
@@ -42,7 +42,7 @@ def test_first_last_peak_and_difference_by_hand(base):
     assert (ours.first, ours.last, ours.last_iteration) == (0.0, 0.5, 4)
     assert (ours.peak, ours.peak_iteration) == (0.75, 2)
     assert ours.curve == {0: 0.0, 2: 0.75, 4: 0.5}
-    assert ours.difference.mean == pytest.approx(1 / 4)  # prompt b alone, in every seed
+    assert ours.difference.mean == pytest.approx(1 / 4)  # only prompt b differs, in every seed
     assert ours.difference.per_seed == {0: 0.25, 1: 0.25, 2: 0.25}
     assert ours.difference.low <= 0.25 <= ours.difference.high
     assert theirs.difference is None

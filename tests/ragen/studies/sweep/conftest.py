@@ -1,4 +1,4 @@
-"""A store with runs that have records and nothing else: all that planning reads."""
+"""A store whose runs have only records, which is all that planning reads."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Cells of runs as they are: which panels, which checkpoints, and what cannot be compared."""
+"""Cells of a sweep for the current state of its runs: panels, checkpoints, and what cannot be compared."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin:
 
 
 def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin: Callable[..., str]) -> None:
-    """Limits of the other run's agent, which knows the environment as one of its panels, say nothing of this one's."""
+    """The other run's agent limits do not apply, although the environment is one of that run's panels."""
     begin("other", agent__max_turns=9, evaluation__variants={"FrozenLake": {"type": "frozen_lake"}})
     begin("mine", agent__max_turns=3)
     sweep = Sweep(name="s", environments=["FrozenLake"])
@@ -121,7 +121,7 @@ def test_another_releases_settings_are_refused(store: Store) -> None:
 
 
 def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Callable[..., str]) -> None:
-    """A bandit's agent has one turn; on the other run's lake it has as many as are usual there."""
+    """A bandit agent has one turn; on the FrozenLake of the other run it has that run's turn limit."""
     bandit = {"type": "bandit"}
     limits = {"agent__max_turns": 1, "agent__max_actions": 1, "agent__max_actions_per_turn": 1}
     runs = [begin("lake", environment={"type": "frozen_lake"}), begin("arms", environment=bandit, **limits)]
@@ -133,7 +133,7 @@ def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Call
     turns = {(cell.run, cell.environment): cell.agent.max_turns for cell in cells}
     assert (turns["arms", "bandit"], turns["lake", "bandit"]) == (1, 1)
     assert turns["arms", "frozen_lake"] == turns["lake", "frozen_lake"] == 5
-    assert {cell.agent.prompt for cell in cells} == {"state"}  # all else is the run's own
+    assert {cell.agent.prompt for cell in cells} == {"state"}  # everything else is the run's own
 
 
 def test_of_a_matrix_environments_can_be_named(store: Store, begin: Callable[..., str]) -> None:

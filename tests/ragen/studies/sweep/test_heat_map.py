@@ -1,4 +1,4 @@
-"""The heat map: a square a score, grey where there is none, text that stays text."""
+"""Heat map: one square per score, 'not measured' without one; names are plain text."""
 
 import pytest
 

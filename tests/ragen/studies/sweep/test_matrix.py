@@ -1,4 +1,4 @@
-"""Generalisation as a matrix: who trains on what, before and after, and what could not be measured."""
+"""Generalisation matrix: what each run trains on, success before and after, and what could not be measured."""
 
 import pytest
 

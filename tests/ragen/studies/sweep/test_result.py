@@ -1,4 +1,4 @@
-"""Scores and the leaderboard, by hand."""
+"""Scores and leaderboard, computed by hand."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def summed(cells: list[SweepCell], outcomes: list[Outcome | None], errors: dict[
 
 
 def test_seeds_are_pooled_prompt_by_prompt() -> None:
-    """8 of 10 and 4 of 10: 12 of 20 episodes, on 10 prompts."""
+    """8 of 10 and 4 of 10 give 12 of 20 episodes, on 10 prompts."""
     (score,) = summed([cell("a", seed=0), cell("a", seed=1)], [outcome(8), outcome(4)]).scores
     assert (score.success, score.num_prompts, score.num_episodes, score.seeds) == (0.6, 10, 20, [0, 1])
     assert 0 <= score.low < 0.6 < score.high <= 1
@@ -77,7 +77,7 @@ def test_environments_count_the_same() -> None:
 
 
 def test_so_they_do_in_the_difference_to_the_first() -> None:
-    """Panels of 10 and of 2 prompts: 9 of 10 and 0 of 2 beside 4 of 10 and 2 of 2: .45 and .7, not 9 and 6 of 12."""
+    """On panels of 10 and 2 prompts, 9/10 and 0/2 give 0.45, 4/10 and 2/2 give 0.7; not 9/12 and 6/12."""
     cells = [cell(run, environment=name) for run in ("a", "b") for name in ("bandit", "sokoban")]
     result = summed(cells, [outcome(9), outcome(0, num_errors=8), outcome(4), outcome(2, num_errors=8)])
     first, second = result.leaderboard
@@ -128,7 +128,7 @@ def test_a_result_survives_json_and_is_the_same_again() -> None:
 
 
 def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> Outcome:
-    """The last `num_seen` prompts are states of training; the successes of each part are its first."""
+    """Outcome whose last `num_seen` prompts are states of training; the first prompts of each part succeed."""
     cut = len(PROMPTS) - num_seen
     counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
     seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
@@ -136,7 +136,7 @@ def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> Outco
 
 
 def test_prompts_that_one_training_met_count_for_none() -> None:
-    """a met the last two of ten, b none of them: both are scored on the other eight, 6/8 and 4/8."""
+    """Training of a met the last two of ten prompts, that of b none: both are scored on the other eight: 6/8, 4/8."""
     result = summed([cell("a"), cell("b")], [partly_seen(6, 2, 2), outcome(4)])
     assert [(s.run, s.success, s.num_prompts, s.num_seen_prompts, s.seen_success) for s in result.scores] == [
         ("a", 0.75, 8, 2, 1.0),

@@ -1,4 +1,4 @@
-"""What a sweep may ask for, and which checkpoints that chooses."""
+"""Valid specifications of a sweep, and the checkpoints that they choose."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Results with the metrics that a figure draws."""
+"""Ablation results with the metrics that a figure draws."""
 
 from collections.abc import Callable, Mapping
 

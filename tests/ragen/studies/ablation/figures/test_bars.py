@@ -1,4 +1,4 @@
-"""Bars: the paper's number beside ours, with its interval."""
+"""Bar chart: the paper's number beside ours, which has an interval."""
 
 import pytest
 

@@ -15,7 +15,7 @@ MI, H = (f"reasoning/first_turn/token/{name}" for name in ("mutual_information",
 
 
 def run(shift: float) -> dict[str, dict[int, float]]:
-    """Probes at every fifth of twenty iterations: success rises with I(X; Z), and H(Z|X) falls."""
+    """Probes at every fifth of twenty iterations: success and I(X; Z) rise, H(Z|X) falls."""
     probes = range(0, 20, 5)
     return {
         MI: {at: shift + 0.1 * at for at in probes},
@@ -31,7 +31,7 @@ def result(study):
 
 def test_a_probe_is_a_point_at_the_success_of_its_iteration(result) -> None:
     first, second = points(result.cells[0], MI)
-    assert first[0].tolist() == pytest.approx([0.5, 1.0, 1.5])  # not that of the warm start, which all cells share
+    assert first[0].tolist() == pytest.approx([0.5, 1.0, 1.5])  # without the warm start's probe, which all cells share
     assert first[1].tolist() == pytest.approx([0.2, 0.4, 0.6])
     assert second[0][0] == pytest.approx(0.51)
 

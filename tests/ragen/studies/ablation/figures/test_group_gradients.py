@@ -1,4 +1,4 @@
-"""Gradients by the standard deviation of a group's returns."""
+"""Gradient norms by the standard deviation of a group's returns."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.ragen.pictures import lines, texts
 
 
 def run(scale: float) -> dict[str, dict[int, float]]:
-    """Two probes of six buckets: the task's norm grows with the std, that of KL does not."""
+    """Two probes with six buckets: the norm of the task term grows with the std, that of the KL term does not."""
     of_bucket = {"reward_std": lambda k: 0.1 * k, "task_norm": lambda k: scale * k, "kl_norm": lambda _: 0.5}
     return {
         f"gradients/bucket_{k}/{name}": {0: value(k), 10: value(k)}

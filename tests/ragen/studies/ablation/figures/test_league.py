@@ -1,4 +1,4 @@
-"""The league: differences at equal trajectories and at equal time, by hand."""
+"""League: differences at equal trajectories and at equal time, computed by hand."""
 
 import pytest
 
@@ -13,7 +13,7 @@ METHODS = {"slow": {"update.ratio": "sequence"}, "fast": {"update.clip_low": 0.1
 
 
 def curve(*shares: float) -> dict[str, dict[int, dict[tuple[int, str], float]]]:
-    """Success at 0, 2 and 4 updates: a share of the prompts succeed."""
+    """Evaluations after 0, 2 and 4 updates, in which these shares of the prompts succeed."""
     return {
         "bandit": {2 * at: {p: float(n < share * 40) for n, p in enumerate(PROMPTS)} for at, share in enumerate(shares)}
     }

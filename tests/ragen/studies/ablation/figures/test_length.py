@@ -1,4 +1,4 @@
-"""Length of the reasoning over training."""
+"""Length of the reasoning over the course of training."""
 
 import pytest
 
@@ -10,7 +10,7 @@ METRIC = "rollout/reasoning_characters_mean"
 
 @pytest.fixture
 def result(study):
-    """Bandit falls from 40 to 20 in both seeds, BanditRev stays in one and was not measured in the other."""
+    """Bandit falls from 40 to 20 in both seeds; BanditRev is constant in one and not measured in the other."""
     falling = {at: 40.0 - at for at in range(21)}
     return study(
         "length",

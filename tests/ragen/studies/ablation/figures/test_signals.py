@@ -1,4 +1,4 @@
-"""What falls first, in runs that are made to fall."""
+"""Which metric falls first, in synthetic runs that collapse."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.ragen.pictures import lines, texts
 
 
 def falling(std_at: int, return_at: int, spike_at: int | None) -> dict[str, dict[int, float]]:
-    """Sixty iterations; a metric falls to nearly nothing at its iteration."""
+    """Metrics of sixty iterations: reward std drops at `std_at`, return and success at `return_at`; the norm spikes."""
     points = range(60)
     return {
         REWARD_STD: {at: 0.5 if at < std_at else 0.01 for at in points},
@@ -35,7 +35,7 @@ def test_the_std_falls_before_the_return_and_the_norm_spikes_by_the_fall(result)
 
 
 def test_halfway_down_is_from_the_peak_to_the_end() -> None:
-    """From 1.0 to 0.2: below 0.6 for good from the step on, in the centred mean; a rise before it does not count."""
+    """From the peak 1.0 to the end 0.2, the centred mean stays below 0.6 from the drop on; the rise does not count."""
     falling = {2 * at: 0.5 if at < 5 else 1.0 if at < 20 else 0.2 for at in range(40)}
     assert halfway(falling) == 2 * 20
     assert halfway({at: float(at) for at in range(20)}) is None
@@ -46,7 +46,7 @@ def test_a_run_in_which_the_return_falls_first_speaks_against_it(study) -> None:
     late = study("signals", {"a": {0: falling(50, 20, None), 1: falling(15, 40, 55)}}, fell={"a": {0: 20, 1: 40}})
     std, spike = signal_verdicts(late).values()
     assert std.startswith("does not show (in 1 of 2 runs that fell")
-    assert spike == "does not show (in 0 of 2 runs that fell)"  # one has none, one after the fall
+    assert spike == "does not show (in 0 of 2 runs that fell)"  # one run has no spike, the other has one after the fall
 
 
 def test_without_a_fall_nothing_can_show(study) -> None:

@@ -1,4 +1,4 @@
-"""A page of responses side by side, in which what a model wrote is text."""
+"""A page of responses side by side, in which model output is plain text."""
 
 from html.parser import HTMLParser
 
@@ -23,7 +23,7 @@ def row(before: str = "<think>one</think>", after: str = EVIL) -> Transcript:
 
 
 class Tags(HTMLParser):
-    """The tags of a page, and its text."""
+    """Tags and text of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def test_what_a_model_wrote_is_text(result) -> None:
     page = Tags(draw_transcripts(result))
     assert not {"script", "img", "b", "link", "iframe"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text
-    assert "\u202e" not in page.text  # what turns text round is made visible
+    assert "\u202e" not in page.text  # characters that reverse text are made visible
     assert "default-src 'none'" in draw_transcripts(result)
 
 

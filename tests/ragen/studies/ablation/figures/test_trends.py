@@ -30,7 +30,7 @@ def test_a_change_is_a_share_of_the_beginning() -> None:
         ([Trend(2, 1), Trend(3, 2)], "shows: smaller at the end in 2 of 2 seeds"),
         ([Trend(2, 1), Trend(2, 3)], "does not show: smaller at the end in 1 of 2 seeds"),
         ([Trend(1, 2), Trend(2, 3)], "the opposite shows: smaller at the end in 0 of 2 seeds"),
-        ([Trend(1, 2), Trend(2, 2)], "does not show: smaller at the end in 0 of 2 seeds"),  # one stays as it is
+        ([Trend(1, 2), Trend(2, 2)], "does not show: smaller at the end in 0 of 2 seeds"),  # one is unchanged
         ([], "not measured"),
     ],
 )
