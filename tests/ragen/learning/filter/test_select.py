@@ -92,7 +92,7 @@ def test_metrics_of_responses(make_turns):
 
 
 def test_the_spread_of_entropies_is_over_trajectories(make_turns):
-    """Means of 1 and 5 nats per token, for any number of tokens above 0: mean 3, variance (4 + 4) / 2."""
+    """Means of 1 and 5 nats per token, over 7 and 2 tokens: mean 3, variance (4 + 4) / 2. No tokens: skipped."""
     turns = make_turns(
         [
             {"member": 0, "behaviour_logprobs": [-1.0] * 7, "action_rewards": [1.0]},

@@ -1,4 +1,4 @@
-"""Two DeepSpeed ranks agree with the torch learner at every ZeRO stage; checkpoints are interchangeable; ranks die.
+"""Two DeepSpeed ranks agree with the torch learner at every ZeRO stage, share its checkpoints, and report failures.
 
 Tolerances: after three updates (of two steps each, learning rate 1e-3), trained weights and moments may differ by 3e-5
 and metrics by 1e-4 of their size, because float32 sums have another order and nothing else differs.

@@ -119,7 +119,7 @@ def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_fold
 
 
 def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_trajectories, context):
-    """All tokens are 1.5 times as probable as when sampled, beyond 1.2: a positive advantage is clipped."""
+    """All are 1.5 times as probable as when sampled, beyond 1.2: tokens with a positive advantage are clipped."""
     trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
     tokens = ResponseTokens(trajectories)
     mean = np.mean([t.trajectory_return for t in trajectories])

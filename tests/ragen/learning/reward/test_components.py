@@ -61,7 +61,7 @@ def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
 
 
 def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
-    """None up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512, and constant beyond (DAPO's equation)."""
+    """No penalty up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512; constant beyond (DAPO's equation)."""
     found = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
     assert found == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
     assert not np.signbit(found[:3]).any()

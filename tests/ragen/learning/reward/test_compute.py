@@ -151,7 +151,7 @@ def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
 def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
-    """Failures are known to enter group statistics as reward 0. Here the statistics exclude them."""
+    """A fault seen in the field: failures entered group statistics as reward 0. Here the statistics exclude them."""
     failed = [
         {"member": 2, "turn": 0, "action_rewards": [100.0]},
         {"member": 2, "turn": 1, "action_rewards": [], "executed_actions": [], "status": status},
