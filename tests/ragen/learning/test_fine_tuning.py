@@ -1,4 +1,4 @@
-"""Fine-tuning a pretrained policy on the solver's play: adapters or all weights, what it begins with and leaves."""
+"""Fine-tuning of a pretrained policy on the solver's play, with adapters or all weights: results and saved files."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ FULL = LORA.model_copy(update={"lora": None, "learning_rate": 3e-3})
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A small model that has learned a little of another game, as it might come from a hub."""
+    """Small model trained a little on another game, as it might come from a hub."""
     folder = tmp_path_factory.mktemp("hub")
     sizes = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
     policy = TinyPolicy(**sizes, warm_start_steps=60, warm_start_batch_size=16, demonstration_turns=200)
@@ -51,7 +51,7 @@ def test_the_solver_is_imitated() -> None:
 
 
 def logprob(folder: str) -> float:
-    """Of the solver's responses under the policy of a folder, nats a token."""
+    """Mean log-prob of the solver's responses under the policy in a folder, nats per token."""
     model, tokenizer = load_policy(folder)
     played = demonstrate_turns(FineTuning(), LAKE, AGENT, 64, frozenset(), tokenizer, 20)
     losses = []
@@ -87,7 +87,7 @@ def test_the_same_fine_tuning_gives_the_same_bytes(folder: str, tmp_path: Path) 
 
 
 def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> None:
-    """It would be drawn from torch's global generator: the bytes would differ, and the generator's state change."""
+    """Dropout would draw from torch's global generator: the bytes would differ, and so would the generator's state."""
     dropping, before = tmp_path / "dropping", torch.get_rng_state()
     shutil.copytree(folder, dropping)
     config = json.loads((dropping / "config.json").read_text())
@@ -101,7 +101,7 @@ def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> 
 
 
 def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: Path) -> None:
-    """The first Llamas have -1, which is no token."""
+    """The first Llama models have -1, which is not a token."""
     shutil.copytree(folder, tmp_path / "unpadded")
     file = tmp_path / "unpadded" / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"pad_token_id": -1}))

@@ -55,7 +55,7 @@ def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
     "settings", [SOKOBAN, FrozenLakeSettings(observation="compact", slip=0.0)], ids=["sokoban", "lake"]
 )
 def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settings) -> None:
-    free = AGENT.model_copy(update={"max_actions": 100})  # so that all that is said is carried out
+    free = AGENT.model_copy(update={"max_actions": 100})  # so that every stated action is executed
     agent = free.model_copy(update={"form": "grounding_worldmodeling"})
     tokenizer = make_tokenizer(unknown_speech(SMALL, settings, agent.form))
     played = demonstrations.demonstrate_turns(SMALL, settings, agent, 400, frozenset(), tokenizer, 60)
@@ -78,7 +78,7 @@ def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settin
     if settings.type == "frozen_lake":
         arrived = "the goal is in the same cell as the player"
         assert sum(arrived in parts(said.think)["prediction"] for said in read) == sum(played.successes) > 0
-    assert max(len(ids) for ids in played.responses) < 200  # a token a word
+    assert max(len(ids) for ids in played.responses) < 200  # one token per word
 
 
 def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
@@ -110,7 +110,7 @@ def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
 
 
 def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    # the first state that would be demonstrated is on the panel: another one must be demonstrated in its place
+    # the first state that would be demonstrated is on the panel, so another one must take its place
     world = make(SOKOBAN)
     world.reset(seed=demonstrations.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
     excluded = frozenset({world.state_digest(), *make_panel(SOKOBAN, 16, 5).state_digests})
@@ -133,7 +133,7 @@ def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pyt
 
 
 def unwatched(function, log: list[str]):
-    """Calls inside `function` leave no trace in `log`: it draws candidates, which are not demonstrated."""
+    """Wrap `function` so that it leaves no trace in `log`: it draws candidates, which are not demonstrated."""
 
     def call(*arguments, **named):
         length = len(log)
@@ -179,7 +179,7 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
     assert seen == [(step, 60) for step in range(1, 61)]
-    # log(438) = 6.1 nats a token at the start
+    # log(438) = 6.1 nats per token at the start
     assert headline["loss"] < 3.0
     assert headline["num_turns"] >= 480
     model, tokenizer = load_policy(tmp_path)
@@ -232,7 +232,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
     with imitation.ThreadPoolExecutor(2) as workers:
         loss, share_right = imitation._accumulate_gradient(model, played, rows, workers)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
-    # one row at a time, no padding: the loss of transformers itself, with -100 on every prompt token
+    # one row at a time, no padding: transformers' own loss, with -100 on every prompt token
     model.zero_grad()
     num_tokens = sum(len(played.responses[row]) for row in rows)
     total, right = 0.0, 0
@@ -262,6 +262,6 @@ def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int
 def test_a_lost_position_is_demonstrated_once_an_episode() -> None:
     lost = TOKENIZER.convert_tokens_to_ids("Ġnone")
     played = demonstrate(config=SMALL.model_copy(update={"demonstration_skill": 0.0}), turns=400)
-    # of 400 turns two fifths would be such, more than there are episodes
+    # otherwise two fifths of the 400 turns would be lost positions, more than there are episodes
     num_lost = sum(lost in ids for ids in played.responses)
     assert 0 < num_lost <= played.successes.count(False)

@@ -20,7 +20,7 @@ some_groups = st.lists(group_returns, min_size=1, max_size=8)
 
 
 def _turns(make_turns, groups: dict[str, list[float]], **columns) -> pa.Table:
-    """One-turn trajectories of the given returns, by group."""
+    """Table of one-turn trajectories with the given returns, by group."""
     rows = [
         {"group_id": group, "env_seed": index, "member": member, "action_rewards": [value], **columns}
         for index, (group, values) in enumerate(groups.items())
@@ -49,7 +49,7 @@ def _kept(selection: pa.Table) -> list[str]:
 
 
 def test_a_deviation_may_be_the_public_codes(make_turns):
-    """0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former, whatever is scored."""
+    """Returns 0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former for either metric."""
     turns = _turns(make_turns, {"g": [0.0, 0.0, 0.0, 8.0]})
     plain, public = (_select(turns, metric=metric).to_pylist()[0] for metric in ("std", "sample_std"))
     assert (plain["score"], public["score"]) == (pytest.approx(12**0.5), 4.0)
@@ -87,12 +87,12 @@ def test_metrics_of_responses(make_turns):
     # Valid tokens: 4 with log-probs -1 -2 -3 -2, mean 2 nats; 3 + 1 tokens over 2 trajectories, mean 2.
     assert _select(turns, metric="entropy")["score"].to_pylist() == [2.0]
     assert _select(turns, metric="length")["score"].to_pylist() == [2.0]
-    # Both trajectories have a mean of 2 nats a token, (1 + 2 + 3) / 3 and 2: no spread.
+    # Both trajectories have a mean of 2 nats per token, (1 + 2 + 3) / 3 and 2: no spread.
     assert _select(turns, metric="entropy_std")["score"].to_pylist() == [0.0]
 
 
 def test_the_spread_of_entropies_is_over_trajectories(make_turns):
-    """Means of 1 and 5 nats a token, however many tokens: mean 3, variance (4 + 4) / 2. One without tokens has none."""
+    """Means of 1 and 5 nats per token, over 7 and 2 tokens: mean 3, variance (4 + 4) / 2. No tokens: skipped."""
     turns = make_turns(
         [
             {"member": 0, "behaviour_logprobs": [-1.0] * 7, "action_rewards": [1.0]},
@@ -105,7 +105,7 @@ def test_the_spread_of_entropies_is_over_trajectories(make_turns):
 
 
 def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
-    """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; the larger sum is the better one."""
+    """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; a larger sum is better."""
     rows = [{"group_id": "a", "member": n, "action_rewards": [value]} for n, value in enumerate((1.5, -0.5, -2.0))]
     failed = {"group_id": "a", "member": 3, "action_rewards": [50.0], "status": "timeout"}
     other = [{"group_id": "b", "env_seed": 8, "member": n, "action_rewards": [float(n)]} for n in range(4)]
@@ -166,7 +166,7 @@ def test_equal_returns_tie_whatever_their_order_and_the_earlier_group_wins(make_
 
 
 def test_fault_score_read_after_normalisation(make_turns):
-    """After 'mean_std' every group has standard deviation 1; the score must not see that."""
+    """After 'mean_std' every group has standard deviation 1, so scores are computed from the raw returns."""
     turns = _turns(make_turns, {"a": [0.0, 1.0], "b": [0.0, 8.0]})
     plain, normalised = _select(turns, keep=0.5), _select(turns, "mean_std", keep=0.5)
     assert normalised["score"].to_pylist() == [0.5, 4.0]
@@ -179,7 +179,7 @@ def test_fault_score_read_after_normalisation(make_turns):
     [(s, m) for s in STRATEGIES for m in METRICS if not (m in ("mean", "sum") and s in ("top_p_linear", "min_p"))],
 )
 def test_fault_groups_without_variance_survive(make_turns, strategy, metric):
-    """Softmax over raw standard deviations gives a group of equal returns exp(0) > 0, and kept it."""
+    """In a softmax over raw standard deviations, a group of equal returns has weight exp(0) > 0 and was kept."""
     rows = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]}).to_pylist()
     turns = make_turns([row | {"behaviour_logprobs": [-1.0 - row["member"]] * 2} for row in rows])
     selection = _select(turns, strategy=strategy, metric=metric, keep=1.0)
@@ -188,7 +188,7 @@ def test_fault_groups_without_variance_survive(make_turns, strategy, metric):
 
 
 def test_variance_below_rounding_is_none(make_turns):
-    # Three ways to add up the same rewards differ in the last bit; that is no signal.
+    # Sums of the same rewards in three orders differ in the last bit, which is no signal.
     rows = [
         {"member": member, "executed_actions": ["Up"] * 3, "action_effective": [True] * 3, "action_rewards": rewards}
         for member, rewards in enumerate([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]])
@@ -235,9 +235,9 @@ def test_rewards_of_other_turns_are_refused(make_turns):
     keep=st.sampled_from([0.25, 0.5, 1.0]),
 )
 def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep):
-    """Strong filtering was padded with copies of random samples: here every group is there once.
+    """After strong filtering, batches were padded with copies of random samples; here every group appears once.
 
-    Ranks are a permutation, kept groups are the first ranks, and none of them is without variance.
+    Ranks are a permutation, kept groups have the first ranks, and none of them has zero variance.
     """
     turns = _turns(make_turns, _named(groups))
     selection = _select(turns, strategy=strategy, should_keep_largest=largest, keep=keep)
@@ -258,7 +258,7 @@ def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, g
     other = _select(_turns(make_turns, shuffled), strategy=strategy)
     scores = {row["group_id"]: row["score"] for row in one.to_pylist()}
     assert scores == {row["group_id"]: row["score"] for row in other.to_pylist()}
-    # With ties another group of the same score may be kept, but never another score.
+    # With ties, another group of the same score may be kept, but never one of another score.
     assert sorted(scores[name] for name in _kept(one)) == sorted(scores[name] for name in _kept(other))
 
 
@@ -268,7 +268,7 @@ def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, sh
     moved = [[value + shift for value in returns] for returns in groups]
     one = _select(_turns(make_turns, _named(groups)), strategy=strategy)
     other = _select(_turns(make_turns, _named(moved)), strategy=strategy)
-    # Groups of equal score may change places by the rounding of their scores, so scores are compared, not names.
+    # Rounding may swap groups of equal score, so scores are compared, not names.
     assert _kept_scores(one) == pytest.approx(_kept_scores(other))
 
 
@@ -295,7 +295,7 @@ def test_how_many_are_kept(make_turns, groups, keep):
 
 
 def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
-    """DAPO's batch: b, d and e vary; two are wanted, whatever their scores. With one kept before, it is b alone."""
+    """DAPO's batch: b, d and e vary, and two are wanted, regardless of score. With one kept before, only b is kept."""
     groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
     turns = _turns(make_turns, groups)
     selection = _select(turns, strategy="none", num_wanted=2)
@@ -330,7 +330,7 @@ def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, g
 @settings(max_examples=30)
 @given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
 def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
-    """Without a strategy that compares groups it is the same whether they are played at once or one after the other."""
+    """Without a strategy that compares groups, one attempt or two over the same groups keep the same ones."""
     named = list(_named(first + second).items())
     parts = dict(named[: len(first)]), dict(named[len(first) :])
     config = {"strategy": "none", "num_wanted": wanted}
@@ -368,7 +368,7 @@ def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
 
 
 def test_each_environment_is_filtered_by_itself_where_that_is_asked_for(make_turns):
-    """Deviations 4 3 2 1 of one environment and .4 .3 .2 .1 of the other; half of all, or half of each."""
+    """Standard deviations 4 3 2 1 in one environment, .4 .3 .2 .1 in the other: keep half of all, or half of each."""
     steady = {f"a{n}": [0.0, 2.0 * n] for n in (4, 3, 2, 1)}
     quiet = {f"b{n}": [0.0, 0.2 * n] for n in (4, 3, 2, 1)}
     tables = [_turns(make_turns, steady, env="lake"), _turns(make_turns, quiet, env="arms")]

@@ -36,7 +36,7 @@ def test_top_fraction_rounds_half_up(num_groups, keep, num_kept):
 
 
 def test_top_fraction_is_of_all_groups_not_of_those_left():
-    # 50% of 6 groups is 3; of the 4 that may be kept it would be 2.
+    # 50% of all 6 groups is 3; of the 4 eligible ones it would be 2.
     assert _kept(top_fraction, [DROPPED, 5, 1, DROPPED, 4, 3], keep=0.5) == [1, 4, 5]
 
 
@@ -56,7 +56,7 @@ def test_top_p_linear_accumulates_to_a_share_of_the_sum():
 
 
 def test_top_p_linear_is_not_moved_by_rounding():
-    # Ten equal scores of 0.1, share 0.3: three hold it, although 0.1 + 0.1 + 0.1 > 0.3 * their sum only by luck.
+    # Ten equal scores of 0.1, share 0.3: three hold it, however 0.1 + 0.1 + 0.1 and 0.3 * their sum are rounded.
     assert _kept(top_p_linear, [0.1] * 10, keep=0.3) == [0, 1, 2]
     assert _kept(top_p_linear, [0.1] * 10, keep=1.0) == list(range(10))
 
@@ -95,7 +95,7 @@ def test_nothing_to_keep_gives_nothing(strategy):
 
 @pytest.mark.parametrize("strategy", [top_fraction, top_k, top_p_linear, top_p_softmax])
 def test_ties_go_to_the_earlier_group(strategy):
-    # Two of four equal scores, whichever way two is asked for.
+    # Two of four equal scores, by share or by number.
     assert _kept(strategy, [3, 3, 3, 3], keep=0.5, keep_count=2 if strategy is top_k else None) == [0, 1]
 
 

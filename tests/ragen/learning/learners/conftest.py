@@ -1,4 +1,4 @@
-"""A tiny random policy in a folder, and trajectories for it, of random tokens that often begin alike."""
+"""Tiny random policy in a folder, and trajectories of random tokens for it that often share a prefix."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ CONTEXT = UpdateContext(iteration=0, num_iterations=10, seed=5, temperature=1.0,
 
 @pytest.fixture(scope="session")
 def policy_folder(tmp_path_factory) -> str:
-    """A Qwen2 of some ten thousand random weights with a tokenizer, as `save_pretrained` writes it."""
+    """Qwen2 with about ten thousand random weights and a tokenizer, as written by `save_pretrained`."""
     folder: Path = tmp_path_factory.mktemp("policy")
     tokenizer = make_tokenizer()
     config = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=24, seed=3)
@@ -30,9 +30,9 @@ def policy_folder(tmp_path_factory) -> str:
 
 
 def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:
-    """Two to five prompt tokens, the same for the turn in all of the group, and one to six response tokens a turn.
+    """Segment of two to five prompt tokens per turn, the same for the whole group, and one to six response tokens.
 
-    Responses are of three different tokens, so that members often begin alike and some segments are equal.
+    Responses consist of three different tokens, so that members often share a prefix and some segments are equal.
     """
     tokens, masks, indices = [], [], []
     for turn in turns:
@@ -49,7 +49,7 @@ def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:
 
 
 def random_trajectory(index: int, context: str = "window", num_turns: int = 2, group_size: int = 4) -> Trajectory:
-    """A function of its arguments alone."""
+    """Trajectory of random tokens and rewards, determined by the arguments alone."""
     rng = np.random.default_rng(index)
     runs = [[turn] for turn in range(num_turns)] if context == "window" else [list(range(num_turns))]
     rewards = rng.normal(size=num_turns)
@@ -70,5 +70,5 @@ def make_trajectories() -> Callable[..., list[Trajectory]]:
 
 @pytest.fixture(scope="session")
 def context() -> UpdateContext:
-    """The first of ten updates."""
+    """Context of the first of ten updates."""
     return CONTEXT

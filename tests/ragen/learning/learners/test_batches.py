@@ -1,4 +1,4 @@
-"""Dealing and packing: everything exactly once, nothing split, within the budget."""
+"""Mini-batches and packing: every item exactly once, none split, within the budget."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Checkpoint folders: what transformers loads, what goes on bit for bit, what is refused."""
+"""Checkpoint folders: loading by transformers, exact round trips, and refused folders."""
 
 import errno
 import json

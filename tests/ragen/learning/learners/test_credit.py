@@ -53,7 +53,7 @@ def test_the_return_may_stand_at_the_trajectorys_end(make_trajectories):
                             values_N, None, values_N)  # fmt: skip
     is_last_turn_N = tokens.turn_N == 1
     first, last = (credit.advantages_N - by_turn.advantages_N)[~is_last_turn_N], credit.advantages_N[is_last_turn_N]
-    assert first.abs().max() < 1e-6  # of the first turn's tokens all rewards are still to come
+    assert first.abs().max() < 1e-6  # all rewards are still ahead of the first turn's tokens
     earned_N = torch.tensor([t.turn_rewards[0] for t in trajectories])[tokens.trajectory_N][is_last_turn_N].float()
     torch.testing.assert_close(last - by_turn.advantages_N[is_last_turn_N], earned_N)
 
@@ -70,7 +70,7 @@ def test_estimators_without_a_critic_do_not_see_where_rewards_stand(make_traject
 
 
 def test_deviations_may_be_the_public_codes(make_trajectories):
-    """Divided by n - 1: of a group of four, and of all tokens."""
+    """With `std_ddof = 1`, standard deviations divide by n - 1: within a group of four, and over all tokens."""
     trajectories = make_trajectories(8)
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
@@ -92,7 +92,7 @@ def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     old_N, ref_N = torch.full((len(tokens),), -1.0), torch.full((len(tokens),), -3.0)
     config = UpdateConfig(advantage="gae", kl_coefficient=0.25, kl_placement="reward", kl_estimator="k1")
     credit = credit_of(trajectories, tokens, config, old_N, ref_N, torch.zeros(len(tokens)))
-    # k1 = 2 a token, so each costs 0.5; gamma = lambda = 1 and values 0: the advantage is what is still to come
+    # k1 = 2 per token, so each costs 0.5; with gamma = lambda = 1 and values 0 the advantage is the reward to go
     to_go_N = tokens.rewards(trajectories).flip(0).cumsum(0).flip(0)
     paid_N = 0.5 * torch.arange(len(tokens), 0, -1)
     torch.testing.assert_close(credit.advantages_N, (to_go_N - paid_N).float())
@@ -134,13 +134,13 @@ def test_whitened_advantages_have_mean_0_and_std_1_over_all_tokens(make_trajecto
     credit = credit_of(trajectories, tokens, config, values_N, None, values_N)
     assert float(credit.advantages_N.mean()) == pytest.approx(0, abs=1e-6)
     assert float(credit.advantages_N.std(correction=0)) == pytest.approx(1, abs=1e-6)
-    # targets are what was seen, not the whitened advantage plus the value
+    # targets are the plain advantage plus the value, not the whitened one
     plain = credit_of(trajectories, tokens, UpdateConfig(advantage="gae"), values_N, None, values_N)
     torch.testing.assert_close(credit.value_targets_N, plain.advantages_N + values_N)
 
 
 def test_rewards_of_tokens_that_take_no_part_are_earned_by_those_before_them(make_trajectories):
-    """A loop of its own over tokens; gamma = lambda = 1 and values 0, so advantages are what is still to come."""
+    """Compared with a loop over tokens; with gamma = lambda = 1 and values 0, advantages are rewards to go."""
     trajectories = make_trajectories(6, num_turns=3)
     tokens = ResponseTokens(trajectories)
     config = UpdateConfig(advantage="gae", advantage_on="answer")
@@ -181,7 +181,7 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
 @pytest.mark.parametrize("name", ["gae", "bi_level_gae", "turn_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
 @pytest.mark.parametrize("context_mode", ["window", "full"])
 def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectories, name, context_mode):
-    """Credit flows over the whole trajectory in time order, however its context was cut."""
+    """Credit flows over the whole trajectory: with a critic, the last token's advantage is the last reward minus V."""
     trajectories = make_trajectories(4, context=context_mode, num_turns=3)
     tokens = ResponseTokens(trajectories)
     values_N = torch.linspace(0, 1, len(tokens))
@@ -189,7 +189,7 @@ def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectori
     credit = credit_of(trajectories, tokens, config, values_N, None, values_N if config.needs_critic else None)
     if config.needs_critic:
         last_N = torch.diff(tokens.trajectory_N, append=torch.tensor([4])) > 0
-        if name == "turn_gae":  # its values are those of first tokens
+        if name == "turn_gae":  # it reads the values at first tokens
             return
         final = torch.tensor([t.turn_rewards[-1] for t in trajectories]).float()
         torch.testing.assert_close(credit.advantages_N[last_N], final - values_N[last_N])

@@ -1,4 +1,4 @@
-"""The gradient that an update would begin with: what it is, and that asking for it changes nothing."""
+"""Gradient before the first step of an update: its value, and that computing it changes nothing."""
 
 import hashlib
 from pathlib import Path
@@ -34,7 +34,7 @@ def change(config: UpdateConfig, **settings) -> UpdateConfig:
 
 
 def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:
-    """The ratio is 1 before the first step: gradient of -sum(advantage * logprob) / (trajectories * tokens)."""
+    """The ratio is 1 before the first step: the gradient of -sum(advantage * logprob) / (trajectories * tokens)."""
     trajectories = make_trajectories(6)
     model, _ = load_policy(policy_folder, torch.float32)
     loss = 0.0
@@ -56,7 +56,7 @@ def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajec
 
 @pytest.fixture(scope="module")
 def other_folder(tmp_path_factory) -> str:
-    """Another reference: the same architecture with other weights."""
+    """Another reference policy: same architecture, different weights."""
     folder = tmp_path_factory.mktemp("other")
     tokenizer = make_tokenizer()
     sizes = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=24, seed=4)
@@ -72,7 +72,7 @@ def other_folder(tmp_path_factory) -> str:
 def test_a_kl_acts_if_its_gradient_sees_the_reference(
     policy_folder, other_folder, make_trajectories, context, estimator, placement, acts
 ) -> None:
-    """d(log pi - log pi_ref) is d(log pi): of k1 in the loss the reference is gone, whatever it is."""
+    """d(log pi - log pi_ref) = d(log pi): with k1 in the loss, the gradient does not depend on the reference."""
     config = change(GRPO, kl_coefficient=0.5, kl_estimator=estimator, kl_placement=placement)
     one, other = (
         loaded(config, policy_folder, reference).gradient(make_trajectories(4), context)
@@ -119,7 +119,7 @@ def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
 def test_gradients_of_groups_and_terms_add_up_to_it(
     policy_folder, other_folder, make_trajectories, context, config, tmp_path
 ) -> None:
-    """One bucket of all groups: signal + noise / n is the squared norm of the mean, term by term and in all."""
+    """With all groups in one bucket, signal + noise / n of a term is the squared norm of its mean gradient."""
     trajectories = make_trajectories(10)
     groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
     assert len(groups) == 3

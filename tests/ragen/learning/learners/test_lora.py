@@ -1,4 +1,4 @@
-"""LoRA in the torch learner: only adapters learn; what is stored is PEFT's, and every reader of it agrees."""
+"""LoRA in the torch learner: only adapters are trained; they are stored in PEFT's layout, and all readers agree."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def change(config: UpdateConfig, **settings) -> UpdateConfig:
 
 
 def complete(folder: Path, base: str) -> str:
-    """With the base's weights beside the adapter, as `ragen.agents.policy.complete` links them."""
+    """Copy the base's weights beside the adapter, where `ragen.agents.policy.complete` links them."""
     shutil.copy(Path(base) / "model.safetensors", folder)
     return str(folder)
 
@@ -82,7 +82,7 @@ def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_t
     learner, results = trained(config, policy_folder, trajectories, context, tmp_path / "c", num_updates=2)
     full, whole = trained(change(config, lora=None), policy_folder, trajectories, context, tmp_path / "f")
     assert results[0].metrics["update/entropy"] == pytest.approx(whole[0].metrics["update/entropy"], abs=1e-6)
-    assert learner._reference._own is None  # lent: no second copy of the weights
+    assert learner._reference._own is None  # the policy itself: no second copy of the weights
     assert full._reference._own is not None
     policy = learner._loaded().policy
     plain = logprobs(load_policy(policy_folder)[0], trajectories)
@@ -93,7 +93,7 @@ def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_t
 
 
 def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, make_trajectories, context, tmp_path):
-    """Merged at load, as rollouts read it; by transformers, which puts the adapter in; by PEFT onto the base."""
+    """Merged at load, as rollouts read it; by transformers, which adds the adapter; by PEFT, on the base."""
     from peft import PeftModel
 
     trajectories = make_trajectories(4)
@@ -114,7 +114,7 @@ def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, m
 def test_transformers_never_meets_the_adapter_beside_the_weights(
     policy_folder, make_trajectories, context, tmp_path, monkeypatch
 ):
-    """Its releases do different things with one: 5.19 refuses to be sent past it, others put it into the model."""
+    """Its releases treat one differently: 5.19 rejects the option to skip it, others add it to the model."""
     trained(GRPO, policy_folder, make_trajectories(8), context, tmp_path / "a")
     folder, given = complete(tmp_path / "a", policy_folder), []
     read = AutoModelForCausalLM.from_pretrained

@@ -1,4 +1,4 @@
-"""Several objectives beside each other: by hand, and against what a learner says of each alone."""
+"""Several objectives measured side by side: by hand, and compared with a learner's results for each alone."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ GRPO = UpdateConfig(advantage="grpo", num_minibatches=1)
 
 
 def negated(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """GRPO's, the other way round."""
+    """GRPO's advantages, negated."""
     estimate = group_relative(inputs)
     return AdvantageEstimate(-estimate.advantages_BT, None, -estimate.baselines_B)
 
@@ -56,7 +56,7 @@ def found(policy_folder, trajectories, context) -> MeasuredObjectives:
 
 
 def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, trajectories, context) -> None:
-    torch.manual_seed(0)  # the critic's head is drawn where there is none
+    torch.manual_seed(0)
     alone = {
         name: learner_of(config, policy_folder).gradient(trajectories, context)
         for name, config in OBJECTIVES.items()
@@ -88,7 +88,7 @@ def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, tra
 
 
 def test_the_parts_of_turns_add_up(found) -> None:
-    """Shares to 1. Turn 0 alone has a part where all else has no loss: with one turn its norm is the whole one."""
+    """Shares add up to 1, and norms to at least that of the whole gradient (triangle inequality)."""
     for objective in found.objectives:
         assert sum(objective.turn_shares) == pytest.approx(1.0, rel=1e-4)
         assert len(objective.turn_norms) == 3
@@ -124,7 +124,7 @@ def test_signs_are_counted_over_tokens_with_a_loss(found, trajectories) -> None:
 def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
     policy_folder, make_trajectories, context, tmp_path
 ) -> None:
-    """It was trained with another one: the step that is to come depends on it, and so does the pay."""
+    """For a stored model, both its next step and the rewards that it gives depend on the objective's beta."""
     eager, trajectories = OptimiserConfig(learning_rate=0.01), make_trajectories(8)
     small, large = (change(GRPO, advantage="istar", prm=PRMConfig(beta=beta, optimiser=eager)) for beta in (0.05, 2.0))
     trained = learner_of(small, policy_folder)
@@ -139,7 +139,7 @@ def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
 
 
 def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_trajectories, context) -> None:
-    """A group of one has nothing to be compared with."""
+    """GRPO's advantage in a group of one is 0."""
     alone = make_trajectories(1)
     learner = learner_of(GRPO, policy_folder)
     found = learner.measured(alone, context, [GRPO, change(GRPO, advantage="reinforce")])
@@ -177,7 +177,7 @@ def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
 
 
 def test_sums_by_hand() -> None:
-    """[2, 0] and [0, 2]: mean [1, 1] of squared norm 2; each is 2 from it, so noise is 4 and signal 2 - 4 / 2."""
+    """[2, 0] and [0, 2]: mean [1, 1], squared norm 2, squared distances 2 and 2, so noise is 4 and signal 2 - 4 / 2."""
     sums = GradientSums()
     assert sums.spread().num == 0
     gradients = [torch.tensor([2.0, 0.0]), torch.tensor([0.0, 2.0])]

@@ -1,4 +1,4 @@
-"""Passes side by side: the order of results, bounded work ahead, and threads that leave no trace."""
+"""Passes in parallel: order of results, bounded work ahead, and threads that leave no trace."""
 
 import threading
 import time

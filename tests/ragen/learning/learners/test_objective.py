@@ -1,4 +1,4 @@
-"""Objectives through the real learner: masks, ratios, surrogates and turn orders are what their definitions say."""
+"""Objectives through the real learner: masks, ratios, surrogates and turn orders match their definitions."""
 
 import dataclasses
 import math
@@ -69,7 +69,7 @@ def test_masks_of_all_kinds_add_up_to_the_whole(policy_folder, make_trajectories
     ("surrogate", "ratio"), [*product(sorted(set(SURROGATES) - {"gmpo"}), RATIOS), ("gmpo", "token")]
 )
 def test_micro_batches_change_no_objective(policy_folder, make_trajectories, context, surrogate, ratio):
-    """Rows of 12 tokens against one of all; tokens were sampled by another policy, so ratios are not 1."""
+    """Micro-batches of 16 tokens and a single one agree; another policy sampled the tokens, so ratios are not 1."""
     trajectories = sampled_by(0.1, policy_folder, make_trajectories(6, context="full"))
     settings = {"surrogate": surrogate, "ratio": ratio, "ratio_to": "behaviour", "clip_high": 0.05}
     small, large = (
@@ -87,7 +87,7 @@ def test_every_estimator_trains(policy_folder, make_trajectories, context, advan
 
 
 def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, make_trajectories, context):
-    """The first value loss, of a critic that says 0: half the squared return of each turn."""
+    """A new critic predicts 0, so the first value loss is the mean over turns of half the squared reward to go."""
     trajectories = make_trajectories(4)
     result = update(policy_folder, trajectories, context, advantage="turn_gae")
     targets = [t.trajectory_return - sum(t.turn_rewards[:k]) for t in trajectories for k in range(2)]
@@ -119,7 +119,7 @@ def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_fold
 
 
 def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_trajectories, context):
-    """All are 1.5 times as probable as when sampled, beyond 1.2: those with a positive advantage are clipped."""
+    """All are 1.5 times as probable as when sampled, beyond 1.2: tokens with a positive advantage are clipped."""
     trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
     tokens = ResponseTokens(trajectories)
     mean = np.mean([t.trajectory_return for t in trajectories])
@@ -131,7 +131,7 @@ def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_tra
 
 
 def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):
-    """Three trajectories of equal weight and one of nine times theirs: ESS = 144 / 84 of 4 = 0.42857."""
+    """Three trajectories of equal weight and one of nine times that weight: ESS = (144 / 84) / 4 = 0.42857."""
     trajectories = make_trajectories(4)
     sampled = sampled_by(0.0, policy_folder, trajectories)
     heavy = sampled[0].segments[0]

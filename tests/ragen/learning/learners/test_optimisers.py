@@ -23,7 +23,7 @@ def test_orthogonalise_brings_singular_values_to_about_1_and_keeps_the_vectors()
     diagonal = rotated.diagonal(dim1=1, dim2=2)
     assert ((diagonal > 0.6) & (diagonal < 1.3)).all()
     torch.testing.assert_close(rotated, torch.diag_embed(diagonal), atol=1e-4, rtol=0)
-    assert (s.max() / s.min()) > 2  # they were not alike before
+    assert (s.max() / s.min()) > 2  # they differed before
 
 
 def test_orthogonalise_leaves_zeros():
@@ -36,7 +36,7 @@ def test_muon_step_by_its_definition(shape):
     parameter = nn.Parameter(start.clone())
     parameter.grad = gradient.clone()
     Muon([parameter], lr=0.1, momentum=0.9).step()
-    # first step: buffer = 0.1 g, update = 0.1 g + 0.9 * 0.1 g = 0.19 g; the direction is all that counts
+    # first step: buffer = 0.1 g, update = 0.1 g + 0.9 * 0.1 g = 0.19 g; only the direction counts
     update = 0.19 * gradient
     wide = update.T if shape[0] > shape[1] else update
     direction = orthogonalise(wide[None])[0]

@@ -1,4 +1,4 @@
-"""Rows hold every beginning once, and every token follows what it followed in its segment."""
+"""Rows hold every prefix once, and every token follows the same tokens as in its segment."""
 
 import numpy as np
 import pytest

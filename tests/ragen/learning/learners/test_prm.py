@@ -1,4 +1,4 @@
-"""The process reward model in a learner: an exact step, exact continuation, and nothing where nothing is preferred."""
+"""The process reward model in a learner: an exact step, exact continuation, and no step without preferences."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ def loaded(folder: str | Path, config: UpdateConfig = ISTAR, threads: int = 1) -
 
 
 def logprobs(folder: str | Path, trajectories) -> torch.Tensor:
-    """Of every trajectory under a policy, by whole sequences one after the other; with its graph."""
+    """Log-prob of every trajectory under a policy, with its graph, one whole sequence at a time; also the policy."""
     model, _ = load_policy(str(folder))
     sums = []
     for trajectory in trajectories:
@@ -40,7 +40,7 @@ def logprobs(folder: str | Path, trajectories) -> torch.Tensor:
 
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 def test_the_step_is_that_of_trajectory_dpo(policy_folder, make_trajectories, context, context_mode):
-    """Against DPO's loss as it stands in the paper, differentiated through whole sequences of every pair."""
+    """Compared with DPO's loss as in the paper, differentiated through the whole sequences of every pair."""
     trajectories = make_trajectories(8, context=context_mode)
     result = loaded(policy_folder).update(trajectories, context)
     sums, model = logprobs(policy_folder, trajectories)
@@ -64,7 +64,7 @@ def test_it_learns_to_pay_the_better_one_more(policy_folder, make_trajectories, 
         result = learner.update(trajectories, dataclasses.replace(context, iteration=iteration))
         losses.append(result.metrics["update/prm_loss"])
     assert losses[-1] < 0.5 * losses[0]
-    assert result.metrics["update/prm_accuracy"] >= 0.9  # members of random tokens may say the same
+    assert result.metrics["update/prm_accuracy"] >= 0.9  # random members may have equal responses
 
 
 def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_trajectories, context, tmp_path):
@@ -85,7 +85,7 @@ def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_tra
 def test_measuring_takes_the_same_step_and_changes_nothing(
     policy_folder, make_trajectories, context, activation_checkpointing
 ):
-    """The copy in which the step is taken learns in all of its layers, and is what is scored after it."""
+    """The step is taken in a copy, in all of its layers, and the copy is scored after it."""
     trajectories, eager = make_trajectories(8), PRMConfig(optimiser=OptimiserConfig(learning_rate=0.1))
     settings = {"num_minibatches": 1, "activation_checkpointing": activation_checkpointing, "prm": eager}
     one_step = ISTAR.model_copy(update=settings)

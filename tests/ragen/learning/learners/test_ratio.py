@@ -1,4 +1,4 @@
-"""What the clipped ratio is taken to: the policy at the update's start, or the one that sampled."""
+"""Denominator of the clipped ratio: the policy at the start of the update, or the behaviour policy."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ BEHAVIOUR = UpdateConfig(**{**START.model_dump(), "ratio_to": "behaviour"})
 
 
 def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
-    """The same tokens, as if a policy had sampled them that gave each e^-log_ratio times the probability."""
+    """The same trajectories, as if sampled by a policy that gives each token e^-log_ratio times the probability."""
     tokens, runner = ResponseTokens(trajectories), MicroBatchRunner(torch.device("cpu"), 1, "float32")
     model, _ = load_policy(folder, torch.float32)
     batches = micro_batches(
@@ -47,7 +47,7 @@ def first_step(config: UpdateConfig, folder: str, trajectories: list, context) -
 
 
 def test_a_ratio_to_the_sampler_weighs_the_first_step_by_it(policy_folder, make_trajectories, context):
-    """Every token is 1.1 times as probable as when it was sampled: within the clip, so the gradient is 1.1 times."""
+    """Every token is 1.1 times as probable as when sampled, within the clip, so the gradient is 1.1 times as large."""
     trajectories = sampled_by(np.log(1.1), policy_folder, make_trajectories(4))
     start, behaviour = (first_step(c, policy_folder, trajectories, context) for c in (START, BEHAVIOUR))
     assert start["update/ratio_mean"] == pytest.approx(1)
@@ -57,7 +57,7 @@ def test_a_ratio_to_the_sampler_weighs_the_first_step_by_it(policy_folder, make_
 
 
 def test_a_ratio_to_the_sampler_clips_what_an_earlier_update_has_moved(policy_folder, make_trajectories, context):
-    """1.5 times as probable, beyond 1.2: tokens with a positive advantage have had their share, the others go on."""
+    """All tokens are 1.5 times as probable, beyond 1.2: those with a positive advantage are clipped, others are not."""
     trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
     start, behaviour = (first_step(c, policy_folder, trajectories, context) for c in (START, BEHAVIOUR))
     returns = np.array([trajectory.normalised_return for trajectory in trajectories])

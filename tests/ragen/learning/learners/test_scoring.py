@@ -34,7 +34,7 @@ def policy(policy_folder):
 
 
 def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.Tensor:
-    """One segment at a time, all logits, no padding."""
+    """Log-probs from one segment at a time, with all logits and no padding."""
     parts = []
     for segment in tokens.segments:
         token_ids = torch.from_numpy(segment.token_ids)
@@ -130,7 +130,7 @@ def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
 def test_a_model_that_takes_no_mask_merges_equal_segments_alone(policy, attention, monkeypatch):
     assert row_tokens(policy) == 16
     if attention == "eager":
-        policy.set_attn_implementation("eager")  # adds a mask of booleans to its scores
+        policy.set_attn_implementation("eager")  # adds a boolean mask to its scores
     else:
         forward = policy.base_model.forward
 
@@ -153,13 +153,13 @@ def random_model(name, **settings):
         torch.default_generator.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config).eval()
     for parameter in model.parameters():
-        if parameter.ndim == 2:  # the usual small weights attend to all alike
+        if parameter.ndim == 2:  # the usual small weights attend almost uniformly
             parameter.data.mul_(4)
     return model
 
 
 def long_trajectory(seed: int) -> Trajectory:
-    """One segment of 40 tokens: 30 of a prompt, which is the same for all, and 10 of a response."""
+    """Trajectory of one segment of 40 tokens: 30 of a prompt, the same for all seeds, and 10 of a response."""
     prompt, response = (np.random.default_rng(s).integers(2, 100, size) for s, size in ((0, 30), (seed, 10)))
     mask = np.arange(40) >= 30
     turns, kinds = np.where(mask, 0, -1), mask.astype(np.int8)
@@ -187,7 +187,7 @@ def test_layers_with_windows_see_no_more_than_in_a_plain_forward(name, settings)
     ("name", "settings"),
     [
         ("mistral", SIZES | {"sliding_window": None}),
-        ("phi3", SIZES | {"sliding_window": 64}),  # as wide as contexts can be
+        ("phi3", SIZES | {"sliding_window": 64}),  # as wide as the longest context
         ("qwen2", SIZES | {"use_sliding_window": False, "sliding_window": 16}),
     ],
 )
@@ -201,7 +201,7 @@ def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
 def test_gradients_are_those_of_segments_alone_in_float64(
     tmp_path, make_trajectories, context_mode, row_tokens, num_at_a_time, monkeypatch
 ):
-    """Of GPT-2: Qwen2 and Llama round their norms to float32 on the way."""
+    """For GPT-2, because Qwen2 and Llama compute their norms in float32."""
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
     policy, segments = save_policy(tmp_path, "gpt2").double(), np.arange(len(tokens.segments))
     weights_N = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Which tokens are reasoning, answer or format: by the text that they are, whatever the tokenizer cuts."""
+"""Tokens are classified as reasoning, answer or format by the text they spell, however it is tokenised."""
 
 import pytest
 from hypothesis import given

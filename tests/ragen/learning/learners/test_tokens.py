@@ -1,4 +1,4 @@
-"""The one order of tokens, its rectangle, and where rewards come to lie."""
+"""Flat order of response tokens, its rectangle, and the placement of rewards."""
 
 from itertools import chain
 
@@ -14,7 +14,7 @@ from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 
 def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 0.0, window: bool = True) -> Trajectory:
-    """One prompt token before each response; a turn of length 0 has no response."""
+    """Trajectory with one prompt token before each response; a turn of length 0 has no response."""
     pieces = [([False] + [True] * n, [-1] + [k] * n) for k, n in enumerate(turn_lengths) if n]
     if not window and pieces:
         pieces = [tuple(list(chain(*parts)) for parts in zip(*pieces, strict=True))]
@@ -37,10 +37,10 @@ def test_rewards_sit_on_the_last_response_token_of_their_turn(window):
 
 
 def test_the_reward_of_a_turn_without_response_goes_to_the_token_before_it():
-    """No turn loses its reward because its tokens are missing."""
+    """No reward is lost because its turn has no tokens."""
     trajectories = [trajectory([2, 0, 1, 0], [1, 10, 2, 20]), trajectory([0, 2], [5, 1])]
     tokens = ResponseTokens(trajectories)
-    # 1 + 10 on the end of turn 0; 2 + 20 on turn 2; nothing lies before the first turn of the second: its first token
+    # 1 + 10 at the end of turn 0; 2 + 20 at turn 2; 5 at the first token, because no token precedes its turn
     assert tokens.rewards(trajectories).tolist() == [0, 11, 22, 5, 1]
 
 

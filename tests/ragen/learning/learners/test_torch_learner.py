@@ -1,4 +1,4 @@
-"""The torch learner: exact gradients, exact repetition, exact continuation, and errors that name the culprit."""
+"""The torch learner: exact gradients, exact repetition, exact continuation, and errors that name the cause."""
 
 import dataclasses
 import hashlib
@@ -106,7 +106,7 @@ def test_advantages_raise_what_paid_and_lower_what_did_not(policy_folder, make_t
     config = change(GRPO, num_minibatches=1)
     learner = loaded(config, policy_folder)
     samples = learner.update(trajectories, context).samples
-    # kl_behaviour after the update = behaviour - policy: compare with the same before it, which a second update shows
+    # kl_behaviour is behaviour - policy after an update; a negligible learning rate gives the same before it
     before = loaded(change(config, optimiser=OptimiserConfig(learning_rate=1e-12)), policy_folder)
     unmoved = before.update(trajectories, context).samples
     rise = np.array(unmoved["kl_behaviour"]) - np.array(samples["kl_behaviour"])
@@ -187,10 +187,10 @@ def test_a_stored_checkpoint_goes_on_as_if_never_stored(
 def test_load_is_a_no_op_only_at_the_very_same_checkpoint(policy_folder, make_trajectories, context, tmp_path):
     learner = loaded(GRPO, policy_folder)
     first = learner.update(make_trajectories(4), context).metrics
-    learner.load(policy_folder, "start", None)  # it has moved on since: this goes back
+    learner.load(policy_folder, "start", None)  # it has moved since, so this goes back
     assert learner.update(make_trajectories(4), context).metrics == first
     learner.save(str(tmp_path / "x"), "next")
-    learner.load("/nowhere", "next", None)  # it is there already, so the folder is not even looked at
+    learner.load("/nowhere", "next", None)  # loaded already, so the folder is not read
 
 
 @pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
@@ -229,7 +229,7 @@ def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_t
 
 
 def test_importance_weights_are_truncated(policy_folder, make_trajectories, context):
-    """Stored log-probs far below the policy's own: every weight is cut at the cap, which doubles the gradient."""
+    """Stored log-probs far below the policy's: every weight is truncated at the cap, which doubles the gradient."""
     trajectories = [
         dataclasses.replace(
             trajectory,
@@ -276,7 +276,7 @@ def test_only_the_critic_learns_while_it_warms_up(policy_folder, make_trajectori
     assert second.metrics["update/num_steps"] == 2
 
 
-@pytest.mark.parametrize("advantage", ["gae", "turn_gae"])  # fitted at all tokens, and at the first one of a turn
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae"])  # fitted at all tokens, and at the first one of each turn
 def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, context, advantage):
     fast = OptimiserConfig(learning_rate=1e-2)
     learner = loaded(

@@ -149,7 +149,7 @@ def test_a_selection_that_does_not_know_a_group_is_refused(make_turns):
 
 
 def test_a_greedy_member_is_no_trajectory_and_its_return_is_its_groups_baseline(make_turns):
-    """Group g0 has one, g1 has one that failed, g2 has none."""
+    """Group g0 has a greedy member, g1 one that failed, and g2 none."""
     rows = [turn(member, 0, [1], [10], starts=True, group=group) for group in ("g0", "g1", "g2") for member in range(2)]
     greedy = [turn(2, 0, [1], [11], starts=True, group=group) | {"origin": "greedy"} for group in ("g0", "g1")]
     greedy[1] |= {"status": "env_error"}

@@ -1,4 +1,4 @@
-"""Trajectories go through Arrow and come back as they were."""
+"""Trajectories survive a round trip through Arrow unchanged."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ def assert_same(one: Trajectory, other: Trajectory) -> None:
     context=st.sampled_from(["window", "full"]),
 )
 def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, chosen, context):
-    """Several turns, several segments, none at all; no trajectory at all."""
+    """Covers several turns, several segments, no segments, and no trajectories."""
     trajectories = [make_trajectories(i + 1, context=context, num_turns=n)[i] for i, n in enumerate(turns)]
     trajectories = [dataclasses.replace(t, segments=()) if i in silent else t for i, t in enumerate(trajectories)]
     trajectories = [

@@ -1,4 +1,4 @@
-"""How far a policy is from the one that sampled: hand-computed numbers, and what holds for any weights."""
+"""Distance of a policy from the behaviour policy: hand-computed numbers, and properties that hold for any weights."""
 
 import math
 
@@ -16,7 +16,7 @@ log_weights = st.lists(st.floats(-30, 30), min_size=1, max_size=20)
 
 
 def trajectory(name: str, logprobs: list[float]) -> Trajectory:
-    """One turn: a prompt token, then a response token for each log-probability."""
+    """Trajectory of one turn: a prompt token, then a response token for each log-probability."""
     mask = np.array([False] + [True] * len(logprobs))
     segments = (
         Segment(np.zeros(len(mask), dtype=np.int64), mask, np.array([0, *logprobs], dtype=np.float32), mask - 1, mask),
@@ -30,7 +30,7 @@ def tokens(*logprobs: list[float]) -> ResponseTokens:
 
 
 def test_hand_computed() -> None:
-    """Two trajectories, (1, 1) and (1, 2) as ratios; advantages all positive, clip at 1.2."""
+    """Two trajectories with ratios (1, 1) and (1, 2); all advantages positive, clip at 1.2."""
     behaviour = [[-2.0, -2.0], [-2.0, -2.0]]
     policy = torch.tensor([-2.0, -2.0, -2.0, -2.0 + math.log(2)])
     values = validity(tokens(*behaviour), policy, torch.ones(4), 0.2, 0.2)
@@ -39,7 +39,7 @@ def test_hand_computed() -> None:
     assert values["clip_share"] == 0.25
     assert values["kl"] == pytest.approx((2 - 1 - math.log(2)) / 4)
     assert values["ratio_q50"] == pytest.approx(1)
-    assert values["ratio_q95"] == pytest.approx(1.85)  # 0.95 * 3 = 2.85: between the third and the fourth of 1 1 1 2
+    assert values["ratio_q95"] == pytest.approx(1.85)  # 0.95 * 3 = 2.85: between the third and fourth of 1 1 1 2
     assert list(values) == [
         "ratio_q01", "ratio_q05", "ratio_q50", "ratio_q95", "ratio_q99",
         "effective_sample_size_tokens", "effective_sample_size_trajectories", "clip_share", "kl",

@@ -1,4 +1,4 @@
-"""Property tests of torch functions: the first call of an operation is slow, so hypothesis sets no deadline."""
+"""Hypothesis settings for tests of torch: no deadline, because the first call of an operation is slow."""
 
 from hypothesis import settings
 

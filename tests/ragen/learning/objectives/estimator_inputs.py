@@ -1,4 +1,4 @@
-"""Inputs of advantage estimators: from short tables, and any at all."""
+"""Inputs of advantage estimators: from short tables, or drawn by hypothesis."""
 
 import torch
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ def random_inputs(draw) -> AdvantageInputs:
     groups = [draw(st.integers(0, 1)) for _ in range(rows)]
     states = [[draw(st.integers(0, 2)) for _ in range(columns + 1)] for _ in range(rows)]
     logprobs = torch.tensor(table(st.floats(-5, -0.01)), dtype=torch.float64)
-    others = torch.tensor(table(st.floats(0.01, 1)), dtype=torch.float64)  # what the other tokens add is at least 0
+    others = torch.tensor(table(st.floats(0.01, 1)), dtype=torch.float64)  # contribution of the other tokens
     subgoals = [[draw(st.booleans()) for _ in range(columns + 1)] for _ in range(rows)]
     return inputs_of(
         rewards, table(finite), turns=turns, mask=mask, groups=groups, **discounts,

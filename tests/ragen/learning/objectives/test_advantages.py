@@ -1,4 +1,4 @@
-"""Advantage estimators: hand-computed numbers, and what must hold for any rewards, values and masks."""
+"""Advantage estimators: hand-computed numbers, and properties that hold for any rewards, values and masks."""
 
 import dataclasses
 import math
@@ -37,7 +37,7 @@ def test_gae_by_hand():
 
 
 def test_gae_skips_what_the_environment_said():
-    # the token in the middle is no decision: the result is that of the two others side by side
+    # the middle token is outside the mask, so the result is that of the two others next to each other
     with_hole = gae(inputs_of([[0, 9, 1]], [[0.5, 9, 0.7]], mask=[[True, False, True]], gamma=0.9, gae_lambda=0.5))
     without = gae(inputs_of([[0, 1]], [[0.5, 0.7]], gamma=0.9, gae_lambda=0.5))
     assert with_hole.advantages_BT[0].tolist() == [without.advantages_BT[0, 0], 0, without.advantages_BT[0, 1]]
@@ -48,7 +48,7 @@ def test_bi_level_gae_by_hand():
     # token: gamma .9 lambda .5; turn: gamma_turn .8 lambda_turn .25
     # end of turn 1: 2 - .4 = 1.6
     # first token of turn 1: .9*.4 - .3 + .45*1.6 = .06 + .72 = .78
-    # end of turn 0: 1 + .8*.4 - .2 + .2*1.6 = 1.12 + .32 = 1.44   (ahead: the end of turn 1, not its first token)
+    # end of turn 0: 1 + .8*.4 - .2 + .2*1.6 = 1.12 + .32 = 1.44   (next: the end of turn 1, not its first token)
     # first token of turn 0: .9*.2 - .1 + .45*1.44 = .08 + .648 = .728
     inputs = inputs_of(
         [[0, 1, 0, 2]],
@@ -63,7 +63,7 @@ def test_bi_level_gae_by_hand():
 
 
 def test_bi_level_gae_of_an_all_zero_reward_row_finds_turn_ends_in_the_structure():
-    """The reference implementation took turn ends to be non-zero rewards, and crashed where there was none."""
+    """The reference implementation takes non-zero rewards as turn ends, and crashes if there are none."""
     zero = inputs_of([[0, 0, 0, 0]], [[0.1, 0.2, 0.3, 0.4]], turns=[[0, 0, 1, 1]], gamma=0.9, gamma_turn=0.8)
     # end of turn 1: -.4; before it .9*(.4 - .4) - .3; end of turn 0: .8*(.4 - .4) - .2; before it .9*(.2 - .2) - .1
     assert bi_level_gae(zero).advantages_BT[0].tolist() == pytest.approx([-0.1, -0.2, -0.3, -0.4])
@@ -78,7 +78,7 @@ def test_bi_level_gae_with_one_turn_equals_gae(inputs):
 @given(random_inputs())
 def test_bi_level_gae_without_discounts_equals_gae(inputs):
     plain = dataclasses.replace(inputs, gamma=1.0, gae_lambda=1.0, gamma_turn=1.0, lambda_turn=1.0)
-    # with lambda = 1 both telescope to return-to-go minus value, as long as rewards sit on turn ends only
+    # with all factors 1 both telescope to reward to go minus value, if rewards are on turn ends only; here all are 0
     on_ends = dataclasses.replace(plain, rewards_BT=torch.zeros_like(plain.rewards_BT))
     torch.testing.assert_close(bi_level_gae(on_ends).advantages_BT, gae(on_ends).advantages_BT)
 
@@ -105,7 +105,7 @@ def test_group_relative_by_hand():
 
 
 def test_scales_of_the_public_code_by_hand():
-    # returns 0 0 0 8: mean 2, sum of squares 4 + 4 + 4 + 36 = 48, so the deviation is 4 with ddof 1 (sqrt(48 / 3))
+    # returns 0 0 0 8: mean 2, squared deviations 4 + 4 + 4 + 36 = 48, so the std with ddof 1 is sqrt(48 / 3) = 4
     inputs = inputs_of([[0.0]] * 4, returns=[0, 0, 0, 8])
     estimate = group_relative(inputs)
     for scale in ("group", "batch"):
@@ -113,14 +113,14 @@ def test_scales_of_the_public_code_by_hand():
         assert public[:, 0].tolist() == pytest.approx([-0.5, -0.5, -0.5, 1.5])
         plain = [a / math.sqrt(12) for a in (-2, -2, -2, 6)]
         assert scale_advantages(estimate, inputs, scale)[:, 0].tolist() == pytest.approx(plain)
-    # a group, or a batch, of one has no deviation with either
+    # a group or a batch of one is not scaled, even with ddof 1
     alone = inputs_of([[0.0]], returns=[3.0])
     for scale in ("group", "batch"):
         assert scale_advantages(raw_return(alone), alone, scale, ddof=1).tolist() == [[3.0]]
 
 
 def test_bi_level_gae_of_vagens_own_test():
-    """Two turns of five tokens, rewards 1 at both ends, values 0.1 to 1.0, gamma_turn 0.95: its numbers."""
+    """Numbers of VAGEN's test: two turns of five tokens, rewards 1 at both ends, values 0.1 to 1.0, gamma_turn 0.95."""
     values = [[number / 10 for number in range(1, 11)]]
     rewards = [[0, 0, 0, 0, 1, 0, 0, 0, 0, 1]]
     inputs = inputs_of(rewards, values, turns=[[0] * 5 + [1] * 5], gamma_turn=0.95)
@@ -129,7 +129,7 @@ def test_bi_level_gae_of_vagens_own_test():
 
 
 def test_group_relative_needs_no_second_setting():
-    """Choosing GRPO gives group baselines, whatever order the groups' members come in."""
+    """GRPO alone gives group baselines, for any order of the groups' members."""
     inputs = inputs_of([[0.0]] * 4, returns=[1, 10, 3, 30], groups=[0, 1, 0, 1])
     assert group_relative(inputs).advantages_BT[:, 0].tolist() == [-1, -10, 1, 10]
 
@@ -137,7 +137,7 @@ def test_group_relative_needs_no_second_setting():
 def test_batch_relative_leave_one_out_and_raw_return_by_hand():
     inputs = inputs_of([[0.0, 0.0]] * 4, returns=[1, 2, 3, 6], groups=[0, 0, 0, 1], mask=[[True, False]] * 4)
     assert batch_relative(inputs).advantages_BT.tolist() == [[-2, 0], [-1, 0], [0, 0], [3, 0]]  # mean 3
-    # leave one out: 1 - (2+3)/2, 2 - (1+3)/2, 3 - (1+2)/2; a group of one has nothing to compare with
+    # leave one out: 1 - (2+3)/2, 2 - (1+3)/2, 3 - (1+2)/2; a group of one has advantage 0
     assert leave_one_out(inputs).advantages_BT[:, 0].tolist() == [-1.5, 0, 1.5, 0]
     assert raw_return(inputs).advantages_BT[:, 0].tolist() == [1, 2, 3, 6]
 
@@ -163,7 +163,7 @@ def test_equal_returns_give_no_advantage_and_no_division_by_zero(scale):
 @given(random_inputs(), st.sampled_from(ALL), st.sampled_from([math.nan, math.inf, -7.0]))
 @settings(max_examples=200)
 def test_masked_values_never_matter(inputs, name, poison):
-    """Whatever stands outside the mask, NaN included, no result changes and 0 is what comes out there."""
+    """Values outside the mask, NaN included, change no result, and advantages there are 0."""
     outside = ~inputs.mask_BT
     poisoned = dataclasses.replace(
         inputs,
@@ -213,14 +213,15 @@ def test_greedy_baseline_by_hand():
 
 
 def test_reward_to_go_by_hand():
-    # 1 + 0.5 * (2 + 0.5 * 4) = 3; 2 + 0.5 * 4 = 4; a hole is no step
+    # 1 + 0.5 * (2 + 0.5 * 4) = 3; 2 + 0.5 * 4 = 4; the token outside the mask is skipped
     estimate = reward_to_go(inputs_of([[1, 9, 2, 4]], mask=[[True, False, True, True]], gamma=0.5))
     assert estimate.advantages_BT[0].tolist() == [3, 0, 4, 4]
 
 
 def test_optimal_token_baseline_by_hand():
-    # probabilities 1/2 and collision 1/2: energy 1 - 1 + 1/2 = 1/2 a token, W = 1/2, 1; of the second member, with
-    # probabilities 1/4 and collision 1: energy 3/2, W = 3/2, 3. Rewards to go (gamma 1): 1, 1 and 0, 0.
+    # first member, probabilities 1/2 and collision 1/2: energy 1 - 1 + 1/2 = 1/2 per token, W = 1/2, 1
+    # second member, probabilities 1/4 and collision 1: energy 3/2 per token, W = 3/2, 3
+    # rewards to go (gamma 1): 1, 1 and 0, 0
     # B_0 = (1 * 1/2) / (1/2 + 3/2) = 1/4; B_1 = 1 / (1 + 3) = 1/4
     inputs = dataclasses.replace(
         inputs_of([[0, 1], [0, 0]]),

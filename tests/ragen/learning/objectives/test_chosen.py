@@ -1,4 +1,4 @@
-"""The weight of a response that search chose."""
+"""Importance weight of a response that search chose."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_it_is_a_share_that_rises_with_the_number_of_ties_and_is_1_when_nothing_
 
 
 def test_the_best_class_counts_as_often_as_the_policy_draws_it() -> None:
-    """Of mass 0.25, known here: 1 of 4 is the mass itself, and no estimate."""
+    """The policy's mass of the best class is 0.25, so the estimate of 1 in 4 is exact."""
     is_best = (np.random.default_rng(0).random((200_000, 4)) < 0.25).any(axis=1)
     (weight,) = selection_weight(np.array([1]), np.array([4]))
     assert weight * is_best.mean() == pytest.approx(0.25, abs=2e-3)

@@ -1,4 +1,4 @@
-"""Turns paid by a process reward model (iStar): numbers by hand, and the loss that it learns from."""
+"""Turn rewards from a process reward model (iStar): hand-computed numbers, and the model's loss."""
 
 import dataclasses
 import math
@@ -11,13 +11,13 @@ from tests.ragen.learning.objectives.estimator_inputs import inputs_of
 
 
 def two_members(implicit, **options):
-    """Two members, two turns of a token each; returns 1 and 0."""
+    """Inputs of two members with two turns of one token each; returns 1 and 0."""
     inputs = inputs_of([[0, 1], [0, 0]], turns=[[0, 1], [0, 1]])
     return dataclasses.replace(inputs, implicit_rewards_BT=torch.tensor(implicit, dtype=torch.float64), options=options)
 
 
 def test_istar_by_hand():
-    # returns 1 0: mean .5, std .5: +-1. Steps 3 1 -1 -3: mean 0, std sqrt(5): 3/sqrt(5), ...
+    # returns 1 and 0: mean .5, std .5, so +-1. Steps 3 1 -1 -3: mean 0, std sqrt(5), so 3 / sqrt(5), ...
     found = istar(two_members([[3, 1], [-1, -3]])).advantages_BT
     step = 5**-0.5
     assert found[0].tolist() == pytest.approx([1 + 3 * step, 1 + step])
@@ -28,7 +28,7 @@ def test_the_step_advantage_has_a_weight_and_its_scale_has_none():
     one, other = (istar(two_members([[3, 1], [-1, -3]], step_weight=0.5)).advantages_BT for _ in range(2))
     assert one.equal(other)
     assert one[0, 0].item() == pytest.approx(1 + 1.5 * 5**-0.5)
-    scaled = istar(two_members([[30, 10], [-10, -30]], step_weight=0.5)).advantages_BT  # another beta: the same
+    scaled = istar(two_members([[30, 10], [-10, -30]], step_weight=0.5)).advantages_BT  # a tenfold beta: the same
     assert scaled.flatten().tolist() == pytest.approx(one.flatten().tolist())
 
 

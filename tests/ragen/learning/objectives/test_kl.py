@@ -1,4 +1,4 @@
-"""KL estimators: by hand, in expectation, at the extremes."""
+"""KL estimators: hand-computed, in expectation, and at the extremes."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_agree_in_expectation_under_the_policy():
     exact = (POLICY * (POLICY / REFERENCE).log()).sum()
     for estimator in (k1, k3):  # unbiased: exactly the divergence
         assert_close((POLICY * estimator(POLICY.log(), REFERENCE.log())).sum(), exact)
-    # k2 is biased by a third-order term only, so it is close where the policies are
+    # k2 is biased by a third-order term only, so it is close for similar policies
     assert_close((POLICY * k2(POLICY.log(), REFERENCE.log())).sum(), exact, rtol=0.05, atol=0)
 
 
@@ -50,14 +50,14 @@ def test_is_finite_with_finite_gradient_at_the_extremes(name, gap):
 
 
 def test_gradients_of_k2_and_k3_are_the_divergences_in_expectation_and_that_of_k1_is_zero():
-    """Why k1 belongs in the reward: as a loss it pulls nowhere, on average."""
+    """This is why k1 belongs in the reward: as a loss, its expected gradient is zero."""
     logits = POLICY.log().clone().requires_grad_()
     exact = (torch.softmax(logits, 0) * (torch.log_softmax(logits, 0) - REFERENCE.log())).sum()
     (exact_gradient,) = torch.autograd.grad(exact, logits)
 
     def mean_gradient(estimator):
         terms = estimator(torch.log_softmax(logits, 0), REFERENCE.log())
-        return torch.autograd.grad((POLICY * terms).sum(), logits)[0]  # tokens drawn from the policy, held fixed
+        return torch.autograd.grad((POLICY * terms).sum(), logits)[0]  # the sampling distribution is held fixed
 
     assert_close(mean_gradient(k1), torch.zeros(3, dtype=torch.float64))
     assert_close(mean_gradient(k2), exact_gradient)

@@ -1,4 +1,4 @@
-"""Per-token losses by hand, at the extremes, and weights that add up however a batch is cut."""
+"""Per-token losses: hand-computed and at the extremes; token weights that add up for any split of a batch."""
 
 import math
 
@@ -68,7 +68,7 @@ def test_means_weigh_1_in_all(lengths, aggregation):
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.sampled_from(AGGREGATIONS), st.data())
 def test_micro_batches_add_up_to_the_same_loss(lengths, aggregation, data):
-    """The fault of averaging averages: cut anywhere, the sum over the parts is the loss of the whole."""
+    """For any cut, the sum over the parts is the loss of the whole batch, unlike a mean of means."""
     weights_N = token_weights(torch.tensor(lengths), aggregation, 9).repeat_interleave(torch.tensor(lengths))
     terms_N = torch.arange(1.0, len(weights_N) + 1, dtype=torch.float64)
     cut = data.draw(st.integers(0, len(weights_N)))

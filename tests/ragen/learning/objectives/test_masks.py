@@ -1,4 +1,4 @@
-"""Statistics over masks, and turn ends from structure."""
+"""Statistics over masks, and turn ends from turn indices."""
 
 import math
 
@@ -15,7 +15,7 @@ MASK = torch.tensor([True, False, True, False])
 
 
 def test_returns_are_equal_to_estimators_where_they_are_to_filters():
-    """Else a group that the filter lets pass would teach nothing, or one that teaches would be kept out."""
+    """Otherwise the filter could keep a group without advantages, or drop one that has some."""
     assert ZERO_STD == ZERO_VARIANCE_STD
 
 

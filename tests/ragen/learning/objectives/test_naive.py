@@ -1,4 +1,4 @@
-"""Every estimator a second way: plain loops over Python lists, written from the formulas alone."""
+"""Every estimator compared with a second implementation: plain loops over Python lists, written from the formulas."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from tests.ragen.learning.objectives.estimator_inputs import random_inputs
 
 
 class Naive:
-    """The same estimators over lists; a trajectory is the list of its tokens in the mask."""
+    """The estimators over lists; a trajectory is the list of its tokens in the mask."""
 
     def __init__(self, inputs: AdvantageInputs) -> None:
         self.i = inputs
@@ -27,7 +27,7 @@ class Naive:
         return [c for c in self.rows if self.groups[c] == self.groups[b]]
 
     def spread(self, of_row) -> list[list[float]]:
-        """A number of each trajectory on its tokens."""
+        """Repeat each trajectory's number on its tokens."""
         return [[of_row(b) for _ in self.tokens[b]] for b in self.rows]
 
     def turns_of(self, b: int) -> list[int]:
@@ -107,7 +107,7 @@ class Naive:
         return [[to_go[b][n] - baseline(b, n) for n in range(len(self.tokens[b]))] for b in self.rows]
 
     def gae(self):
-        """As the definition has it: a sum of discounted deltas."""
+        """By its definition, a sum of discounted deltas."""
         found = []
         for b in self.rows:
             values = [self.values[b][t] for t in self.tokens[b]] + [0.0]
@@ -161,7 +161,7 @@ class Naive:
         ]
 
     def _levels(self, b: int) -> tuple[dict[int, float], dict[int, float]]:
-        """Low and high advantage of each turn; high ones of the turns at which a segment begins."""
+        """Low and high advantages of each turn; they differ only at turns that begin a segment."""
         turns, gamma, lam = self.turns_of(b), self.i.gamma_turn, self.i.lambda_turn
         value = {k: self.values[b][self.turn_tokens(b, k)[0]] for k in turns}
         starts = [n for n, k in enumerate(turns) if k == 0 or self.i.starts_subgoal_BK[b, k]]
@@ -179,7 +179,7 @@ class Naive:
         return low, low | high
 
     def _steps(self, depth: int) -> dict[tuple[int, int], tuple[float, int]]:
-        """Of each turn: its step advantage among those that met the same states, and how many these are."""
+        """Step advantage of each turn among the turns with the same last states, and the number of these turns."""
 
         def to_go(b, k):
             return sum(self.i.gamma_turn ** (j - k) * self.earned(b, j) for j in self.turns_of(b) if j >= k)
@@ -220,7 +220,7 @@ def mean(values: list[float]) -> float:
 @given(inputs=random_inputs())
 @settings(max_examples=60)
 def test_each_estimator_equals_its_formula_in_plain_loops(name, inputs):
-    # a subgoal at the first turn that has tokens, as at turn 0: segments begin with the trajectory
+    # segments begin with the trajectory, so mark a subgoal at the first turn with tokens, as at turn 0
     first = (
         inputs.turn_BT.masked_fill(~inputs.mask_BT, 99).min(1).values.clamp(max=inputs.starts_subgoal_BK.shape[1] - 1)
     )

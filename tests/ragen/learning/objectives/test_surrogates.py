@@ -1,4 +1,4 @@
-"""Ratios and surrogates: the numbers of FACTS by hand, gradients, extremes, and units that micro-batches do not cut."""
+"""Ratios and surrogates: hand-computed numbers, gradients and extremes."""
 
 import math
 
@@ -22,7 +22,7 @@ def options_of(name: str) -> dict:
 
 
 def terms(name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None):
-    """A surrogate of tokens whose ratios are these, in float64; also the log-probs, which have the gradient."""
+    """Evaluate a surrogate on tokens with these ratios, in float64; also return the log-probs, with their graph."""
     advantages = torch.tensor(advantages, dtype=torch.float64)
     logprobs = torch.tensor([math.log(r) - 3 for r in ratios], dtype=torch.float64, requires_grad=True)
     logs = log_ratio(logprobs, torch.full_like(advantages, -3))
@@ -90,12 +90,12 @@ def test_sapo_begins_as_the_policy_gradient():
 
 
 def test_gmpo_by_hand():
-    # log 1.5 = 0.405 is cut to 0.4 where A > 0; log 0.5 = -0.693 to -0.4 where A < 0
+    # log 1.5 = 0.405 is clipped to 0.4 where A > 0; log 0.5 = -0.693 to -0.4 where A < 0
     up, logprobs = terms("gmpo", [1.5, 0.5], [1.0, 1.0])
     assert up.loss_M.tolist() == pytest.approx([-math.exp((0.4 + math.log(0.5)) / 2)] * 2)
     assert up.loss_M.tolist() == pytest.approx([-0.86366] * 2, abs=1e-5)
     up.loss_M.sum().backward()
-    assert logprobs.grad.tolist() == pytest.approx([0, -0.86366], abs=1e-5)  # the clipped token has none
+    assert logprobs.grad.tolist() == pytest.approx([0, -0.86366], abs=1e-5)  # none at the clipped token
     down, _ = terms("gmpo", [1.5, 0.5], [-1.0, -1.0])
     assert down.loss_M.tolist() == pytest.approx([1.00274] * 2, abs=1e-5)
 
@@ -112,10 +112,10 @@ def test_ratios_of_units_by_hand():
 
 @pytest.mark.parametrize("ratio", ["turn_geometric", "turn_arithmetic"])
 def test_where_a_unit_shares_its_advantage_the_gradient_is_that_of_its_own_term(ratio):
-    """Against the mean itself, differentiated by autograd: three tokens of one unit, A = 2."""
+    """The expected gradient is that of the mean itself, by autograd, for one unit of three tokens with A = 2."""
     logs = torch.tensor([0.1, -0.2, 0.15], dtype=torch.float64, requires_grad=True)
     mean = logs.mean().exp() if ratio == "turn_geometric" else logs.exp().mean()
-    (expected,) = torch.autograd.grad(3 * 2 * mean, logs)  # the term stands on each of its three tokens
+    (expected,) = torch.autograd.grad(3 * 2 * mean, logs)  # the term is on each of the three tokens
     (found,) = torch.autograd.grad((2 * RATIOS[ratio](logs, torch.zeros(3, dtype=torch.int64))).sum(), logs)
     assert_close(found, expected)
 
@@ -131,7 +131,7 @@ def test_clip_cov_silences_the_chosen_tokens():
 
 
 def test_kl_cov_holds_the_chosen_tokens():
-    # -1.1 each, and log 1.1 = 0.0953 twice for the first
+    # -1.1 each; the first also gets 2 * log 1.1 (log 1.1 = 0.0953)
     options = {"share": 0.5, "coefficient": 2.0}
     found, _ = terms("kl_cov", [1.1, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
     assert found.loss_M.tolist() == pytest.approx([-1.1 + 2 * math.log(1.1), -1.1])
@@ -146,7 +146,7 @@ def test_covariances_by_hand():
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_step_begins_as_the_policy_gradient(name):
-    """At ratio 1 every surrogate pulls a token by its advantage; kl_cov's penalty has no gradient there."""
+    """At ratio 1 a token's gradient is minus its advantage for every surrogate; kl_cov's penalty has none there."""
     found, logprobs = terms(name, [1.0, 1.0, 1.0], [2.0, -3.0, 0.5], units=[0, 1, 1], ranks=[0.9] * 3)
     found.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([-2.0, 3.0, -0.5])

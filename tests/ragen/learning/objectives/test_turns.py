@@ -1,4 +1,4 @@
-"""Estimators that work on turns: the numbers of FACTS by hand, and what they reduce to."""
+"""Estimators over turns: hand-computed numbers, and the estimators that they reduce to."""
 
 import dataclasses
 
@@ -58,13 +58,13 @@ def test_hierarchical_gae_by_hand():
     inputs = hierarchical([[0, 0, 1]], [[True, False, True]])
     answers = dataclasses.replace(inputs, is_answer_BT=torch.ones(1, 3, dtype=torch.bool))
     assert hierarchical_gae(answers).advantages_BT.tolist() == [[0, 0, 0.5]]
-    assert hierarchical_gae(inputs).advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where one begins
+    assert hierarchical_gae(inputs).advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
 
 
 def test_hierarchical_gae_begins_with_the_first_turn_that_takes_part():
     inputs = hierarchical([[0, 0, 1]], [[False, False, False]], lambda_turn=0.5)
     later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
-    # the second turn is the first there is, so its reasoning gets the high advantage: 1 - .5; low: 0 + .5 * .5 = .25
+    # the second turn is the first with tokens, so its reasoning gets the high advantage, 1 - .5; low: 0 + .5 * .5 = .25
     assert hierarchical_gae(later).advantages_BT.tolist() == [[0, 0.5, 0.5]]
 
 
@@ -80,25 +80,25 @@ def test_hierarchical_gae_without_subgoals_is_turn_gae_but_for_the_first_reasoni
 
 
 def two_by_two(**settings):
-    """Two members, two turns of a token each, the same first state and other second ones; rewards 0 1 and 0 0."""
+    """Inputs of two members with two one-token turns: same first state, different second ones; rewards 0 1 and 0 0."""
     inputs = inputs_of([[0, 1], [0, 0]], turns=[[0, 1], [0, 1]], gamma_turn=0.5)
     return with_options(dataclasses.replace(inputs, state_BK=torch.tensor([[0, 1], [0, 2]])), **settings)
 
 
 def test_gigpo_by_hand():
-    # R_0 = .5 and 0: step +-.25 at turn 0, 0 at turn 1, where each is alone; episode +-.5
+    # R_0 = .5 and 0: step +-.25 at turn 0, and 0 at turn 1, where each is alone; episode +-.5
     assert gigpo(two_by_two()).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
     assert gigpo(two_by_two(step_weight=0.0)).advantages_BT.tolist() == [[0.5, 0.5], [-0.5, -0.5]]
 
 
 def test_gigpo_with_standard_deviations_by_hand():
-    # of 1 and 0 with ddof 1: sqrt(.5); of .5 and 0: sqrt(.125); both give +-.5 / sqrt(.5)
+    # std with ddof 1: of 1 and 0 sqrt(.5), of .5 and 0 sqrt(.125); both give +-.5 / sqrt(.5)
     found = gigpo(two_by_two(normaliser="std")).advantages_BT
     assert found[0].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=1e-5)
 
 
 def test_gigpo_counts_episodes_once_unless_asked():
-    """Lengths 1 and 3, returns 1 and 0: the mean is .5 over episodes and .25 over turns, the public code's trap."""
+    """Lengths 1 and 3, returns 1 and 0: the mean is .5 over episodes and .25 over turns, as in the public code."""
     inputs = inputs_of([[1, 0, 0], [0, 0, 0]], turns=[[0, 1, 2]] * 2, mask=[[True, False, False], [True, True, True]])
     inputs = dataclasses.replace(inputs, state_BK=torch.arange(6).reshape(2, 3))
     assert gigpo(inputs).baselines_B.tolist() == [0.5, 0.5]
@@ -111,7 +111,8 @@ def test_gigpo_compares_within_a_group_alone():
 
 
 def test_hgpo_weighs_depths_in_which_a_turn_has_company():
-    # turn 0: depth 1 has company, depth 2 does not exist yet: as GiGPO. Turn 1: nobody at either depth.
+    # turn 0: the other member has the same state, and depth 2 does not exist yet, so this is GiGPO
+    # turn 1: alone at both depths
     assert hgpo(two_by_two(depth=2)).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
 
 

@@ -61,7 +61,7 @@ def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
 
 
 def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
-    """Free up to 512 - 128 = 384 tokens, then 1 / 128 a token up to 512; DAPO's equation stays there beyond."""
+    """No penalty up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512; constant beyond (DAPO's equation)."""
     found = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
     assert found == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
     assert not np.signbit(found[:3]).any()
@@ -127,11 +127,11 @@ def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> li
 def test_a_malformed_empty_or_never_ending_response_never_pays_better_than_acting_and_failing(
     make_turns, plan, action_cost, penalty, limits
 ):
-    """At any turns of an episode: compared with taking as many actions in them, each at the environment's price.
+    """Holds at any turns of an episode, compared with executing as many actions there, each at the environment's cost.
 
-    'full' is the end of never-ending responses: the context is full, and the episode stops with actions left.
+    'full' is where responses that never end lead: the context is full, and the episode stops with actions left.
     """
-    # An agent that acts takes as many turns as it may: a full context must not be a way to stop early.
+    # The acting agent takes every turn it may: a full context must not pay as a way to stop early.
     num_turns = len(plan) if "full" not in plan else len(plan) + limits[0]
     config = RewardConfig(format_penalty=penalty)
     careless = compute_rewards(make_turns(_episode(plan, action_cost, limits)), config)
@@ -141,7 +141,7 @@ def test_a_malformed_empty_or_never_ending_response_never_pays_better_than_actin
 
 
 def test_without_the_forfeit_being_malformed_would_pay(make_turns):
-    """The fault that the forfeit mends: at -0.1 a malformed response beats five actions at -0.1 each."""
+    """Without the forfeit, a malformed response at -0.1 pays better than five actions at -0.1 each."""
     config = RewardConfig(format_penalty=-0.1, components=["environment", "format"])
     careless = compute_rewards(make_turns(_episode(["malformed"], -0.1, (5, 5))), config)
     acting = compute_rewards(make_turns(_episode(["act"], -0.1, (5, 5))), config)

@@ -11,7 +11,7 @@ from starpo.schemas.validate import validate
 
 
 def _turns_with_returns(make_turns, returns: dict[str, list[float]], **columns):
-    """One-turn trajectories of the given returns, by group."""
+    """Table of one-turn trajectories with the given returns, by group."""
     rows = [
         {"group_id": group, "member": member, "action_rewards": [value], **columns}
         for group, values in returns.items()
@@ -91,7 +91,7 @@ def test_normalised_by_batch(make_turns):
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
 def test_the_deviation_may_be_the_public_codes(make_turns, scope):
-    """0 0 0 8: mean 2, and sqrt(48 / 3) = 4 with ddof 1. One return alone has none."""
+    """Returns 0 0 0 8: mean 2, standard deviation sqrt(48 / 3) = 4 with ddof 1. A single return becomes 0."""
     config = RewardConfig(normalisation="mean_std", normalisation_scope=scope, std_ddof=1)
     for returns, expected in (([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]), ([3.0], [0.0])):
         rewards = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)
@@ -100,8 +100,8 @@ def test_the_deviation_may_be_the_public_codes(make_turns, scope):
 
 @pytest.mark.parametrize("scope", ["group", "environment", "batch"])
 def test_the_clip_is_asymmetric(make_turns, scope):
-    """0 0 0 8: mean 2, deviation sqrt(48 / 3) = 4. 31 zeros and a 1: mean 1/32, deviation sqrt(1/32) = .17678, so the
-    1 is 5.48 deviations above and cut to 3. A failure among successes is cut to -1."""
+    """Returns 0 0 0 8: mean 2, standard deviation sqrt(48 / 3) = 4. 31 zeros and a 1: mean 1/32, standard deviation
+    sqrt(1/32) = .17678, so the 1 is 5.48 of them above and clipped to 3. A failure among successes is clipped to -1."""
     config = RewardConfig(normalisation="asymmetric_clip", normalisation_scope=scope)
     zero = -(1 / 32) / (1 / 32) ** 0.5
     for returns, expected in (
@@ -116,7 +116,7 @@ def test_the_clip_is_asymmetric(make_turns, scope):
 
 
 def test_normalised_by_environment(make_turns):
-    """Returns 1 3 of one environment, in two groups, and 6 6 of another: mean 2 and deviation 1; mean 6 and none."""
+    """Returns 1 and 3 in one environment, in two groups: mean 2, std 1. Returns 6 and 6 in another: mean 6, std 0."""
     rows = [
         {"group_id": group, "env": env, "action_rewards": [value]}
         for group, env, value in (("a", "x", 1.0), ("b", "x", 3.0), ("c", "y", 6.0), ("d", "y", 6.0))
@@ -151,7 +151,7 @@ def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
 def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
-    """FIELD: failures entered group statistics as reward 0. Here the statistics are those of the others alone."""
+    """A fault seen in the field: failures entered group statistics as reward 0. Here the statistics exclude them."""
     failed = [
         {"member": 2, "turn": 0, "action_rewards": [100.0]},
         {"member": 2, "turn": 1, "action_rewards": [], "executed_actions": [], "status": status},

@@ -29,9 +29,9 @@ def test_format_is_paid_where_no_part_is_blank(make_turns):
         ("I go left", ["Up"], 0.0),
         ("I go left. No: I go up", ["Up"], 1.0),
         ("I go up. No: I go left", ["Up"], 0.0),
-        ("I go up, down, left, right, up, down, left, right", ["Up"], 1 / 8),  # naming them all
+        ("I go up, down, left, right, up, down, left, right", ["Up"], 1 / 8),  # names all directions
         ("Up is good", ["Up"], 0.0),
-        ("", ["Right"], 0.0),  # a plan that stands elsewhere is none
+        ("", ["Right"], 0.0),  # a plan outside <reasoning> does not count
         ("I go up", [], 0.0),
     ],
 )

@@ -1,4 +1,4 @@
-"""'grounding' and 'world_model': hand-computed payments, and attempts to be paid without looking."""
+"""'grounding' and 'world_model': hand-computed rewards, and attempts to earn them without looking at the state."""
 
 import json
 
@@ -35,14 +35,14 @@ def config(name: str = "grounding", **options) -> RewardConfig:
 
 def test_grounding_is_paid_by_the_observation_that_is_answered(make_turns):
     rows = [turn(TRUE), turn(HALF, member=1), turn(AFTER, member=2), turn("", member=3)]
-    # Scores 1, .5, 0 and 0, each times .5; no text is said of two observations.
+    # Scores 1, .5, 0 and 0, each times .5; no text is given for two observations.
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.5, 0.25, 0.0, 0.0])
     np.testing.assert_array_equal(grounding(make_turns(rows), config(reward=2.0)), [2.0, 1.0, 0.0, 0.0])
 
 
 def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
     rows = [
-        turn(predicted=AFTER, turn=0, executed_actions=["Up"]),  # stored is what was seen, whatever was done
+        turn(predicted=AFTER, turn=0, executed_actions=["Up"]),  # the stored observation counts, not the action
         turn(predicted=HALF, turn=1, observation=MOVED, executed_actions=["Up"]),
     ]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.5, 0.0])
@@ -108,7 +108,7 @@ def test_a_true_statement_again_and_again_pays_less_than_once(make_turns):
 
 
 def test_one_text_for_most_of_the_batch_is_penalised_where_it_is_not_true(make_turns):
-    """TRUE scores 1 on BOARD, 0 on MOVED and .5 on OTHER (the target): below .7 it is paid -.1."""
+    """TRUE scores 1 on BOARD, 0 on MOVED and .5 on OTHER (the target); for scores below .7 it gets -.1."""
     boards = [BOARD, MOVED, OTHER]
     rows = [turn(TRUE, member=member, observation=board) for member, board in enumerate(boards)]
     spaced = [turn(TRUE.upper().replace(" ", "  "), member=9, observation=MOVED)]
