@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake test test-all bench check lint types imports settings deployments stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake test test-all gpu bench check lint types imports settings deployments stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
 
 test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray, ranks and vLLM, S3 with a critic
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow and not benchmark"
+
+gpu: $(VENV)/.installed-test vllm  ## What only a GPU can show: the engine, the learner, DeepSpeed in bfloat16, vLLM
+	$(BIN)/python -m pytest -m gpu -s
 
 bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)
 	$(BIN)/python -m pytest -m "benchmark and not slow" tests/benchmarks -s

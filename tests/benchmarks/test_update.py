@@ -1,4 +1,5 @@
-"""Update that computes every shared prefix once, against the plain one, with each segment in its own row.
+"""Update that computes every shared prefix once, against the plain one, with each segment in its own row; and what the
+policy's scores before and after it cost (`update.scored_share`).
 
 pytest -m benchmark tests/benchmarks/test_update.py -s
 """
@@ -44,14 +45,14 @@ def test_an_update_costs_what_is_different_in_it(
     sampling = config.rollout.sampling
     where = UpdateContext(last, iterations, 0, sampling.temperature, sampling.max_response_tokens)
 
-    def timed() -> tuple[float, UpdateResult]:
-        learner = TorchLearner(config.update, num_threads=2)
+    def timed(share: float = 1.0) -> tuple[float, UpdateResult]:
+        learner = TorchLearner(config.update.model_copy(update={"scored_share": share}), num_threads=2)
         learner.load(store.local_folder("checkpoint", key), key, store.local_folder("checkpoint", reference))
         started = time.perf_counter()
         result = learner.update(trajectories, where)
         return time.perf_counter() - started, result
 
-    shared_s, plain_s = [], []
+    shared_s, plain_s, eighth_s = [], [], []
     for _ in range(ROUNDS):
         seconds, shared = timed()
         shared_s.append(seconds)
@@ -59,11 +60,16 @@ def test_an_update_costs_what_is_different_in_it(
             patch.setattr(batches, "prefix_rows", rows_apart)
             seconds, plain = timed()
         plain_s.append(seconds)
+        seconds, eighth = timed(1 / 8)
+        eighth_s.append(seconds)
+    assert eighth.metrics["update/old_is_from_rollout"] == 1
     ratios = [plain / shared for plain, shared in zip(plain_s, shared_s, strict=True)]
-    norms = [result.metrics["update/gradient_norm"] for result in (shared, plain)]
-    assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+    savings = [1 - eighth / shared for eighth, shared in zip(eighth_s, shared_s, strict=True)]
+    norms = [result.metrics["update/gradient_norm"] for result in (shared, plain, eighth)]
+    assert norms == pytest.approx([norms[0]] * 3, rel=1e-3)
     print(
         f"{context}: an update {statistics.median(shared_s):.2f} s, plain {statistics.median(plain_s):.2f} s; "
         f"{statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}); "
-        f"gradient norms {norms[0]:.6f}, {norms[1]:.6f}"
+        f"gradient norms {norms[0]:.6f}, {norms[1]:.6f}; an eighth scored: {statistics.median(eighth_s):.2f} s, "
+        f"{statistics.median(savings):.0%} less ({min(savings):.0%} to {max(savings):.0%})"
     )

@@ -307,6 +307,18 @@ def test_a_changed_optimiser_begins_anew_and_is_counted(policy_folder, make_traj
     assert other.update(make_trajectories(4), context).metrics["update/num_restarted_optimisers"] == 1
 
 
+@pytest.mark.gpu
+def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monkeypatch):
+    """Rows of prefix trees, their masks and the scores of a share are the same there, up to rounding."""
+    config, trajectories = change(PPO, kl_coefficient=0.1, scored_share=0.5), make_trajectories(16)
+    on_gpu = loaded(config, policy_folder, policy_folder)
+    assert on_gpu.device.type == "cuda"
+    found = on_gpu.update(trajectories, context).metrics
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    expected = loaded(config, policy_folder, policy_folder).update(trajectories, context).metrics
+    assert found == pytest.approx(expected, rel=1e-2, abs=1e-4)
+
+
 def test_threads_are_put_back(policy_folder, make_trajectories, context):
     before = torch.get_num_threads()
     learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
