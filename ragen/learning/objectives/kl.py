@@ -6,7 +6,7 @@ With tokens drawn from the policy and `d = ref_logprobs - policy_logprobs`:
 
     k1 = -d                 unbiased, signed; its gradient in a loss has expectation 0, so it belongs in the reward
     k2 = d^2 / 2            biased, never negative; its gradient is the divergence's
-    k3 = exp(d) - 1 - d     unbiased, never negative
+    k3 = exp(d) - 1 - d     unbiased, never negative; its gradient is that of KL(reference || policy)
 """
 
 from collections.abc import Callable

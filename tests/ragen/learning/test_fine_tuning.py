@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.evaluation.training_states import read_states
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
@@ -112,9 +111,9 @@ def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: P
     assert without == with_padding
 
 
-def test_panels_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
+def test_excluded_states_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
     short = LORA.model_copy(update={"steps": 1})
-    excluded = frozenset(make_panel(LAKE, 64, 5).state_digests)
+    excluded = frozenset(demonstrate_turns(short, LAKE, AGENT, 64, frozenset(), make_tokenizer(), 8).initial_states)
     tuned(folder, short, tmp_path, excluded=excluded, met=["a" * 64])
     states = read_states(tmp_path)
     assert "a" * 64 in states

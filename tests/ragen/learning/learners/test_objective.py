@@ -79,11 +79,15 @@ def test_micro_batches_change_no_objective(policy_folder, make_trajectories, con
     torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
-def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage):
-    result = update(policy_folder, make_trajectories(8), context, advantage=advantage, shaping=["by_length"])
-    assert result.metrics["update/gradient_norm"] > 0
-    assert all(math.isfinite(value) for value in result.metrics.values())
+def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
+    trajectories = make_trajectories(8, context=context_mode)
+    metrics = update(policy_folder, trajectories, context, advantage=advantage, shaping=["by_length"]).metrics
+    assert metrics["update/gradient_norm"] > 0
+    needs_critic = UpdateConfig(advantage=advantage).needs_critic
+    assert ("update/value_loss" in metrics) == ("update/explained_variance" in metrics) == needs_critic
+    assert all(name.startswith("update/") and math.isfinite(value) for name, value in metrics.items())
 
 
 def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, make_trajectories, context):

@@ -193,18 +193,6 @@ def test_load_is_a_no_op_only_at_the_very_same_checkpoint(policy_folder, make_tr
     learner.load("/nowhere", "next", None)  # loaded already, so the folder is not read
 
 
-@pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
-@pytest.mark.parametrize("context_mode", ["full", "window"])
-def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
-    config = UpdateConfig(advantage=advantage, num_minibatches=2, optimiser=SGD_LIKE)
-    result = loaded(config, policy_folder).update(make_trajectories(4, context=context_mode), context)
-    assert result.metrics["update/gradient_norm"] > 0
-    assert ("update/value_loss" in result.metrics) == config.needs_critic
-    assert ("update/explained_variance" in result.metrics) == config.needs_critic
-    assert all(np.isfinite(value) for value in result.metrics.values())
-    assert all(name.startswith("update/") for name in result.metrics)
-
-
 def test_samples_follow_their_contract(policy_folder, make_trajectories, context):
     validate = pytest.importorskip("starpo.schemas.validate").validate
     trajectories = make_trajectories(6)
@@ -222,10 +210,14 @@ def test_samples_follow_their_contract(policy_folder, make_trajectories, context
 
 def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(2)
-    result = loaded(change(GRPO, num_minibatches=1), policy_folder).update(trajectories, context)
-    gaps = np.array(result.samples["old_behaviour_gap"])
+    learner = loaded(change(GRPO, num_minibatches=1), policy_folder)
+    stored = np.concatenate([s.behaviour_logprobs[s.response_mask] for t in trajectories for s in t.segments])
+    gaps = np.abs(learner.logprobs(trajectories, context).numpy() - stored)
+    result = learner.update(trajectories, context)
+    largest = [own.max() for own in np.split(gaps, [trajectories[0].num_response_tokens])]
+    assert result.samples["old_behaviour_gap"].to_pylist() == pytest.approx(largest)
     assert result.metrics["update/old_behaviour_gap_max"] == pytest.approx(gaps.max())
-    assert 0 < result.metrics["update/old_behaviour_gap_mean"] < gaps.max()
+    assert result.metrics["update/old_behaviour_gap_mean"] == pytest.approx(gaps.mean())
 
 
 def test_importance_weights_are_truncated(policy_folder, make_trajectories, context):

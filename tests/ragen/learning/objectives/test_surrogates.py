@@ -83,12 +83,6 @@ def test_sapo_by_hand():
     assert found.loss_M.tolist() == pytest.approx([-2.48984, 1.41594], abs=1e-5)
 
 
-def test_sapo_begins_as_the_policy_gradient():
-    found, logprobs = terms("sapo", [1.0, 1.0], [2.0, -3.0])
-    found.loss_M.sum().backward()
-    assert logprobs.grad.tolist() == pytest.approx([-2.0, 3.0])
-
-
 def test_gmpo_by_hand():
     # log 1.5 = 0.405 is clipped to 0.4 where A > 0; log 0.5 = -0.693 to -0.4 where A < 0
     up, logprobs = terms("gmpo", [1.5, 0.5], [1.0, 1.0])

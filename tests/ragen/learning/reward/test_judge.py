@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.reward_components import JudgeOptions
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.learning.reward.judge import checklist, judge
 from starpo.ragen.learning.reward.judging import Judge
@@ -241,8 +243,6 @@ def test_a_verification_asks_nobody(server, store, make_turns):
     assert len(server.asked) == 2
 
 
-def test_no_prompts_need_no_package(server, store):
-    options = config(server).options["judge"]
-    from starpo.ragen.config.reward_components import JudgeOptions
-
-    assert Judge(JudgeOptions.model_validate(options), store, "judge").ask([]) == {}
+def test_no_prompts_need_no_package(store, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert Judge(JudgeOptions(base_url="http://127.0.0.1:9/v1", model="a-model"), store, "judge").ask([]) == {}
