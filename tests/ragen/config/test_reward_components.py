@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.reward import RewardConfig
@@ -29,8 +30,14 @@ def test_defaults_are_filled_in() -> None:
 
 
 def test_components_without_options_are_as_they_were() -> None:
-    assert RewardConfig().effective() == RewardConfig().model_dump(mode="json")
-    assert RewardConfig().options == {}
+    assert RewardConfig(options={}).effective() == {
+        "components": ["environment", "format", "forfeit"],
+        "options": {},
+        "format_penalty": -0.1,
+        "normalisation": "none",
+        "std_ddof": 0,
+        "normalisation_scope": "group",
+    }
 
 
 @pytest.mark.parametrize(
@@ -97,9 +104,10 @@ def test_a_component_that_could_never_pay_is_refused_before_the_run(overrides: d
         apply_overrides(CONFIG, overrides)
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", [{"policy.type": "tiny"}, {"policy.fine_tuning": {}}])
-def test_demonstrations_know_every_form_where_it_is_known_where_things_are(policy: dict) -> None:
-    assert apply_overrides(CONFIG, {**policy, "agent.prompt": "state"}).agent.form == "grounding_worldmodeling"
+def test_demonstrations_know_every_form_where_it_is_known_where_things_are(policy: dict, form: str) -> None:
+    assert apply_overrides(CONFIG, {**policy, "agent.prompt": "state", "agent.form": form}).agent.form == form
 
 
 def test_all_of_them_fit_a_form_with_all_parts() -> None:

@@ -72,12 +72,6 @@ def test_search_and_greedy_members_are_in_the_keys_of_rollouts_and_not_of_evalua
     assert update(plain, 0, FIRST, FIRST, **data).key == update(greedy, 0, FIRST, FIRST, **data).key
 
 
-def test_an_engine_that_only_evaluates_does_not_search():
-    server = {"rollout.openai.base_url": "http://127.0.0.1:1/v1", "rollout.openai.model": "m"}
-    with pytest.raises(ConfigError, match="'openai' cannot be trained on"):
-        rollout(0, smoke(**BEST_OF, **server, **{"rollout.engine": "openai"}), FIRST)
-
-
 def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
     config = apply_overrides(preset("frozen-lake-slippery"), BEST_OF)
     rollout(0, config, FIRST)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from starpo.flows.presets import names as preset_names
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
@@ -61,9 +60,3 @@ def test_what_can_is_a_panel(name: str) -> None:
 def test_the_training_environments_own_name_is_taken() -> None:
     message = refusal("sokoban")
     assert "evaluation.variants.sokoban: the panel of the training environment already has that name" in message
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_the_variants_of_every_preset_are_called_rightly(name: str) -> None:
-    config = preset(name)
-    assert len(config.panels) == 1 + len(config.evaluation.variants)

@@ -68,8 +68,11 @@ def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def test_it_is_the_same_in_every_process(identify: Callable[..., str]) -> None:
-    assert identify() == identify()
-    assert len(identify()) == 16
+    here = identify()
+    code = "from starpo.ragen.core.identity import code_identity; print(code_identity('mine.reward:bonus'), end='')"
+    env = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True).stdout == here
+    assert len(here) == 16
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,6 @@ from starpo.ragen.core.registry import SUITES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.variants import VARIANTS
 
-PACKAGES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym", "textarena": "textarena"}
-
-
-def settings_of(variant):
-    """Return a variant's settings; skip the test if they are of a suite that is not installed."""
-    settings = VARIANTS[variant].settings
-    if settings.type in SUITES:
-        pytest.importorskip(PACKAGES[settings.type], reason=f"pip install 'starpo[{settings.type}]'")
-    return settings
-
 
 def test_the_papers_variants_are_there_each_with_one_line():
     assert {name for name, variant in VARIANTS.items() if variant.type not in SUITES} == {
@@ -35,12 +25,9 @@ def test_the_papers_variants_are_there_each_with_one_line():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_variant_is_a_configuration_and_can_be_played(variant):
-    settings = settings_of(variant)
+def test_a_variant_is_a_configuration(variant):
+    settings = VARIANTS[variant].settings
     assert TypeAdapter(EnvironmentConfig).validate_python(settings.model_dump()) == settings
-    environment = make(settings)
-    observation, _ = environment.reset(seed=0)
-    assert observation == environment.render()
 
 
 def test_held_out_names_never_meet_training_names_as_initial_states():

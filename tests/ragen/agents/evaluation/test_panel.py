@@ -81,7 +81,7 @@ def test_few_initial_states_may_repeat():
 def test_a_panel_is_a_function_of_settings_and_seed():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 8, panel_seed=3)
-    assert make_panel(settings, 8, panel_seed=3) == panel
+    assert make_panel.__wrapped__(settings, 8, panel_seed=3) == panel
     others = [
         make_panel(settings, 8, panel_seed=4),
         make_panel(settings, 9, panel_seed=3),

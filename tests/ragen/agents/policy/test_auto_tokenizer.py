@@ -40,7 +40,7 @@ tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 asked = json.load(sys.stdin)
 ids = [tokenizer.encode(text, add_special_tokens=False) for text in asked["texts"]]
 talk = tokenizer.apply_chat_template(asked["talk"], add_generation_prompt=True)["input_ids"]
-print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos_token_id]))
+print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos_token_id, tokenizer.pad_token_id]))
 """
 
 
@@ -68,11 +68,11 @@ def test_auto_tokenizer_reads_a_stored_checkpoint_as_it_was_meant(tmp_path: Path
         text=True,
     )
     assert read.returncode == 0, read.stderr
-    ids, talk, decoded, end = json.loads(read.stdout)
+    ids, talk, decoded, *ends = json.loads(read.stdout)
     assert ids == [TOKENIZER.encode(text, add_special_tokens=False) for text in texts]
     assert talk == TOKENIZER.apply_chat_template(TALK, add_generation_prompt=True)["input_ids"]
     assert decoded == texts
-    assert end == TOKENIZER.eos_token_id
+    assert ends == [TOKENIZER.eos_token_id, TOKENIZER.pad_token_id]
 
 
 def test_words_are_those_that_figures_were_measured_with() -> None:

@@ -17,10 +17,9 @@ def demonstrations(settings, skill, count=2000):
 
 
 def test_the_thought_says_what_both_names_mean_in_the_order_shown():
-    environment = make(BanditSettings(names="phoenix_dragon"))
-    environment.reset(seed=0)
+    found = {e.actions: d.think for e, d in demonstrations(BanditSettings(names="phoenix_dragon"), 0.25, count=20)}
     thought = {("Phoenix", "Dragon"): "Phoenix safe Dragon risky", ("Dragon", "Phoenix"): "Dragon risky Phoenix safe"}
-    assert demonstrate(environment, 0.25, random.Random(0)).think == thought[environment.actions]
+    assert found == thought
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

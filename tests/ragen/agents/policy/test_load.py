@@ -223,7 +223,7 @@ def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         load.resolve_policy(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
 
 
-def test_a_name_that_is_no_model_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_no_model_name() -> None:
     with pytest.raises(PolicyError, match="neither a local folder nor a model that can be read on the hub"):
         load.resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
 

@@ -4,7 +4,6 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from starpo.ragen.agents.policy.tokenizer import FORMAT_TAGS, make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
@@ -89,15 +88,6 @@ def test_the_chat_template_is_chatml_without_a_system_prompt() -> None:
     assert TOKENIZER.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) == (
         "<|im_start|>user\ns0<|im_end|>\n<|im_start|>assistant\na0<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path) -> None:
-    TOKENIZER.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    text = "user\nP 1 2 X 3 4\n#____#\n<think>héllo</think>"
-    assert loaded.encode(text) == TOKENIZER.encode(text)
-    assert (loaded.eos_token_id, loaded.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)
-    assert loaded.chat_template == TOKENIZER.chat_template
 
 
 def test_another_process_makes_the_same_bytes_whatever_its_hash_seed() -> None:

@@ -314,13 +314,16 @@ def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
     assert json.loads(rows[-1]["info"])["error"] == "the shard's deadline has passed (rollout.deadline_s)"
 
 
-def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(played, tokenizer):
+def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer, corridor):
     """The reference implementation rewrote responses when parsing them, and trained on the rewritten ones."""
-    text = "<think>t</think><|im_start|><answer> RIGHT </answer>"
-    row = played(lambda *_: text, agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
-    assert row["response"] == text
-    assert row["status"] == "format_error"
-    assert row["response_ids"] == [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
+    parts = ["<think>", "t", "</think>", "<|im_start|>", "<answer>", "Ri", "ght", "</answer>"]
+    ids = [*(id_ for part in parts for id_ in tokenizer.encode(part)), tokenizer.eos_token_id]
+    assert ids[:-1] != tokenizer.encode("".join(parts))
+    session = SimpleNamespace(generate=lambda _: [Response(ids, [-0.5] * len(ids), "stop")], close=lambda: None)
+    agent = AgentConfig(prompt="state", max_turns=1)
+    rows = play(session, ContextBuilder(tokenizer, agent, 60), tokenizer, corridor(), agent, SAMPLING, 4096, ALONE)
+    (row,) = rows.to_pylist()
+    assert (row["response_ids"], row["response"], row["status"]) == (ids, "".join(parts), "format_error")
 
 
 def test_prefilled_tag_is_not_part_of_the_response(played):

@@ -83,9 +83,11 @@ def pool_of(num_actors, spec=TORCH, **settings):
 
 
 def actors():
-    """Processes of live actors."""
+    """Processes of live actors; at least one."""
     family = psutil.Process().children(recursive=True)
-    return [child for child in family if "ShardActor" in _command(child)]
+    found = [child for child in family if "ShardActor" in _command(child)]
+    assert found
+    return found
 
 
 def _command(process: psutil.Process) -> str:

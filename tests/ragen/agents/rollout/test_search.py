@@ -225,7 +225,7 @@ def stops(job: RolloutJob) -> tuple[int, ...]:
     return ContextBuilder(load_tokenizer(job.folder), job.agent, 12).stop_token_ids
 
 
-def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor, monkeypatch):
+def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor):
     lasting = replace(job, environment=corridor(fault="last_reset"))
     (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
     shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]

@@ -14,6 +14,7 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.stream import as_stream
+from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import EngineError
@@ -180,6 +181,8 @@ def test_spec_makes_the_engine_of_the_settings():
     assert spec.is_continuous
     assert EngineSpec("torch") == EngineSpec.of(RolloutConfig())
     engine = spec.make(num_threads=1)
+    assert isinstance(engine, VLLMEngine)
+    assert (engine._config.max_num_seqs, engine._max_context_tokens) == (7, 640)
     with pytest.raises(EngineError, match="no checkpoint is loaded"):
         engine.session(SAMPLING, [1])
 

@@ -2,6 +2,7 @@
 
 import ast
 import random
+import re
 import time
 from fractions import Fraction
 
@@ -172,15 +173,16 @@ def test_any_text_is_survived(text):
 def test_it_agrees_with_python(text):
     """The value is Python's, in exact fractions, for texts of these four operations; other texts have none."""
     try:
-        expected = by_python(ast.parse(text.lstrip(), mode="eval").body) if text else None
+        readable = re.sub(r"\b0+(?=\d)", "", text)  # Python rejects 007
+        expected = None if re.search(r"\d{10}", text) else by_python(ast.parse(readable, mode="eval").body)
     except (SyntaxError, ZeroDivisionError, NotImplementedError):
         expected = None
-    assert evaluate(text) == expected or has_leading_zeros(text)
+    assert evaluate(text) == expected
 
 
 def by_python(node):
     match node:
-        case ast.Constant(value=int(number)) if number < 10**9:
+        case ast.Constant(value=int(number)):
             return Fraction(number)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -by_python(operand)
@@ -198,14 +200,6 @@ def by_python(node):
                 case ast.Div():
                     return a / b
     raise NotImplementedError
-
-
-def has_leading_zeros(text):
-    """Whether a number has leading zeros, such as 007, which Python rejects."""
-    return any(
-        number.startswith("0") and len(number) > 1
-        for number in "".join(c if c.isdigit() else " " for c in text).split()
-    )
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))

@@ -55,14 +55,6 @@ def test_solutions_solve_and_are_shortest(seed, num_boxes):
     assert len(solution) == shortest_by_brute_force(board)
 
 
-def test_boxes_may_exchange_targets():
-    # Each box goes to the target beside it, whatever the order of boxes and targets.
-    board = Board.from_text("########\n#OX_PXO#\n#______#\n########")
-    solution = solve(board)
-    assert played(board, solution).boxes == board.targets
-    assert len(solution) == 4  # Right (solves the right-hand box), then Left, Left, Left: walk two cells and push
-
-
 @given(seed=st.integers(0, 10_000))
 def test_distance_table_equals_solver_everywhere(seed):
     rng = python_random(seed)

@@ -61,10 +61,6 @@ def test_numbers_of_a_box_are_shown_short_and_told_apart_exactly():
     assert environment.state_digest() != before
 
 
-def test_the_contract_is_kept():
-    assert check(LAKE, should_start_process=False) == []
-
-
 class Speller(gymnasium.Env):
     """Environment that asks for a word."""
 

@@ -97,7 +97,7 @@ def test_a_task_whose_scorer_carries_out_answers_is_refused(task):
 
 
 def test_a_scorer_that_evaluates_what_the_package_said_is_not():
-    assert make(ReasoningGymSettings(task="number_sorting")).reset(seed=0)
+    make(ReasoningGymSettings(task="number_sorting"))  # calls eval(entry["answer"])
 
 
 def test_an_answer_that_is_carried_out_cannot_end_the_process():
