@@ -32,6 +32,7 @@ with played as (
 select
     run,
     iteration,
+    panel as cell,
     panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || env, '') as panel,
     env,
     any_value(environment) as environment,
@@ -103,22 +104,27 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
     if not rows:
         return "No evaluation is stored, so there is no panel to check."
     untold = [row for row in rows if row["unknown_origins"]]
-    unknown = f" For {len(untold)} evaluations, not all initial states of training are known." if untold else ""
+    unknown = f" For {_number(untold)} evaluations, not all initial states of training are known." if untold else ""
     covered = sorted({row["panel"] for row in rows if row["covers_all"]})
     all_there_is = f" A panel of {', '.join(covered)} covers every state there is to train on." if covered else ""
     if not apart:
         known = "known " if untold else ""
-        found = f"None of {len(rows)} evaluations starts from a {known}state of training." if not covered else ""
+        found = f"None of {_number(rows)} evaluations starts from a {known}state of training." if not covered else ""
         return f"{found}{all_there_is}{unknown}".strip()
     worst = max(apart, key=lambda row: row["share"])
     text = (
-        f"{len(apart)} of {len(rows)} evaluations start from states of training: up to {worst['seen']} of "
+        f"{_number(apart)} of {_number(rows)} evaluations start from states of training: up to {worst['seen']} of "
         f"{worst['states']} states ({worst['share']:.0%}; {worst['panel']}, iteration {worst['iteration']}"
     )
     if worst["success_seen"] is not None and worst["success_unseen"] is not None:
         text += f": success {worst['success_seen']:.4g} on them, {worst['success_unseen']:.4g} on the others"
-    counted = f"; success of {len(mixed)} counts them" if mixed else ""
+    counted = f"; success of {_number(mixed)} counts them" if mixed else ""
     return f"{text}){counted}.{all_there_is}{unknown}"
+
+
+def _number(rows: list[dict[str, Any]]) -> int:
+    """Count evaluations: one of a mixture has a row per part."""
+    return len({(row["run"], row["iteration"], row["cell"]) for row in rows})
 
 
 @cache

@@ -1,9 +1,5 @@
 """Attempts of an iteration are distinguished by the names of their stages."""
 
-import pytest
-
-from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import attempts
 
 
@@ -17,8 +13,3 @@ def test_each_attempt_has_its_own_rollout_rewards_and_selection() -> None:
     assert (first["rollout"]["turns"], first["variance_filter"]["selection"]) == ("t", "s")
     assert second == {"rollout": {"turns": "t1"}, "reward": {"rewards": "r1"}}
     assert attempts({"evaluate:sokoban": {"episodes": "e"}}) == []
-
-
-def test_a_home_that_does_not_exist_is_told() -> None:
-    with pytest.raises(StoreError, match="names an unknown home folder"):
-        Store("~nosuchuser-at-all/store")

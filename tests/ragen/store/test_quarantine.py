@@ -43,13 +43,13 @@ def test_the_same_bad_data_are_kept_once(store: Store, work: dict[str, Any]) -> 
 
 
 def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: dict[str, Any]) -> None:
-    for missing in ("reason.txt", "data.parquet"):
+    for missing in ((), ("reason.txt",), ("reason.txt", "data.parquet")):
+        for name in missing:
+            Path(*places(local, work), name).unlink()
         with pytest.raises(DataError):
             local.put_table("turns", example("turns").slice(1), **work)
-        (place,) = places(local, work)
-        assert Path(place, missing).exists()
-        Path(place, "reason.txt").unlink()
-        Path(place, missing).unlink(missing_ok=True)
+        (folder,) = map(Path, places(local, work))
+        assert {file.name for file in folder.iterdir()} == {"data.parquet", "failure_cases.parquet", "reason.txt"}
 
 
 def test_data_that_cannot_be_kept_are_refused_with_the_reason_all_the_same(

@@ -43,5 +43,5 @@ def test_a_store_that_cannot_be_written(tmp_path):
 
 
 def test_a_name_cannot_lead_elsewhere(tmp_path):
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match=r"'\.\./runs' cannot be a name of an ablation"):
         Ablations(str(tmp_path)).get("../runs")

@@ -173,6 +173,7 @@ def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str
     assert [(row["iteration"], row["panel"], row["mixed_in"]) for row in finding.table.to_pylist()] == [
         (2, "mixture/rooms", 1)
     ]
+    assert finding.summary.startswith("2 of 2 evaluations start from states of training: ")
     assert "; success of 1 counts them. A panel of mixture/arms covers every state" in finding.summary
 
 

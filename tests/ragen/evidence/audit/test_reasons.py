@@ -91,7 +91,8 @@ def test_every_reason_names_what_decided(config: FilterConfig, tables: Ask) -> N
     ((_, finding),) = run_audits(tables(selection=selection), ["groups"])
     (fates,) = finding.table.to_pylist()
     assert finding.severity == "note"
-    assert (fates["kept"], fates["zero_variance"], fates["no_valid_trajectory"]) == (num_kept, 2, 1)
+    counts = ("groups", "kept", "zero_variance", "no_valid_trajectory")
+    assert tuple(fates[count] for count in counts) == (6, num_kept, 2, 1)
     assert fates["ranked_too_low"] == 3 - num_kept
 
 

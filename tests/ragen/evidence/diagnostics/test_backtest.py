@@ -73,12 +73,12 @@ def test_ragen_2s_stop_rules():
 def test_rules_know_no_later_iteration():
     success = [0.8] * 40 + [0.0] * 20
     series = {SUCCESS: _series(success), REWARD_STD: _series([1.0] * 30 + [0.01] * 30)}
-    whole = backtest({"run": series})
-    for score in whole:
-        rang = score.outcomes[0].rang
-        if rang is not None:
-            cut = {name: {i: v for i, v in values.items() if i <= rang} for name, values in series.items()}
-            assert score.rule.ring(cut) == rang
+    rang = {score.rule: score.outcomes[0].rang for score in backtest({"run": series})}
+    assert sum(iteration is not None for iteration in rang.values()) == 6  # the rules that watch these two metrics
+    for now in range(60):
+        known = {name: {i: v for i, v in values.items() if i <= now} for name, values in series.items()}
+        for rule, iteration in rang.items():
+            assert rule.ring(known) == (None if iteration is None or iteration > now else iteration)
 
 
 def test_the_best_rule_is_first_and_the_drawing_names_all():

@@ -16,7 +16,7 @@ from starpo.ragen.evidence.diagnostics.collapse import (
 )
 from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
 
-WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT)
+FALLING = {REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT}
 
 
 def _series(values) -> dict[int, float]:
@@ -170,14 +170,13 @@ def test_iterations_are_those_of_the_series():
     assert signal.iteration >= 70
 
 
-@pytest.mark.parametrize("num_points", [0, 1, 5])
+@pytest.mark.parametrize("num_points", [0, 1, 5, 7, 8])
 def test_too_few_points_raise_nothing(num_points):
-    series = {name: _series([1.0] * num_points) for name in WATCHED}
-    assert diagnose(series).status == "healthy"
-
-
-def test_nothing_is_healthy():
-    assert diagnose({}).words == "healthy: no signal holds (0 in the past)"
+    """A fall is told after a baseline of five points and three below it, a spike after the baseline."""
+    limits = CollapseThresholds(decay=0.0)
+    curves = {**dict.fromkeys(FALLING, [1.0] * 5 + [0.0] * 3), GRADIENT: [1.0] + [9.0] * 7}
+    verdict = diagnose({name: _series(curve[:num_points]) for name, curve in curves.items()}, limits)
+    assert {signal.name for signal in verdict.signals} == (FALLING if num_points == 8 else set())
 
 
 a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)

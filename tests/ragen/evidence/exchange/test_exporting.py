@@ -41,11 +41,9 @@ def test_messages_rendered_by_the_template_are_the_tokens_that_the_model_saw(sto
         if row["is_context_start"]:
             contexts.append([])
         contexts[-1] += row["prompt_ids"] + row["response_ids"]
-    assert len(found) == len(contexts)
+    newline = TOKENIZER.encode("\n")  # the template ends every message with one
     for line, ids in zip(found, contexts, strict=True):
-        rendered = TOKENIZER.apply_chat_template(line["messages"], tokenize=False)
-        said = TOKENIZER.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        assert rendered.startswith(said)
+        assert TOKENIZER.apply_chat_template(line["messages"], return_dict=False) == ids + newline
 
 
 def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):

@@ -74,7 +74,7 @@ def test_every_format_can_be_pushed(hub, store, put_run, tmp_path):
 
 def test_a_checkpoint_is_pushed_as_a_model_and_the_store_stays_as_it_is(hub, store, put_run, tmp_path):
     put_run()
-    before = files_under(Path(store.url))
+    before = {path: path.read_bytes() for path in files_under(Path(store.url))}
     done = ragen("checkpoint", "mine", "--iteration", 0, "--push", "me/policy", "--store", store.url)
     assert done.exit_code == 0, done.output + repr(done.exception)
     pushed = hub.repositories["models/me/policy"]
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_pushed_as_a_model_and_the_store_stays_as_it_is(hub, sto
     card = pushed.files["README.md"].decode()
     assert card.startswith('---\nlibrary_name: "transformers"\n')
     assert store.runs.iteration("mine", 0)["warm_start"]["checkpoint"] in card
-    assert files_under(Path(store.url)) == before
+    assert {path: path.read_bytes() for path in files_under(Path(store.url))} == before
 
 
 def test_what_only_an_update_needs_stays_here(hub, tmp_path):

@@ -103,7 +103,7 @@ def test_the_page_has_a_line_a_run_in_every_panel(stored_run: Store) -> None:
     for panel in data["panels"]:
         assert [(line["label"], line["colour"]) for line in panel["lines"]] == [("hostile", 0), ("other", 1)]
     assert len(data["panels"][1]["lines"][0]["raw"]) == 4
-    assert "1 of 126 settings differ" in page or re.search(r"1 of \d+ settings differ", page)
+    assert re.search(r"1 of \d+ settings differ", page)
     assert '<td>rollout</td><td class="number">4 of 4</td><td class="number">4 of 4</td>' in page
     assert '<td>variance_filter</td><td class="number">0 of 8</td><td class="number">0 of 8</td>' in page
     assert "<td>60.0%<small>[55.0%, 65.0%] after 4</small></td>" in page

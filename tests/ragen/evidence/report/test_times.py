@@ -1,5 +1,7 @@
 """Breakdown of a run's time from its manifests, by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from starpo.ragen.evidence.report.data import gather
@@ -85,4 +87,7 @@ def test_shares_add_up(stored_run: Store) -> None:
 
 
 def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:
-    assert "rollout" in [row["stage"] for row in times_of(damaged_run, "hostile")]
+    turns = damaged_run.runs.iteration("hostile", 1)["rollout"]["turns"]
+    Path(damaged_run.url, "turns", turns, "manifest.json").write_text("{")
+    times = {row["stage"]: row["times"] for row in times_of(damaged_run, "hostile")}
+    assert (times["rollout"], times["reward"]) == (3, 4)

@@ -1,5 +1,6 @@
 """The same work has the same key in any process; any change gives another key."""
 
+import json
 import subprocess
 import sys
 from enum import Enum
@@ -43,6 +44,7 @@ def test_order_does_not_matter() -> None:
 def test_any_change_of_a_setting_changes_the_key(settings: dict[str, object], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(settings)))
     other = {**settings, name: data.draw(json_values)}
+    assert json.loads(canonical_json(settings)) == settings  # it loses nothing
     assert (key(settings) == key(other)) == (canonical_json(settings) == canonical_json(other))
     assert key(settings) == key(dict(reversed(settings.items())))
     assert key({name: settings[name]}) != key({f"{name}'": settings[name]})

@@ -29,7 +29,8 @@ def test_a_copy_is_found_and_counts_as_used(cache: Path) -> None:
 
 def test_the_first_copy_stays(cache: Path) -> None:
     first = put("a", 10, used_s_ago=0)
-    assert put("a", 10, used_s_ago=0) == first
+    assert put("a", 20, used_s_ago=0) == first
+    assert (first / "file").stat().st_size == 10
 
 
 def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCaptureFixture) -> None:

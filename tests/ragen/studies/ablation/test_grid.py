@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
@@ -160,9 +162,11 @@ def test_the_base_cannot_be_excluded(cell):
 
 
 def test_an_exclusion_takes_every_cell_that_has_all_its_values():
-    grid = make(axes={"filter.keep": [0.5, 1.0], "online_k": [1, 5]}, exclude=[{"filter.keep": 1.0, "online_k": 5}])
-    assert is_excluded(grid, {"filter.keep": 1.0, "online_k": 5})
-    assert not is_excluded(grid, {"filter.keep": 1.0, "online_k": 1})
+    axes = {"filter.keep": [0.5, 1.0], "online_k": [1, 5], "iterations": [2, 3]}
+    grid = make(axes=axes, exclude=[{"filter.keep": 1.0, "online_k": 5}])
+    cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    excluded = [cell for cell in cells if is_excluded(grid, cell)]
+    assert excluded == [{"filter.keep": 1.0, "online_k": 5, "iterations": n} for n in (2, 3)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from starpo.ragen.store import Store
 def begin(store: Store) -> Callable[..., str]:
     """`begin("mine", done=2, iterations=4)`: a run of the preset `smoke` after two of four iterations."""
 
-    def begin(name: str, done: int = 2, is_evaluated: bool = False, **overrides: Any) -> str:
+    def begin(name: str, done: int = 2, **overrides: Any) -> str:
         config = preset("smoke", {path.replace("__", "."): value for path, value in overrides.items()})
         store.runs.create(name, flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
         store.runs.record_stage(name, 0, "warm_start", {"checkpoint": "0" * 32})
