@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import example, example_turns
 from starpo.schemas.validate import ContractViolation, Validator, validate
-from tests.schemas.changes import rebuilt, setting, setting_where
+from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
 def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
@@ -99,7 +99,12 @@ def test_no_table_makes_validation_itself_fail() -> None:
                 validate(table, kind)
 
 
-def test_failure_cases_hold_long_values_in_part() -> None:
+def test_failure_cases_are_the_wrong_rows_with_long_values_in_part() -> None:
+    def change(rows: Rows) -> None:
+        for number, row in enumerate(rows):
+            row["info"] = f'{{"row": {number}}}' if number % 2 else f"{number:02}" * 5_000
+
     with pytest.raises(ContractViolation) as caught:
-        validate(rebuilt(example("turns"), setting(0, info="x" * 10_000)), "turns")
-    assert all(len(text) < 500 for text in caught.value.failure_cases["found"].to_pylist())
+        validate(rebuilt(example("turns"), change), "turns")
+    found = [(case["row"], case["found"]) for case in caught.value.failure_cases.to_pylist()]
+    assert found == [(number, f"info='{f'{number:02}' * 58}...") for number in range(0, 40, 2)]
