@@ -75,7 +75,7 @@ def aligned(name: str, *others: str) -> list[Rule]:
 
 def json_object(name: str) -> Rule:
     """Require JSON objects; each distinct text is parsed once, however many rows contain it."""
-    texts = col(name).unique()
+    texts = col(name).unique(maintain_order=True)  # the two uses below must agree
     broken = texts.filter(~texts.str.json_path_match("$").str.starts_with("{").fill_null(False))
     return Rule((name,), "is a JSON object", ~col(name).is_in(broken.implode()))
 

@@ -84,6 +84,13 @@ def write_hostile_store(folder: Path) -> None:
     for run in (RUN, FAILED, BROKEN):
         inputs: dict[str, str] = {}
         store.runs.create(run, flow="starpo", preset="smoke", config=config)
+        file = folder / "runs" / run / "run.json"
+        record = json.loads(file.read_text())
+        record["preset"] = everything
+        record["config"][everything] = everything
+        record["config"]["evaluation"]["variants"][everything] = record["config"]["environment"]
+        record["parameters"] = {everything: everything}
+        file.write_text(json.dumps(record))
         for kind in KINDS:
             stage, settings = Stage(name=f"make-{kind}", version=1), {"evil": everything}
             key = stage_key(stage, settings, inputs, 0)
@@ -99,13 +106,6 @@ def write_hostile_store(folder: Path) -> None:
         store.runs.set_state(
             run, "failed" if run == FAILED else "completed", everything, {"iteration": 1, everything: 1}
         )
-        file = folder / "runs" / run / "run.json"
-        record = json.loads(file.read_text())
-        record["preset"] = everything
-        record["config"][everything] = everything
-        record["config"]["evaluation"]["variants"][everything] = record["config"]["environment"]
-        record["parameters"] = {everything: everything}
-        file.write_text(json.dumps(record))
     broken = folder / "runs" / BROKEN / "run.json"
     broken.write_text(broken.read_text().replace('"smoke', '"\\ud800'))
     (folder / "runs" / BROKEN / "iterations" / "00000.json").write_text(json.dumps({everything: everything}))

@@ -77,14 +77,12 @@ def test_wrong_type(tmp_path: Path) -> None:
 
 def test_out_of_bounds(tmp_path: Path) -> None:
     message = refused("validate", "sokoban", "--set", "filter.keep=1.5", cwd=tmp_path)
-    assert "filter.keep" in message
-    assert "1.5" in message
-    assert "1" in message.replace("1.5", "")
+    assert "filter.keep = 1.5 (override): should be less than or equal to 1" in message
 
 
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("iterations = = 3")
-    assert "mine.toml" in refused("validate", "mine.toml", cwd=tmp_path)
+    assert "mine.toml: is not TOML: Invalid value (at line 1" in refused("validate", "mine.toml", cwd=tmp_path)
 
 
 def test_unknown_preset(tmp_path: Path) -> None:
@@ -160,7 +158,7 @@ def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
 
 
 def test_unknown_environment(tmp_path: Path) -> None:
-    assert "Sokoban" in refused("play", "Sokobann", cwd=tmp_path)
+    assert "did you mean 'Sokoban'" in refused("play", "Sokobann", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("command", [("runs", "--store", ""), ("store", "copy", "mine", ""), ("runs",)])

@@ -70,77 +70,84 @@ def ragen(store: Path, tmp_path: Path) -> Ragen:
 EVIL = "".join(HOSTILE[:9])
 TRAJECTORY = str(example("turns")["trajectory_id"][0])
 HELP = ["--help"]
-ARGUMENTS: dict[str, list[list[str]]] = {
-    "train": [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]],
-    "up": [HELP],  # starts a server, and reads no store
-    "serve": [HELP],
-    "down": [[]],
-    "cancel": [[RUN], [FAILED], [BROKEN], [EVIL]],
-    "follow": [[RUN], [FAILED], [BROKEN]],
-    "runs": [[], ["--json"], ["--tree"], ["--tree", "--json"]],
-    "fork": [
+ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends with exit code 0, and what does not
+    "train": ([], [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]]),
+    "up": ([HELP], []),  # starts a server, and reads no store
+    "serve": ([HELP], []),
+    "down": ([[]], []),
+    "cancel": ([[RUN], [FAILED], [BROKEN]], [[EVIL]]),
+    "follow": ([[RUN], [BROKEN]], [[FAILED]]),
+    "runs": ([[], ["--json"], ["--tree"], ["--tree", "--json"]], []),
+    "fork": ([], [
         [RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"],
-    ],
-    "backtest": [[], [RUN], [BROKEN], [EVIL], [RUN, "--json"]],
-    "diagnose": [[RUN], [RUN, "--json"], [BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]],
-    "show": [
-        [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
+    ]),
+    "backtest": ([], [[], [RUN], [BROKEN], [EVIL], [RUN, "--json"]]),
+    "diagnose": ([[RUN], [RUN, "--json"]], [[BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]]),
+    "show": ([
+        [RUN], [RUN, "--json"], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
         [RUN, "--timings"], [RUN, "--timings", "--json"], [BROKEN, "--timings"],
-        [RUN, "--iteration", "0", "--trajectory", TRAJECTORY], [RUN, "--iteration", "0", "--trajectory", EVIL],
+        [RUN, "--iteration", "0", "--trajectory", TRAJECTORY],
         [RUN, "--iteration", "0", "--trajectory", TRAJECTORY, "--json"],
-    ],
-    "report": [[RUN, "-o", "{out}/report.html"], [BROKEN]],
-    "compare": [[RUN, FAILED, "-o", "{out}/c.html"], [RUN, "-o", "{out}/c.svg", "--title", EVIL], [RUN, "-o", EVIL]],
-    "verify": [[RUN, "--stage", "rollout"], [BROKEN], [RUN, "--stage", "rollout", "--json"]],
-    "evaluate": [[RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN]],
-    "replay": [[RUN], [RUN, "--set", EVIL], [BROKEN]],
-    "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
-    "online-k": [[RUN], [BROKEN], [EVIL + "*"]],
-    "objectives": [[RUN, "-o", "{out}/o.html"], [RUN, "--with", EVIL], [RUN, "--iterations", EVIL], [BROKEN]],
-    "ablate": [
-        ["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"],
-        ["told", "--result"], ["told", "--result", "--json"],
-    ],
-    "eval-sweep": [
-        ["--list"], ["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"], ["--list", "--json"],
-        ["--result", "told"], ["--result", "told", "--json"],
-    ],
-    "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
-    "sql": [
+    ], [[BROKEN], [RUN, "--iteration", "0", "--trajectory", EVIL]]),
+    "report": ([[RUN, "-o", "{out}/report.html"], [BROKEN]], []),
+    "compare": (
+        [[RUN, FAILED, "-o", "{out}/c.html"], [RUN, "-o", "{out}/c.svg", "--title", EVIL]], [[RUN, "-o", EVIL]],
+    ),
+    "verify": ([], [[RUN, "--stage", "rollout"], [BROKEN], [RUN, "--stage", "rollout", "--json"]]),
+    "evaluate": ([], [[RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN]]),
+    "replay": ([], [[RUN], [RUN, "--set", EVIL], [BROKEN]]),
+    "checkpoint": ([], [[RUN], [BROKEN], [RUN, "--json"]]),
+    "online-k": ([], [[RUN], [BROKEN], [EVIL + "*"]]),
+    "objectives": ([], [[RUN, "-o", "{out}/o.html"], [RUN, "--with", EVIL], [RUN, "--iterations", EVIL], [BROKEN]]),
+    "ablate": (
+        [["--list"], ["--list", "--json"], ["told", "--result"], ["told", "--result", "--json"]],
+        [["evil", "--result"], [EVIL, "--dry-run"]],
+    ),
+    "eval-sweep": (
+        [["--list"], ["--list", "--json"], ["--result", "told"], ["--result", "told", "--json"]],
+        [["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"]],
+    ),
+    "plan": ([["smoke", "--json"]], [[EVIL], ["smoke", "--gpu", EVIL]]),
+    "sql": ([
         [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"],
         [RUN, "select name, value from metrics"],
-        [RUN, "select config from runs"], [RUN, f"select '{EVIL}'"], [RUN, EVIL], [RUN, "select reason from selection"],
+        [RUN, "select config from runs"], [RUN, f"select '{EVIL}'"], [RUN, "select reason from selection"],
         [RUN, "select stage from artifacts"], [RUN, "select response from turns", "--csv", "{out}/x.csv"], ["--views"],
-    ],
-    "audit": [[RUN], [RUN, "--json"], [RUN, EVIL], ["--list"]],
-    "lineage": [
+    ], [[RUN, EVIL]]),
+    "audit": ([[RUN], [RUN, "--json"], ["--list"]], [[RUN, EVIL]]),
+    "lineage": ([
         [f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"], [f"{RUN}:0:rollout", "--dot"],
-        [f"{RUN}:0:rollout", "--mermaid"], [EVIL],
-    ],
-    "import": [
+        [f"{RUN}:0:rollout", "--mermaid"],
+    ], [[EVIL]]),
+    "import": ([], [
         ["new", "{evil_file}"], ["new", EVIL], ["other", "{evil_file}", "--format", "messages"],
         ["more", "{evil_file}", "--format", EVIL],
-    ],
-    "export": [
+    ]),
+    "export": ([
         [RUN, "--format", "messages", "-o", "{out}/messages"], [RUN, "--format", "atif", "-o", "{out}/atif", "--json"],
+    ], [
         [RUN, "--format", "preferences", "-o", "{out}/pairs"], [RUN, "--format", EVIL, "-o", "{out}/x"],
         [RUN, "--format", "verl", "-o", "{out}/x", "--where", EVIL], [BROKEN, "--format", "datasets", "-o", "{out}/y"],
         [RUN, "--format", "messages", "-o", "{out}/z", "--push", EVIL],
-    ],
-    "pack": [[RUN, "-o", "{out}/run.tar"], [BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]],
-    "unpack": [["{evil_file}"], [EVIL]],
-    "validate": [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
-    "presets": [[], ["--json"], ["--methods"], ["--methods", "--json"]],
-    "new environment": [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]],
-    "new prompt": [[EVIL], [f"{{out}}/{EVIL}.jinja"]],
-    "envs": [[], ["--json"]],
-    "play": [[EVIL]],
-    "store gc": [["--dry-run"], ["--dry-run", "--json"], ["--min-age", EVIL]],
-    "store du": [[], ["--json"]],
-    "store verify": [[], ["--json"]],
-    "store copy": [[RUN, "{out}/copy"], [RUN, "{out}/other", "--json"], [BROKEN, "{out}/broken"]],
-    "store forget": [[BROKEN, "--yes"], [RUN, "--yes"]],
+    ]),
+    "pack": ([[RUN, "-o", "{out}/run.tar"]], [[BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]]),
+    "unpack": ([], [["{evil_file}"], [EVIL]]),
+    "validate": (
+        [["smoke", "--json"]], [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"]],
+    ),
+    "presets": ([[], ["--json"], ["--methods"], ["--methods", "--json"]], []),
+    "new environment": ([], [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]]),
+    "new prompt": ([], [[EVIL], [f"{{out}}/{EVIL}.jinja"]]),
+    "envs": ([[], ["--json"]], []),
+    "play": ([], [[EVIL]]),
+    "store gc": ([["--dry-run"], ["--dry-run", "--json"]], [["--min-age", EVIL]]),
+    "store du": ([[], ["--json"]], []),
+    "store verify": ([], [[], ["--json"]]),
+    "store copy": ([[RUN, "{out}/copy"], [RUN, "{out}/other", "--json"]], [[BROKEN, "{out}/broken"]]),
+    "store forget": ([[BROKEN, "--yes"], [RUN, "--yes"]], []),
 }  # fmt: skip
+REFUSE_BROKEN = {"lineage", "store gc", "store du"}
+"""Commands that read all runs and end at the first that is broken."""
 
 
 def leaves() -> Iterator[str]:
@@ -156,18 +163,25 @@ def test_every_command_is_here() -> None:
 @pytest.mark.parametrize("is_coloured", [False, True], ids=["plain", "coloured"])
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_nothing_raw_gets_out(
-    command: str, is_coloured: bool, ragen: Ragen, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command: str, is_coloured: bool, ragen: Ragen, original: Path, store: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """In the terminal and on pages; data are exported as they are."""
     if is_coloured:
         monkeypatch.setenv("FORCE_COLOR", "1")
     places = {"{out}": str(tmp_path), "{evil_file}": str(next(original.parent.glob("a*.parquet")))}
-    for arguments in ARGUMENTS[command]:
+    if command in REFUSE_BROKEN:
+        shutil.rmtree(store / "runs" / BROKEN)
+    obeyed, refused = ARGUMENTS[command]
+    for arguments in (*obeyed, *refused):
         given = [
             re.sub(r"\{\w+\}", lambda found: places[found[0]], part) if "{" in part else part for part in arguments
         ]
         status, out, err = ragen(*command.split(), *given)
         assert "Traceback" not in err, err
+        assert (status == 0) == (arguments in obeyed), err
         assert_nothing_raw(out + err)
+        assert status or all(Path(part).exists() for part in given if part.startswith(str(tmp_path)))
         if "--json" in arguments and status == 0:
             json.loads(out)
     for page in [*tmp_path.glob("*.html"), *tmp_path.glob("*.svg")]:
@@ -252,6 +266,7 @@ def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
         assert time.monotonic() - started < 10  # once took two minutes
         assert "10,000,000 characters in all" in " ".join(out.replace("│", " ").split())
         assert len(out) < 200_000
+        assert command[0] == "sql" or "long texts are cut; --json shows them in full" in out
 
 
 def test_a_wrong_value_is_quoted_in_part_and_without_its_password(ragen: Ragen) -> None:

@@ -76,17 +76,3 @@ def test_without_a_tokenizer_that_is_said(store, capsys):
     store.drop("checkpoint", stage_key(STAGE, {}, {}, 0))
     assert "no checkpoint with the run's tokenizer" in shown(store, capsys, should_show_prompts=True)
     assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
-
-
-def test_a_huge_response_is_shown_soon(store, capsys, monkeypatch):
-    """The time grows linearly with its length, not with the square."""
-    rows = turns()
-    monkeypatch.setattr(
-        Store, "read_table", lambda *_: example("turns").slice(0, 1).set_column(
-            example("turns").schema.get_field_index("response"), "response", [["word " * 50_000]]
-        ),
-    )  # fmt: skip
-    text = shown(store, capsys)
-    assert "[250,000 characters in all]" in " ".join(text.split())
-    assert "long texts are cut; --json shows them in full" in text
-    assert f"turn {rows[0]['turn']}," in text

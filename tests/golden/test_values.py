@@ -107,12 +107,21 @@ def close(old: Any, new: Any) -> bool:
     return bool(new == pytest.approx(old, rel=1e-12, abs=1e-12)) if isinstance(old, float) else old == new
 
 
+@pytest.mark.parametrize("new", [{}, {"a": [1.0, 2.0], "b": 1}, {"a": [1.0]}, {"a": [1.0, 2.0 + 1e-11]}, {"a": None}])
+def test_a_small_difference_is_one(new: dict[str, Any]) -> None:
+    assert close({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-13]})
+    assert not close({"a": [1.0, 2.0]}, new)
+
+
 def test_no_number_changes_unseen(golden: Callable[[Path, Any], Any]) -> None:
     now = found()
     stored = golden(GOLDEN, now)
-    old = {part: stored.get(part, {}) for part in now}
-    parts = [(part, name) for part in now for name in sorted({*old[part], *now[part]})]
-    changed = [f"{part}: {name}" for part, name in parts if not close(old[part].get(name), now[part].get(name))]
+    parts = sorted({(part, name) for values in (stored, now) for part in values for name in values[part]})
+    changed = [
+        f"{part}: {name}"
+        for part, name in parts
+        if not close(stored.get(part, {}).get(name), now.get(part, {}).get(name))
+    ]
     assert not changed, (
         f"changed: {', '.join(changed)}. If that is meant: raise the version of the stages that use it (tasks/*.py) or "
         "of the dataset (schemas/datasets.py), then pytest tests/golden --regenerate-golden, and review values.json"

@@ -1,5 +1,6 @@
 """Names of the project, against which the files of infra/ are checked."""
 
+import importlib.util
 import os
 import re
 from collections.abc import Callable
@@ -58,6 +59,15 @@ def variables() -> set[str]:
 def named_variables() -> Callable[[str], set[str]]:
     """Find the RAGEN_ variables that a text names."""
     return lambda text: set(_VARIABLE.findall(text))
+
+
+@pytest.fixture(scope="session")
+def commands_of_ray() -> str:
+    """Source of Ray's commands; importing it takes seconds."""
+    ray = importlib.util.find_spec("ray")
+    if ray is None or ray.origin is None:
+        pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
+    return (Path(ray.origin).parent / "scripts/scripts.py").read_text()
 
 
 @pytest.fixture

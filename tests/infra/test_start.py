@@ -109,9 +109,30 @@ def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
     assert "RAY_ADDRESS: names the head" in start("ray-worker", code=1)[-1]
 
 
-def test_health_is_that_of_the_role(start: Callable[..., list[str]], tmp_path: Path) -> None:
-    start("server")
-    assert (tmp_path / "starpo-role").read_text() == "server\n"
+RAYLET = "http://127.0.0.1:52365/api/local_raylet_healthz"
+
+
+@pytest.mark.parametrize(
+    ("role", "asked"),
+    [
+        ("server", ["http://127.0.0.1:4200/api/health"]),
+        ("ray-head", [RAYLET]),
+        ("ray-worker", [RAYLET]),
+        ("worker", ["http://127.0.0.1:8080/health", RAYLET]),
+    ],
+)
+def test_health_is_that_of_the_role(
+    start: Callable[..., list[str]], tmp_path: Path, role: str, asked: list[str]
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.unlink()
+    python.write_text(f'#!/usr/bin/env bash\necho "$2" >>{tmp_path}/calls\n[ "$2" != "${{ILL:-}}" ]\n')
+    python.chmod(0o755)
+    places = {"RAGEN_POOL": "ray", "RAY_ADDRESS": "head:6379", "PREFECT_API_URL": "http://server/api"}
+    before = start(role, **places)
+    assert start("health", **places)[len(before) :] == asked
+    for ill in asked:
+        start("health", **places, ILL=ill, code=1)
 
 
 @pytest.mark.parametrize(("where", "code"), [("http://{}/health", 0), ("tcp://{}", 0), ("http://{}/ill", 1), ("x", 1)])
@@ -120,20 +141,16 @@ def test_answers(root: Path, address: str, where: str, code: int) -> None:
     assert done.returncode == code
 
 
-def test_options_are_those_of_prefect_and_ray(root: Path) -> None:
-    known = set(re.findall(r'"(--[a-z-]+)"', _commands_of_ray()))
-    for file in ("infra/images/start", "infra/slurm/train.sbatch"):
-        text = (root / file).read_text().replace("\\\n", " ")
-        called = " ".join(line for line in text.splitlines() if re.search(r"ray start|join_ray|^node|--include", line))
-        assert set(re.findall(r"(?<![\w-])--[a-z-]+", called)) <= known
-
-
-def _commands_of_ray() -> str:
-    """Return the source of Ray's commands; importing it takes seconds."""
-    ray = importlib.util.find_spec("ray")
-    if ray is None or ray.origin is None:
-        pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
-    return (Path(ray.origin).parent / "scripts/scripts.py").read_text()
+def test_options_are_those_of_prefect_and_ray(root: Path, commands_of_ray: str) -> None:
+    text = "".join((root / file).read_text() for file in ("infra/images/start", "infra/slurm/train.sbatch"))
+    lines = text.replace("\\\n", " ").splitlines()
+    prefect = Path(importlib.util.find_spec("prefect").origin).parent / "cli"
+    commands = "".join(file.read_text() for file in prefect.rglob("*.py")) + '"--no-prompt"'  # made from "--prompt"
+    for calls, source in ((r"ray start|join_ray|^node|^object_store", commands_of_ray), (r"\bprefect ", commands)):
+        called = " ".join(line for line in lines if re.search(calls, line))
+        options = set(re.findall(r"(?<![\w-])--[a-z-]+", called))
+        assert len(options) > 5
+        assert options <= set(re.findall(r'"(--[a-z-]+)"', source))
 
 
 @pytest.fixture

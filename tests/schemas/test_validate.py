@@ -11,6 +11,7 @@ from starpo.schemas import datasets
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example
 from starpo.schemas.models import across_rules, row_rules
+from starpo.schemas.rules import ROW_RULES
 from starpo.schemas.validate import FAILURE_CASES, ContractViolation, validate
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
@@ -98,15 +99,8 @@ def test_last_turn_may_go_wrong_in_every_way_there_is(turn: dict[str, Any]) -> N
 
 
 TURN_FAULTS = [
-    (setting(3, trajectory_id=""), "trajectory_id", "is not empty"),
-    (setting(3, env=""), "env", "is not empty"),
-    (setting(3, env_seed=-1), "env_seed", "is at least 0"),
-    (setting(3, member=-1), "member", "is at least 0"),
-    (setting(3, actions_left=-1), "actions_left", "is at least 0"),
     (setting(3, action_cost=0.5), "action_cost", "is finite and at most 0"),
     (setting(3, action_cost=float("nan")), "action_cost", "is finite and at most 0"),
-    (setting(3, status="fine"), "status", "is one of"),
-    (setting(3, finish_reason="eos"), "finish_reason", "is one of"),
     (setting(3, state_digest="0123456789ABCDEF"), "state_digest", "is 16 hexadecimal digits"),
     (setting(3, initial_state_digest="0"), "initial_state_digest", "is 16 hexadecimal digits"),
     (setting(3, prompt_ids=[5, -1]), "prompt_ids", "token ids from 0"),
@@ -155,7 +149,6 @@ TURN_FAULTS = [
     (setting(3, info="none"), "info", "is a JSON object"),
     (setting(3, turn=2), "trajectory_id", "identify a row"),
     (setting(4, turn=5), "turn", "without gaps"),
-    (setting(0, turn=-1), "turn", "is at least 0"),
     (setting(3, group_id="elsewhere"), "group_id", "same in all rows of a trajectory_id"),
     (setting(3, dynamics_seed=77), "dynamics_seed", "same in all rows of a trajectory_id"),
     (setting(3, sampling_seed=77), "sampling_seed", "same in all rows of a trajectory_id"),
@@ -170,14 +163,25 @@ TURN_FAULTS = [
      "without gaps in every group_id"),
     (lambda rows: rows.__delitem__(slice(-TURNS_EACH, None)), "member", "the same number of trajectories"),
     (lambda rows: rows.pop(2), "turn", "without gaps in every trajectory_id"),
+    (setting(3, origin="search"), "num_candidates", "is 1, or with origin 'search'"),
+    (setting(3, num_as_good=2), "num_as_good", "between 1 and num_candidates"),
+    (setting(4, **{**NO_RESPONSE, "origin": "search"}), "origin", "'search' only where"),
+    (setting(3, origin="greedy"), "origin", "in all rows of a trajectory_id or in none"),
+    (setting_where(lambda r: r["member"] == 1, origin="greedy"), "origin", "only for the last member"),
 ]  # fmt: skip
 
 OTHER_FAULTS = [
+    ("siblings", setting(1, score=None), "score", "is null for the chosen candidate only"),
+    ("siblings", setting(2, parent=2), "parent", "no larger than the largest candidate"),
+    ("siblings", setting(3, parent=0), "parent", "chosen in the previous turn"),
+    ("siblings", setting_where(lambda r: r["turn"] == 1, turn=2), "turn", "without gaps"),
+    *((kind, lambda rows: rows.append(rows[0]), name, "identify a row") for kind, name in (
+        ("siblings", "trajectory_id"), ("rewards", "trajectory_id"), ("samples", "trajectory_id"), ("episodes", "cell"),
+    )),
     ("rewards", setting(3, component_values=[-0.2]), "component_values", "as many items as component_names"),
     ("rewards", setting(3, component_names=["format", "format"]), "component_names", "each component once"),
     ("rewards", setting(3, component_values=[float("nan"), 0.0]), "component_values", "finite numbers"),
     ("rewards", setting(3, total=-0.3), "total", "sum of component_values"),
-    ("rewards", setting(3, normalised_return=float("inf")), "normalised_return", "is finite"),
     ("rewards", setting_where(lambda r: True, trajectory_return=-1.1), "trajectory_return", "sum of total"),
     ("rewards", setting(3, is_valid=False), "is_valid", "same in all rows of a trajectory_id"),
     ("rewards", lambda rows: rows.pop(2), "turn", "without gaps"),
@@ -217,27 +221,21 @@ OTHER_FAULTS = [
     ("episodes", setting(0, actions=[""], num_actions=0), "success", "only after an action"),
     ("episodes", setting(0, actions=[""], num_actions=0), "episode_return", "0 without an action"),
     ("episodes", setting(1, env="frozen_lake", env_seed=7, member=1), "env", "same in all rows of a cell and env_seed"),
+    ("selection", setting(0, num_valid=1, return_max=0.0), "return_max", "return_min where num_valid is 1"),
+    *(("selection", setting(0, num_valid=0, **{name: 1.0}), name, "0 where num_valid is 0") for name in (
+        "score", "return_std", "return_mean", "return_max", "return_min", "success_rate",
+    )),
+    ("selection", setting(1, num_valid=0), "kept", "only where num_valid is not 0"),
     ("selection", setting(0, num_valid=5), "num_valid", "between 0 and num_trajectories"),
-    ("selection", setting(0, num_valid=0), "return_mean", "0 where num_valid is 0"),
-    ("selection", setting(0, metric="luck"), "metric", "is one of"),
-    ("selection", setting(0, score=float("nan")), "score", "is finite"),
-    ("selection", setting(0, return_std=-1.0), "return_std", "at least 0"),
     ("selection", setting(0, success_rate=1.5), "success_rate", "between 0 and 1"),
     ("selection", setting(0, return_mean=9.0), "return_mean", "from return_min to return_max"),
     ("selection", setting(0, rank=0), "rank", "permutation"),
     ("selection", setting(0, rank=2), "rank", "permutation"),
-    ("selection", setting(0, reason=""), "reason", "not empty"),
     ("selection", setting(0, group_id="group-00000001"), "group_id", "identify a row"),
-    ("samples", setting(0, loss_share=0.5), "loss_share", "sums to 1"),
+    ("samples", setting(0, loss_share=0.0), "loss_share", "sums to 1"),
     ("samples", setting(0, kl_reference=0.1), "kl_reference", "null in all rows, or exactly where kl_behaviour is"),
     ("samples", setting(0, entropy=None), "entropy", "are null together"),
-    ("samples", setting(0, clip_fraction=-0.5), "clip_fraction", "between 0 and 1"),
-    ("samples", setting(0, mean_ratio=-1.0), "mean_ratio", "at least 0"),
-    ("samples", setting(0, advantage=float("nan")), "advantage", "is finite"),
-    ("metrics", setting(0, value=float("nan")), "value", "is finite"),
     ("metrics", setting(0, name="update/entropy"), "iteration", "identify a row"),
-    ("metrics", setting(0, iteration=-1), "iteration", "at least 0"),
-    ("episodes", setting(0, num_turns=0), "num_turns", "at least 1"),
     ("episodes", setting(1, responses=["up"]), "responses", "as many items as observations"),
     ("episodes", setting(1, actions=["Up"]), "actions", "as many items as observations"),
     ("episodes", setting(1, num_turns=3), "num_turns", "number of observations"),
@@ -245,16 +243,76 @@ OTHER_FAULTS = [
     ("episodes", setting(1, member=1), "member", "without gaps"),
     ("episodes", setting(1, env_seed=7, member=1), "initial_state_digest", "same in all rows"),
     ("episodes", setting(1, temperature=1.0), "temperature", "same in all rows of a cell"),
+    ("episodes", lambda rows: rows.append({**rows[0], "member": 1}), "member", "same maximum"),
 ]  # fmt: skip
 
+VALUE_FAULTS = [
+    (kind, setting(0, **{name: value}), name, text)
+    for kind, names, value, text in (
+        ("turns", "trajectory_id group_id env", "", "is not empty"),
+        ("turns", "env_seed dynamics_seed sampling_seed member turn forfeited_actions", -1, "is at least 0"),
+        ("turns", "actions_left", -1, "is at least 0"),
+        ("turns", "status finish_reason origin", "luck", "is one of"),
+        ("turns", "member", 1, "same in all rows of a trajectory_id"),
+        ("turns", "env", "elsewhere", "same in all rows of a group_id"),
+        ("turns", "initial_state_digest", "f" * 16, "same in all rows of a group_id"),
+        ("siblings", "trajectory_id", "", "is not empty"),
+        ("siblings", "turn candidate", -1, "is at least 0"),
+        ("siblings", "response_ids", [-1, 8, 1], "token ids from 0"),
+        ("siblings", "response_ids", [], "is not empty"),
+        ("siblings", "behaviour_logprobs", [-0.5], "as many items as response_ids"),
+        ("siblings", "behaviour_logprobs", [-0.5, -0.25, 0.1], "numbers from -104 to 0"),
+        ("siblings", "executed_actions", ["Down"], "actions that the response contains"),
+        ("siblings", "executed_actions", [""], "no empty text"),
+        ("siblings", "score", float("nan"), "is finite"),
+        ("siblings", "parent", 0, "is -1 on the first turn"),
+        ("siblings", "parent", -2, "is at least -1"),
+        ("siblings", "chosen", True, "for one candidate of a turn"),
+        ("rewards", "trajectory_id group_id", "", "is not empty"),
+        ("rewards", "turn", -1, "is at least 0"),
+        ("rewards", "total trajectory_return normalised_return", float("inf"), "is finite"),
+        ("rewards", "group_id", "elsewhere", "same in all rows of a trajectory_id"),
+        ("rewards", "trajectory_return normalised_return", 1.0, "same in all rows of a trajectory_id"),
+        ("selection", "group_id env strategy reason", "", "is not empty"),
+        ("selection", "env_seed return_std", -1, "is at least 0"),
+        ("selection", "num_trajectories", 0, "is at least 1"),
+        ("selection", "metric", "luck", "is one of"),
+        ("selection", "score return_std return_mean return_max return_min success_rate", float("nan"), "is finite"),
+        ("selection", "strategy", "other", "same in all rows"),
+        ("samples", "trajectory_id group_id", "", "is not empty"),
+        ("samples", "num_tokens mean_ratio old_behaviour_gap", -1, "is at least 0"),
+        ("samples", "clip_fraction loss_share", -0.5, "between 0 and 1"),
+        ("samples", "trajectory_return advantage mean_ratio clip_fraction loss_share", float("nan"), "is finite"),
+        ("samples", "kl_behaviour kl_reference entropy old_behaviour_gap", float("nan"), "is finite"),
+        ("metrics", "stage name", "", "is not empty"),
+        ("metrics", "iteration", -1, "is at least 0"),
+        ("metrics", "value", float("nan"), "is finite"),
+        ("episodes", "cell env", "", "is not empty"),
+        ("episodes", "env_seed member temperature num_actions num_response_tokens", -1, "is at least 0"),
+        ("episodes", "num_turns", 0, "is at least 1"),
+        ("episodes", "temperature episode_return", float("nan"), "is finite"),
+        ("episodes", "status", "luck", "is one of"),
+        ("episodes", "initial_state_digest", "0", "is 16 hexadecimal digits"),
+    )
+    for name in names.split()
+]
 
-@pytest.mark.parametrize(("change", "column", "text"), TURN_FAULTS)
-def test_turns_rule_is_named_when_broken(change: Callable[[Rows], object], column: str, text: str) -> None:
-    broken = broken_rules(rebuilt(example("turns"), change), "turns")
-    assert [rule for name, rule in broken if name == column and text in rule], broken
+FAULTS = [*(("turns", *fault) for fault in TURN_FAULTS), *OTHER_FAULTS, *VALUE_FAULTS]
 
 
-@pytest.mark.parametrize(("kind", "change", "column", "text"), OTHER_FAULTS)
+def test_every_rule_has_a_fault() -> None:
+    """Rules for nulls have tests of their own."""
+    rules = {
+        (kind, rule.columns[0], rule.text) for kind in DATASETS for rule in (*ROW_RULES[kind], *across_rules(kind))
+    }
+    named = [
+        {rule for rule in rules if rule[:2] == (kind, column) and text in rule[2]} for kind, _, column, text in FAULTS
+    ]
+    assert {len(found) for found in named} == {1}
+    assert set.union(*named) == rules
+
+
+@pytest.mark.parametrize(("kind", "change", "column", "text"), FAULTS)
 def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], column: str, text: str) -> None:
     broken = broken_rules(rebuilt(example(kind), change), kind)
     assert [rule for name, rule in broken if name == column and text in rule], broken
@@ -342,7 +400,7 @@ def test_selection_may_rank_the_smallest_score_first_or_bar_what_has_no_variance
         )
 
 
-def test_loss_share_may_be_zero_throughout_but_not_elsewhere() -> None:
+def test_loss_share_may_be_zero_throughout() -> None:
     validate(rebuilt(example("samples"), setting_where(lambda r: True, loss_share=0.0)), "samples")
 
 

@@ -112,7 +112,9 @@ def test_a_state_that_cannot_be_written_is_a_warning_and_at_the_end_an_error(sto
         progress.end("failed", "it failed")
 
 
-def test_a_run_that_is_anothers_is_left_alone(store):
+def test_a_run_that_is_anothers_is_left_alone(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress._SETTLING_S", 0.5)
     progress = RunProgress(store.url, "mine")
+    progress.say("one")
     progress.abandon()
     assert store.runs.state("mine") is None
