@@ -22,7 +22,6 @@ from tests.integration.forging import (
     rekey,
     reseal,
     reseal_folder,
-    strip_seals,
     tensors,
 )  # fmt: skip
 
@@ -158,10 +157,10 @@ def reward_with_a_setting_more(folder: Path) -> None:
 
 
 def update_metrics_and_headline(folder: Path) -> None:
-    forge(artifact(folder, 0, "update", "metrics"), lambda found: found[0].update(value=0.25))
+    name = "update/policy_loss"
+    forge(artifact(folder, 0, "update", "metrics"), value_of(name, 0.25))
     place = artifact(folder, 0, "update", "checkpoint")
-    headline = manifest_of(place).headline
-    reseal(place, headline={**headline, next(iter(headline)): 0.25})
+    reseal(place, headline={**manifest_of(place).headline, name: 0.25})
 
 
 def evaluation_metrics_and_headlines(folder: Path) -> None:
@@ -194,108 +193,154 @@ DIAGNOSE = {"stages": ["diagnose"], "last": 0}
 ROLLOUT = {"stages": ["rollout"], "last": 0}
 LAST = {"stages": ["evaluate"], "first": 2}
 
-FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     # records, all resealed
-    "the first evaluation in the last place": (moved(EVALUATE, 0, 2), RECORD),
-    "the last evaluation in the first place": (moved(EVALUATE, 2, 0), RECORD),
-    "the second evaluation in the last place": (moved(EVALUATE, 1, 2), RECORD),
-    "the first rollout twice": (moved("rollout", 0, 1), RECORD),
-    "the first rewards twice": (moved("reward", 0, 1), RECORD),
-    "the first selection twice": (moved("variance_filter", 0, 1), RECORD),
-    "the first update twice": (moved("update", 0, 1), RECORD),
-    "the second update first": (moved("update", 1, 0), RECORD),
-    "the last evaluation taken out": (records(lambda found: found[2].pop(EVALUATE)), RECORD),
-    "the second evaluation taken out": (records(lambda found: found[1].pop(EVALUATE)), RECORD),
-    "the last update taken out": (records(lambda found: found[1].pop("update")), RECORD),
-    "the second rewards taken out": (records(lambda found: found[1].pop("reward")), RECORD),
-    "an iteration taken out": (records(lambda found: found.pop(1)), RECORD),
-    "the last iterations taken out": (records(lambda found: (found.pop(1), found.pop(2))), RECORD),
+    "the first evaluation in the last place": (moved(EVALUATE, 0, 2), RECORD, "2 evaluate:sokoban place different"),
+    "the last evaluation in the first place": (moved(EVALUATE, 2, 0), RECORD, "0 evaluate:sokoban place different"),
+    "the second evaluation in the last place": (moved(EVALUATE, 1, 2), RECORD, "2 evaluate:sokoban place different"),
+    "the first rollout twice": (moved("rollout", 0, 1), RECORD, "1 rollout place different"),
+    "the first rewards twice": (moved("reward", 0, 1), RECORD, "1 reward place different"),
+    "the first selection twice": (moved("variance_filter", 0, 1), RECORD, "1 variance_filter place different"),
+    "the first update twice": (moved("update", 0, 1), RECORD, "1 update place different"),
+    "the second update first": (moved("update", 1, 0), RECORD, "0 update place different"),
+    "the last evaluation taken out": (
+        records(lambda found: found[2].pop(EVALUATE)), RECORD, "2 evaluate:sokoban place different"),
+    "the second evaluation taken out": (
+        records(lambda found: found[1].pop(EVALUATE)), RECORD, "1 evaluate:sokoban place different"),
+    "the last update taken out": (records(lambda found: found[1].pop("update")), RECORD, "1 update place different"),
+    "the second rewards taken out": (records(lambda found: found[1].pop("reward")), RECORD, "1 reward place different"),
+    "an iteration taken out": (records(lambda found: found.pop(1)), RECORD, "1 evaluate:sokoban place different"),
+    "the last iterations taken out": (
+        records(lambda found: (found.pop(1), found.pop(2))), RECORD, "1 evaluate:sokoban place different"),
     "an evaluation of another cell": (
-        records(lambda found: found[2].update({"evaluate:b": found[2][EVALUATE]})), RECORD),
-    "an iteration more": (records(lambda found: found.update({3: found[2]})), RECORD),
+        records(lambda found: found[2].update({"evaluate:b": found[2][EVALUATE]})),
+        RECORD, "2 evaluate:b place different"),
+    "an iteration more": (
+        records(lambda found: found.update({3: found[2]})), RECORD, "3 evaluate:sokoban place different"),
     "an update as warm start": (
-        records(lambda found: found[0]["warm_start"].update(checkpoint=found[1]["update"]["checkpoint"])), RECORD),
+        records(lambda found: found[0]["warm_start"].update(checkpoint=found[1]["update"]["checkpoint"])),
+        RECORD, "0 warm_start place different"),
     "episodes of one evaluation and metrics of another": (
-        records(lambda found: found[2][EVALUATE].update(metrics=found[0][EVALUATE]["metrics"])), RECORD),
-    "an update without samples": (records(lambda found: found[0]["update"].pop("samples")), RECORD),
-    "a key of nothing": (records(lambda found: found[1]["reward"].update(rewards="0" * 32)), RECORD),
-    "another seed": (run(lambda content: content["config"].update(seed=5)), RECORD),
-    "another filter": (run(lambda content: content["config"]["filter"].update(keep=0.75)), RECORD),
-    "fewer iterations": (run(lambda content: content["config"].update(iterations=1)), RECORD),
+        records(lambda found: found[2][EVALUATE].update(metrics=found[0][EVALUATE]["metrics"])),
+        RECORD, "2 evaluate:sokoban place different"),
+    "an update without samples": (
+        records(lambda found: found[0]["update"].pop("samples")), RECORD, "0 update place different"),
+    "a key of nothing": (
+        records(lambda found: found[1]["reward"].update(rewards="0" * 32)), RECORD, "1 reward place different"),
+    "another seed": (run(lambda content: content["config"].update(seed=5)), RECORD, "0 rollout place different"),
+    "another filter": (
+        run(lambda content: content["config"]["filter"].update(keep=0.75)),
+        RECORD, "0 variance_filter place different"),
+    "fewer iterations": (
+        run(lambda content: content["config"].update(iterations=1)), RECORD, "0 update place different"),
     "more panels": (
         run(lambda content: content["config"]["evaluation"].update(
-            variants={"b": content["config"]["environment"]})), RECORD),
-    "another evaluation's work under a key of its own": (evaluation_of_another_checkpoint, RECORD),
+            variants={"b": content["config"]["environment"]})), RECORD, "0 evaluate:b place different"),
+    "another evaluation's work under a key of its own": (
+        evaluation_of_another_checkpoint, RECORD, "2 evaluate:sokoban place different"),
     # records whose seals do not fit
-    "another preset": (untouched_seals(lambda content: content.update(preset="sokoban-paper"), "run.json"), RECORD),
+    "another preset": (
+        untouched_seals(lambda content: content.update(preset="sokoban-paper"), "run.json"),
+        RECORD, "0 record seals different"),
     "another date": (
-        untouched_seals(lambda content: content.update(created="2020-01-01T00:00:00Z"), "run.json"), RECORD),
-    "a record written again": (untouched_seals(lambda content: None, "iterations/00001.json"), RECORD),
-    "the last record written again": (untouched_seals(lambda content: None, "iterations/00002.json"), RECORD),
-    "another head": (untouched_seals(lambda content: content.update(head=NO_STATE), "state.json"), RECORD),
+        untouched_seals(lambda content: content.update(created="2020-01-01T00:00:00Z"), "run.json"),
+        RECORD, "0 record seals different"),
+    "a record written again": (
+        untouched_seals(lambda content: None, "iterations/00001.json"), RECORD, "0 record seals different"),
+    "the last record written again": (
+        untouched_seals(lambda content: None, "iterations/00002.json"), RECORD, "0 record seals different"),
+    "another head": (
+        untouched_seals(lambda content: content.update(head=NO_STATE), "state.json"),
+        RECORD, "0 record seals different"),
     # checkpoints
-    "optimiser times three": (checkpoint(optimiser_times_three), UPDATE),
-    "optimiser times three, digest left": (checkpoint(optimiser_times_three, should_fit=False), UPDATE),
-    "trainer.json": (checkpoint(trainer), UPDATE),
-    "trainer.json, digest left": (checkpoint(trainer, should_fit=False), UPDATE),
-    "noise on weights": (checkpoint(noise), UPDATE),
-    "noise on weights, digest left": (checkpoint(noise, should_fit=False), UPDATE),
-    "a file that no manifest names": (checkpoint(extra, should_fit=False), UPDATE),
-    "a file more": (checkpoint(extra), UPDATE),
-    "a file less": (checkpoint(lambda place: (place / "trainer.json").unlink()), UPDATE),
-    "noise on the first weights": (checkpoint(noise, stage="warm_start"), WARM_START),
-    "the first weights, an input, digest left": (checkpoint(noise, stage="warm_start", should_fit=False), UPDATE),
-    "a file more in an input": (checkpoint(extra, stage="warm_start", should_fit=False), UPDATE),
-    "another digest of a dropped checkpoint": (dropped_with_another_digest, UPDATE),
-    "a file beside rows": (lambda folder: extra(artifact(folder, 0, "reward", "rewards")), REWARD),
+    "optimiser times three": (checkpoint(optimiser_times_three), UPDATE, "0 update checkpoint different"),
+    "optimiser times three, digest left": (
+        checkpoint(optimiser_times_three, should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "trainer.json": (checkpoint(trainer), UPDATE, "0 update checkpoint different"),
+    "trainer.json, digest left": (checkpoint(trainer, should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "noise on weights": (checkpoint(noise), UPDATE, "0 update checkpoint different"),
+    "noise on weights, digest left": (checkpoint(noise, should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "a file that no manifest names": (checkpoint(extra, should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "a file more": (checkpoint(extra), UPDATE, "0 update checkpoint different"),
+    "a file less": (
+        checkpoint(lambda place: (place / "trainer.json").unlink()), UPDATE, "0 update checkpoint different"),
+    "noise on the first weights": (
+        checkpoint(noise, stage="warm_start"), WARM_START, "0 warm_start checkpoint different"),
+    "the first weights, an input, digest left": (
+        checkpoint(noise, stage="warm_start", should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "a file more in an input": (
+        checkpoint(extra, stage="warm_start", should_fit=False), UPDATE, "0 update checkpoint damaged"),
+    "another digest of a dropped checkpoint": (dropped_with_another_digest, UPDATE, "0 update checkpoint different"),
+    "a file beside rows": (
+        lambda folder: extra(artifact(folder, 0, "reward", "rewards")), REWARD, "0 reward rewards damaged"),
     # rows
-    "rewards": (rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), REWARD),
+    "rewards": (
+        rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), REWARD, "0 reward rewards different"),
     "rewards of another torch": (
-        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward"), REWARD),
+        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward"),
+        REWARD, "0 reward rewards different"),
     "rewards of another numpy": (
-        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward", "numpy"), REWARD),
+        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward", "numpy"),
+        REWARD, "0 reward rewards different"),
     "rewards that need not be the same": (
-        rows(0, "reward", "rewards", all_values("normalised_return", 9.0), is_deterministic=False), REWARD),
-    "a selection": (rows(0, "variance_filter", "selection", all_values("kept", True)), FILTER),
+        rows(0, "reward", "rewards", all_values("normalised_return", 9.0), is_deterministic=False),
+        REWARD, "0 reward rewards different"),
+    "a selection": (
+        rows(0, "variance_filter", "selection", first_row(kept=True, reason="kept")),
+        FILTER, "0 variance_filter selection different"),
     "a selection of another polars": (
-        old_torch(rows(0, "variance_filter", "selection", all_values("kept", True)), 0, "variance_filter", "polars"),
-        FILTER),
+        old_torch(rows(0, "variance_filter", "selection", first_row(kept=True, reason="kept")), 0, "variance_filter",
+                  "polars"), FILTER, "0 variance_filter selection different"),
     "metrics of a rollout of another torch": (
-        old_torch(rows(0, "diagnose", "metrics", value_of("rollout/success_rate", 1.0)), 0, "diagnose"), DIAGNOSE),
+        old_torch(rows(0, "diagnose", "metrics", value_of("rollout/success_rate", 1.0)), 0, "diagnose"),
+        DIAGNOSE, "0 diagnose metrics different"),
     "a state of another torch": (
-        old_torch(rows(0, "rollout", "turns", first_row(state_digest="f" * 16)), 0, "rollout"), ROLLOUT),
-    "a response of another torch": (old_torch(rows(0, "rollout", "turns", other_response), 0, "rollout"), ROLLOUT),
-    "log-probs": (rows(0, "rollout", "turns", more_logprob), ROLLOUT),
+        old_torch(rows(0, "rollout", "turns", first_row(state_digest="f" * 16)), 0, "rollout"),
+        ROLLOUT, "0 rollout actions different"),
+    "a response of another torch": (
+        old_torch(rows(0, "rollout", "turns", other_response), 0, "rollout"), ROLLOUT, "0 rollout texts different"),
+    "log-probs": (rows(0, "rollout", "turns", more_logprob), ROLLOUT, "0 rollout turns different"),
     "turns, an input, digest left": (
         lambda folder: (rows(0, "rollout", "turns", more_logprob)(folder),
-                        reseal(artifact(folder, 0, "rollout", "turns"), content_digest=NO_STATE)), REWARD),
+                        reseal(artifact(folder, 0, "rollout", "turns"), content_digest=NO_STATE)),
+        REWARD, "0 reward rewards damaged"),
     "metrics of an evaluation of another torch": (
-        old_torch(rows(2, EVALUATE, "metrics", value_of("evaluation/sokoban/success", 0.875)), 2, EVALUATE), LAST),
+        old_torch(rows(2, EVALUATE, "metrics", value_of("evaluation/sokoban/success", 0.875)), 2, EVALUATE),
+        LAST, "2 evaluate:sokoban numbers different"),
     "metrics and headlines of an evaluation of another torch": (
-        old_torch(evaluation_metrics_and_headlines, 2, EVALUATE), LAST),
+        old_torch(evaluation_metrics_and_headlines, 2, EVALUATE), LAST, "2 evaluate:sokoban episodes different"),
     "episodes of another torch": (
         old_torch(rows(2, EVALUATE, "episodes", lambda found: found[0].update(success=not found[0]["success"])),
-                  2, EVALUATE), LAST),
-    "an evaluation in the place of another": (evaluation_in_the_place_of_another, LAST),
-    "samples": (rows(0, "update", "samples", all_values("advantage", 9.0)), UPDATE),
+                  2, EVALUATE), LAST, "2 evaluate:sokoban actions different"),
+    "an evaluation in the place of another": (
+        evaluation_in_the_place_of_another, LAST, "2 evaluate:sokoban episodes different"),
+    "samples": (rows(0, "update", "samples", all_values("advantage", 9.0)), UPDATE, "0 update samples different"),
     "metrics of an update of another torch": (
-        old_torch(rows(0, "update", "metrics", lambda found: found[0].update(value=0.25)), 0, "update"), UPDATE),
-    "metrics and headline of an update of another torch": (old_torch(update_metrics_and_headline, 0, "update"), UPDATE),
+        old_torch(rows(0, "update", "metrics", value_of("update/policy_loss", 0.25)), 0, "update"),
+        UPDATE, "0 update numbers different"),
+    "metrics and headline of an update of another torch": (
+        old_torch(update_metrics_and_headline, 0, "update"), UPDATE, "0 update checkpoint different"),
     # manifests
-    "rewards of another version of the stage": (reward_of_another_version, REWARD),
-    "rewards by a setting that nobody knows": (reward_with_a_setting_more, REWARD),
-    "a headline of an evaluation": (headline(2, EVALUATE, "episodes", "evaluation/sokoban/success", 0.875), LAST),
+    "rewards of another version of the stage": (reward_of_another_version, REWARD, "0 variance_filter place different"),
+    "rewards by a setting that nobody knows": (reward_with_a_setting_more, REWARD, "0 variance_filter place different"),
     "a headline of a rollout of another torch": (
-        old_torch(headline(0, "rollout", "turns", "num_successful", 15), 0, "rollout"), ROLLOUT),
+        old_torch(headline(0, "rollout", "turns", "num_successful", 15), 0, "rollout"),
+        ROLLOUT, "0 rollout turns different"),
     "a headline less": (
-        lambda folder: reseal(artifact(folder, 0, "variance_filter", "selection"), headline={}), FILTER),
-    "a number of rows": (lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), num_rows=1), REWARD),
-    "a seed": (lambda folder: reseal(artifact(folder, 0, "rollout", "turns"), seed=5), ROLLOUT),
-    "inputs": (lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), inputs={"turns": "0" * 32}), REWARD),
+        lambda folder: reseal(artifact(folder, 0, "variance_filter", "selection"), headline={}),
+        FILTER, "0 variance_filter selection different"),
+    "a number of rows": (
+        lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), num_rows=1),
+        REWARD, "0 reward rewards damaged"),
+    "a seed": (
+        lambda folder: reseal(artifact(folder, 0, "rollout", "turns"), seed=5), ROLLOUT, "0 rollout turns damaged"),
+    "inputs": (
+        lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), inputs={"turns": "0" * 32}),
+        REWARD, "0 reward rewards damaged"),
 }  # fmt: skip
+"""Name -> forgery, options that find it, and the first fault."""
 
 NOT_SHOWN: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
-    "records without seals": (strip_seals, RECORD),
     "a run said to have failed": (truncated_and_failed, RECORD),
     "another flow": (run(lambda content: content.update(flow="elsewhere")), RECORD),
     "log-probs of another torch": (old_torch(rows(0, "rollout", "turns", more_logprob), 0, "rollout"), ROLLOUT),
@@ -303,5 +348,4 @@ NOT_SHOWN: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
         rows(0, "rollout", "turns", more_logprob, is_deterministic=False), ROLLOUT),
     "samples of another torch": (
         old_torch(rows(0, "update", "samples", all_values("advantage", 9.0)), 0, "update"), UPDATE),
-    "weights of another torch": (old_torch(checkpoint(noise), 0, "update"), UPDATE),
 }  # fmt: skip

@@ -7,9 +7,9 @@ Digests = dict[tuple[int, str, str], str]
 
 
 def digests(store: Store, run: str) -> Digests:
-    """Return the content digest of every artifact that a run made."""
+    """Return the content digest of every artifact that a run made, also of those that were dropped since."""
     return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        (iteration, stage, kind): store.lasting_manifest(kind, key).content_digest
         for iteration, stages in store.runs.iterations(run).items()
         for stage, keys in stages.items()
         for kind, key in keys.items()

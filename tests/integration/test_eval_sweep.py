@@ -119,6 +119,7 @@ def test_late_checkpoints_are_picked_up_and_no_cell_is_played_twice(swept: Store
 
 
 def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None:
+    starpo(CONFIG, preset="smoke", store=swept.url, run=RUN)  # for when this test runs alone
     key = checkpoints(swept)[1]
     assert swept.dropped("checkpoint", key) is not None
     sweep = Sweep(name="derived", runs=[RUN], iterations=[1], temperatures=[0.25])
@@ -143,21 +144,21 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     play = evaluation._play
 
     def failing(*args):
-        if args[-2].settings["iteration"] == 2:
+        if args[-2].settings["iteration"] == 0:
             raise ValueError("no such tile")
         return play(*args)
 
-    sweep = Sweep(name="failing", runs=[RUN], iterations=[0, 2, 3], temperatures=[0.75])
+    sweep = Sweep(name="failing", runs=[RUN], iterations=[0, 2], temperatures=[0.75])
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "_play", failing)
         with pytest.raises(CellsFailedError) as caught:
             eval_sweep(sweep, store=swept.url)
     assert str(caught.value).startswith(
-        "1 of 3 cells of the sweep failing failed:\n  live@2 sokoban T=0.75 seed=0: ValueError: no such tile"
+        "1 of 2 cells of the sweep failing failed:\n  live@0 sokoban T=0.75 seed=0: ValueError: no such tile"
     )
     result = Sweeps(swept.url).get("failing")
     assert [standing.rank for standing in result.leaderboard][-1] is None
-    assert len(result.scores) == 2
+    assert [score.iteration for score in result.scores] == [2]
     assert len(plan_sweep(swept, sweep).missing) == 1
     eval_sweep(sweep, store=swept.url)
     assert not Sweeps(swept.url).get("failing").failures

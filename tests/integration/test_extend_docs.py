@@ -91,13 +91,12 @@ def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp
     )
     assert where.stdout.startswith(str(Path(shell["PATH"].partition(":")[0]).parent)), "not the wheel"
 
-    without = {name: value for name, value in shell.items() if name != "PYTHONPATH"}
     commands = ["runs", "show mine", "audit mine", "report mine -o again.html", "sql mine 'select 1 as one'"]
     looked = subprocess.run(
-        ["python", "-c", LOOK, *commands], cwd=work, env=without, capture_output=True, text=True, check=False
+        ["python", "-c", LOOK, *commands], cwd=work, env=shell, capture_output=True, text=True, check=False
     )
     assert (looked.returncode, looked.stderr) == (0, ""), "where the code is not installed"
-    refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=without, capture_output=True, text=True)
+    refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=shell, capture_output=True, text=True)
     assert refused.returncode == 1
     assert "'stairs:Stairs' (named as module:attribute) cannot be loaded" in refused.stderr
     assert "Add its folder to PYTHONPATH" in refused.stderr

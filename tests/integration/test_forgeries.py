@@ -21,6 +21,7 @@ from starpo.ragen.store.remote.location import Location
 from starpo.ragen.work import Made, Work
 from starpo.tasks import update as update_stage
 from tests.integration.forgeries import (
+    DIAGNOSE,
     EVALUATE,
     FILTER,
     FOUND,
@@ -57,11 +58,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_forgery_is_found(folder: Path, name: str) -> None:
-    forgery, options = FOUND[name]
+    forgery, options, place = FOUND[name]
     forgery(folder)
     verification = verify(folder, **options)
     faults = [finding for finding in verification.findings if finding.verdict.is_fault]
     assert (verification.outcome, verification.exit_code) == ("faults", 1)
+    assert f"{faults[0].iteration} {faults[0].stage} {faults[0].check} {faults[0].verdict}" == place
     assert all(finding.detail for finding in faults)
 
 
@@ -84,7 +86,7 @@ def test_a_warm_start_whose_manifest_says_that_it_took_long_is_named_as_left_out
 
 def test_what_was_not_forged_is_verified(folder: Path) -> None:
     """The options that find the forgeries find nothing in an intact run."""
-    for options in (RECORD, UPDATE, WARM_START, REWARD, FILTER, ROLLOUT, LAST):
+    for options in (RECORD, UPDATE, WARM_START, REWARD, FILTER, DIAGNOSE, ROLLOUT, LAST):
         verification = verify(folder, **options)
         assert verification.outcome == "verified", verification.findings
     write_records(folder, read_records(folder))  # as every forgery of records does
@@ -117,7 +119,9 @@ def test_records_of_version_0_1_are_read(folder: Path) -> None:
     before = read_records(folder)
     strip_seals(folder)
     assert read_records(folder) == before
-    [finding] = [f for f in verify(folder, **RECORD).findings if f.verdict is not Verdict.SAME and f.stage == "record"]
+    verification = verify(folder, **RECORD)
+    assert (verification.outcome, verification.exit_code) == ("not shown", 3)
+    [finding] = [f for f in verification.findings if f.verdict is not Verdict.SAME]
     assert "as in stores from before 2026-11-23" in finding.detail
     assert json.loads((folder / "runs" / RUN / "iterations" / "00000.json").read_text()) == before[0]
 

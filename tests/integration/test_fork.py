@@ -59,9 +59,10 @@ def test_what_came_before_is_shared_and_what_comes_after_is_the_forks(folder: Pa
 
 def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
     store = Store(str(folder))
-    third = store.runs.iterations("base")[2]["update"]["checkpoint"]
-    assert not store.has("checkpoint", third)
-    assert store.was_made("checkpoint", third)
+    third = store.runs.iteration("base", 2)["update"]["checkpoint"]
+    samples = store.runs.iteration("fork", 3)["update"]["samples"]
+    assert store.dropped("checkpoint", third) is not None
+    assert store.manifest("samples", samples).inputs["checkpoint"] == third
 
 
 def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> None:

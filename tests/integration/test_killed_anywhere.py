@@ -27,6 +27,7 @@ from prefect.settings import PREFECT_API_URL
 
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
+from tests.integration.run_digests import Digests, digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
 
@@ -121,9 +122,6 @@ def mortals(prefect_server: None) -> Iterator[Mortals]:
     process.close()
 
 
-Digests = dict[tuple[int, str, str], str]
-
-
 @dataclass(frozen=True)
 class Reference:
     """Undisturbed run: its digests, the duration of its stages, and that of a restart that finds everything stored."""
@@ -145,18 +143,7 @@ def reference(mortals: Mortals, tmp_path_factory: pytest.TempPathFactory) -> Ref
     stage_s: dict[str, float] = {}
     for manifest in manifests:
         stage_s[manifest.key] = max(stage_s.get(manifest.key, 0.0), manifest.provenance["seconds"])
-    return Reference(digests(folder), len(manifests), stage_s, start_s)
-
-
-def digests(folder: Path) -> Digests:
-    """Return the content digest of every artifact that the run recorded."""
-    store = Store(str(folder))
-    return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
-        for iteration, stages in store.runs.iterations(RUN).items()
-        for stage, keys in stages.items()
-        for kind, key in keys.items()
-    }
+    return Reference(digests(Store(str(folder)), RUN), len(manifests), stage_s, start_s)
 
 
 def visible_artifacts(folder: Path) -> dict[Path, int]:
@@ -214,7 +201,7 @@ def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
             deaths.append((f"{sort}: {said['died']}", doing(folder).partition(":")[0]))
             continue
         assert said["status"] == 0
-        assert digests(folder) == reference.digests
+        assert digests(Store(str(folder)), RUN) == reference.digests
         assert {path: path.stat().st_mtime_ns for path in survivors} == survivors, "something stored was written again"
         num_ends += 1
         if len(deaths) == len(sorts):

@@ -126,7 +126,7 @@ def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None
 
 
 def test_wandb_has_the_run_offline(shell: Shell, run: str) -> None:
-    assert list((shell.folder / "state").glob("wandb/offline-run-*"))
+    assert list((shell.folder / "state").glob(f"wandb/offline-run-*-{run}"))
 
 
 def test_a_report_is_written(shell: Shell, run: str) -> None:
@@ -156,11 +156,13 @@ def test_an_iteration_says_why_groups_were_kept(shell: Shell, run: str) -> None:
 
 
 def test_a_wrong_setting_fails_before_any_work(shell: Shell, run: str) -> None:
+    before = set((shell.folder / "store").rglob("*"))
     result = shell.look("train", "smoke", "--set", "filter.kep=0.5")
     assert result.returncode == 1
     assert "filter.kep" in result.stderr
     assert "keep" in result.stderr
     assert "Traceback" not in result.stderr
+    assert set((shell.folder / "store").rglob("*")) == before
 
 
 def test_a_form_value_out_of_bounds_is_refused(shell: Shell, run: str) -> None:

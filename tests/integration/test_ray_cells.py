@@ -21,6 +21,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
+from tests.integration.run_digests import digests
 
 pytestmark = [
     pytest.mark.usefixtures("ray_shut_down"),
@@ -72,7 +73,7 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
         axes={"policy.warm_start_steps": [120, 0]},
         overrides={"filter.max_empty_iterations": 1, "iterations": 1},
     )
-    digests = []
+    found = []
     for pool in ("ray", "processes"):
         monkeypatch.setenv("RAGEN_POOL", pool)
         store = Store(str(tmp_path / pool))
@@ -80,12 +81,8 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
             ablation(grid, store=store.url, allow_few_seeds=True)
         run = plan_ablation(grid, store, allow_few_seeds=True).runs[0].name
         assert store.runs.state(run).status == "completed"
-        recorded = store.runs.iterations(run)
-        digests.append(
-            {key: store.manifest(kind, key).content_digest for i in recorded.values() for k in i.values()
-             for kind, key in k.items()}
-        )  # fmt: skip
-    assert digests[0] == digests[1]
+        found.append(digests(store, run))
+    assert found[0] == found[1]
 
 
 def test_a_sweep_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +90,12 @@ def test_a_sweep_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypat
     trained = tmp_path / "trained"
     starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=str(trained), run="base")
     sweep = Sweep(name="both", runs=["base"], iterations=[0, 1], temperatures=[0.7, 1.0])
-    digests = []
+    found = []
     for pool in ("ray", "processes"):
         monkeypatch.setenv("RAGEN_POOL", pool)
         store = Store(str(shutil.copytree(trained, tmp_path / pool)))
         eval_sweep(sweep, store=store.url, concurrency=2)
         cells = Sweeps(store.url).get("both").cells
-        digests.append([store.manifest("episodes", cell.key).content_digest for cell in cells])
-    assert len(digests[0]) == 4
-    assert digests[0] == digests[1]
+        found.append([store.manifest("episodes", cell.key).content_digest for cell in cells])
+    assert len(found[0]) == 4
+    assert found[0] == found[1]

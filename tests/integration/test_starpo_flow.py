@@ -14,7 +14,7 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.agents.evaluation.training_states import FILE
-from starpo.ragen.agents.rollout import shards
+from starpo.ragen.agents.rollout import shards, worker_pool
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.store import Store
@@ -83,12 +83,18 @@ def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_pa
 
 
 @pytest.mark.thorough
-def test_shards_played_by_worker_processes_give_the_same_digests(tmp_path: Path, begun: Callable[..., str]) -> None:
-    stores = [Store(begun(tmp_path / name)) for name in ("one", "two")]
-    two_shards = {"rollout.shard_groups": 2, "iterations": 1}
-    runs = [starpo(preset("smoke", two_shards), preset="smoke", store=store.url) for store in stores]
-    first, second = (digests(store, run) for store, run in zip(stores, runs, strict=True))
-    assert first == second
+def test_shards_played_by_worker_processes_give_the_same_digests(
+    tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play, workers, found = worker_pool._Worker.play, set(), []
+    monkeypatch.setattr(worker_pool._Worker, "play", lambda own, *args: (workers.add(own), play(own, *args))[1])
+    two_shards = preset("smoke", {"rollout.shard_groups": 2, "iterations": 1})
+    for threads in (1, 2):
+        monkeypatch.setenv("RAGEN_THREADS", str(threads))
+        store = Store(begun(tmp_path / str(threads)))
+        found.append(digests(store, starpo(two_shards, preset="smoke", store=store.url)))
+        assert len(workers) == (0 if threads == 1 else 2)
+    assert found[0] == found[1]
 
 
 def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[Path, str]) -> None:

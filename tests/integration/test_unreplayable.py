@@ -12,14 +12,15 @@ from starpo.flows.cli.show import print_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification
-from starpo.ragen.envs.bandit.environment import Bandit
+from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
+from starpo.ragen.envs.make import settings_type
 from starpo.ragen.evidence.audit.lineage import lineage
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
-from starpo.ragen.recompute.verify import unreplayable as judging
+from starpo.ragen.recompute.verify.unreplayable import unreplayable
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
-from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal, verify
+from tests.integration.forging import RUN, artifact, forge, manifest_of, verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -99,16 +100,10 @@ def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.Captur
     assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout", "evaluate"}
 
 
-def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(folder: Path) -> None:
-    from starpo.ragen.envs.bandit.environment import BanditSettings
-
-    place = artifact(folder, 0, "rollout", "turns")
-    reseal(place, replay_fault="so it says")
-    assert judging.unreplayable(BanditSettings(), manifest_of(place)) == ""
-    assert "so it says" not in judging.unreplayable(_settings(), manifest_of(place))  # its own declaration comes first
-
-
-def _settings() -> Any:
-    from starpo.ragen.envs.make import settings_type
-
-    return settings_type(TARGET)()
+def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(finished: Path) -> None:
+    marked = manifest_of(artifact(finished, 0, "rollout", "turns")).model_copy(update={"replay_fault": "so it says"})
+    of_a_user = settings_type(f"{Bandit.__module__}:Bandit")()  # declares no fault
+    assert unreplayable(of_a_user, marked) == f"the environment {of_a_user.type} cannot be replayed (so it says)"
+    assert unreplayable(of_a_user, None) == ""
+    assert unreplayable(BanditSettings(), marked) == ""
+    assert f"({REASON})" in unreplayable(settings_type(TARGET)(), marked)  # its own declaration comes first

@@ -178,6 +178,7 @@ def test_a_forged_headline_is_different(folder: Path) -> None:
     reseal(place, headline={**manifest_of(place).headline, "evaluation/sokoban/success": 1.5})
     found = faults(verify(folder, first=2))
     assert set(found) == {(2, "evaluate:sokoban", "episodes"), (2, "evaluate:sokoban", "numbers")}
+    assert {finding.verdict for finding in found.values()} == {Verdict.DIFFERENT}
     assert "headline is 1.5" in found[2, "evaluate:sokoban", "episodes"].detail
 
 
