@@ -67,7 +67,7 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
         return None
     random, weights, values = np.random.default_rng(SEED), np.isfinite(rates).astype(float), np.nan_to_num(rates)
     at_once = max(1, _NUMBERS_AT_ONCE // rates.size)
-    places = np.arange(num_cells) - (num_cells - 1) / 2
+    places = np.arange(num_cells)
     found = []
     for start in range(0, NUM_RESAMPLES, at_once):
         count = min(at_once, NUM_RESAMPLES - start)

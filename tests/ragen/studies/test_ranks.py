@@ -74,6 +74,7 @@ def test_one_run_says_nothing_of_others() -> None:
     assert found is not None
     assert (found.rho, found.low, found.high) == (pytest.approx(1.0), -1.0, 1.0)
     assert correlation_over_runs([]) is None
+    assert correlation_over_runs([(xs, np.ones(5)), (xs, np.ones(5))]) is None  # no order
 
 
 def test_the_same_points_give_the_same_interval() -> None:

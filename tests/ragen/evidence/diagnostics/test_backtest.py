@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, backtest, fall
+from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, Outcome, Score, backtest, fall
 from starpo.ragen.evidence.diagnostics.backtest_chart import draw_leads
 from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, REWARD_STD, SUCCESS
 
@@ -14,17 +14,26 @@ def _score(scores, name):
     return next(score for score in scores if score.rule.name == name)
 
 
-def test_a_fall_is_where_success_stays_below_half_of_its_peak():
-    assert fall(_series([0.8] * 30 + [0.2] * 20)) == 31  # centred means of five: 0.44 at 30, 0.32 at 31
+@pytest.mark.parametrize(
+    ("values", "at"),  # centred means of five, shorter at the ends
+    [
+        ([0.8] * 30 + [0.2] * 20, 31),  # 0.44 at 30, 0.32 at 31
+        ([0.8] * 5 + [0.0] * 5, 5),  # the fewest points that are enough
+        ([0.8] * 5 + [0.7] * 5 + [0.0] * 5, 10),  # 0.42 at 9, 0.28 at 10
+        ([1.0] + [0.6] * 4 + [0.33] * 8, 7),  # the peak is the first mean, of three points: 0.73
+    ],
+)
+def test_a_fall_is_where_success_stays_below_half_of_its_peak(values, at):
+    assert fall(_series(values)) == at
 
 
 @pytest.mark.parametrize(
     "values",
     [
         [0.8] * 30 + [0.2] * 10 + [0.8] * 10,  # it recovers
-        [0.8] * 30 + [0.5] * 20,  # falls by less than half
+        [1.0] * 30 + [0.5] * 20,  # falls to exactly half
         [0.8] * 46 + [0.2] * 3,  # too few points after the fall
-        [0.8] * 5 + [0.1] * 4,  # too few points
+        [0.8] * 4 + [0.0] * 5,  # too few points
         np.linspace(0.1, 0.9, 50),
     ],
 )
@@ -56,6 +65,7 @@ def test_leads_misses_and_alarms_in_vain_are_counted_for_every_rule():
     assert rule.leads == [fell - 40]
     assert (rule.num_fallen, rule.num_early, rule.num_missed, rule.num_false) == (2, 1, 1, 1)
     assert rule.median_lead == fell - 40
+    assert Score(rule.rule, (Outcome("a", fell=5, rang=4), Outcome("b", fell=5, rang=5))).num_early == 1
     late = _score(scores, f"{SUCCESS} collapse")
     assert late.num_missed == 0
     assert all(lead <= 0 for lead in late.leads)
@@ -64,10 +74,10 @@ def test_leads_misses_and_alarms_in_vain_are_counted_for_every_rule():
 
 def test_ragen_2s_stop_rules():
     std = [1.0] * 10 + [0.2] * 10 + [0.09] * 9 + [0.2] + [0.09] * 15  # nine in a row are not enough
-    evaluated = {10 * n: value for n, value in enumerate([0.5, 0.0, 0.0, 0.0, 0.0, 0.009, 0.0])}
+    evaluated = {10 * n: value for n, value in enumerate([0.5, 0.01, 0.0, 0.0, 0.0, 0.0, 0.009])}
     scores = backtest({"run": {SUCCESS: _series([0.5] * 45), REWARD_STD: _series(std), EVALUATED: evaluated}})
     assert _score(scores, "RAGEN-2 std").outcomes[0].rang == 39
-    assert _score(scores, "RAGEN-2 success").outcomes[0].rang == 50
+    assert _score(scores, "RAGEN-2 success").outcomes[0].rang == 60
 
 
 def test_rules_know_no_later_iteration():
@@ -84,7 +94,7 @@ def test_rules_know_no_later_iteration():
 def test_the_best_rule_is_first_and_the_drawing_names_all():
     series = {SUCCESS: _series([0.8] * 40 + [0.0] * 20), REWARD_STD: _series([1.0] * 20 + [0.01] * 40)}
     scores = backtest({"run": series})
-    assert {score.rule.name for score in scores[:2]} == {f"{REWARD_STD} warning", "RAGEN-2 std"}
+    assert [score.rule.name for score in scores[:2]] == ["RAGEN-2 std", f"{REWARD_STD} warning"]  # by their leads
     assert [score.num_early for score in scores] == sorted((score.num_early for score in scores), reverse=True)
     drawn = draw_leads(scores)
     assert all(f">{score.rule.name}<" in drawn for score in scores)

@@ -61,13 +61,29 @@ def test_a_healthy_run_raises_nothing(seed):
 
 
 def test_a_solved_run_has_no_variance_and_is_healthy():
-    """Bandit from 0.25 to 0.99: the in-group std falls to a quarter because everyone succeeds."""
-    success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.99, 20), np.full(20, 0.99)])
+    """Bandit from 0.25 to 0.999: the in-group std falls to a fourteenth because everyone succeeds."""
+    success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.999, 20), np.full(40, 0.999)])
     verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
     assert verdict.status == "healthy"
     # The paper warns of a fall that success does not explain.
-    unexplained = diagnose({SUCCESS: _series([0.25] * 45), REWARD_STD: _series(0.43 * (1 - success))})
+    unexplained = diagnose({SUCCESS: _series([0.25] * 65), REWARD_STD: _series(0.43 * (1 - success))})
     assert _names(unexplained) == {(REWARD_STD, "warning")}
+
+
+@pytest.mark.parametrize(
+    ("rate", "share"),
+    [
+        (0.98, 0.35),  # sqrt(0.98 * 0.02 / 0.16), with 0.16 = 0.2 * 0.8 the early variance
+        (0.5, 1.0),  # a variance of 0.25 explains no fall
+        (0.02, 1.0),  # nor does a success rate that falls
+    ],
+)
+def test_success_explains_part_of_a_fall_of_the_std(rate, share):
+    limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1, std_warning=0.5)
+    success = _series([0.2, rate])
+    for std, num in ((2 * share + 0.01, 0), (2 * share - 0.01, 1)):  # early std 4, so half of it is 2
+        found = diagnose({SUCCESS: success, REWARD_STD: _series([4, std])}, limits).signals
+        assert [signal.name for signal in found].count(REWARD_STD) == num
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,12 +147,27 @@ def test_a_return_is_measured_in_stds():
     both = diagnose({REWARD_STD: steady, RETURN: _series([1, 3, 0.9])}, limits)
     assert _names(both) == {(RETURN, "warning"), (RETURN, "collapse")}
     assert both.status == "collapsed"
+    assert diagnose({REWARD_STD: steady, RETURN: _series([1, 3, 2])}, limits).signals == ()  # exactly half a std
+    assert diagnose({REWARD_STD: {0: 2.0}, RETURN: _series([1, 3, 0.9])}, limits).signals == ()  # no std to judge by
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "beyond"),
+    [
+        (REWARD_STD, 0.15, -0.01), (SUCCESS, 0.75, -0.01), (FORMAT, 0.9, -0.01), (ENTROPY, 0.1, -0.01),
+        (ENTROPY, 2.5, 0.01), (DISTINCT, 0.25, -0.01), (GRADIENT, 5.0, 0.01),
+    ],
+)  # fmt: skip
+def test_a_signal_needs_more_than_a_value_at_its_bound(name, factor, beyond):
+    limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
+    assert diagnose({name: _series([0.5, 0.5, factor * 0.5])}, limits).signals == ()
+    assert _names(diagnose({name: _series([0.5, 0.5, factor * 0.5 + beyond])}, limits)) == {(name, "warning")}
 
 
 def test_a_small_fall_of_a_low_success_rate_is_noise():
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
-    # 0.02 is a third of 0.06, but only 0.04 below it; 0.1 is a third of 0.3 and 0.2 below.
-    assert diagnose({SUCCESS: _series([0.06, 0.06, 0.02])}, limits).status == "healthy"
+    # 0.03 is a third of 0.09, but only 0.06 below it; 0.1 is a third of 0.3 and 0.2 below.
+    assert diagnose({SUCCESS: _series([0.09, 0.09, 0.03])}, limits).status == "healthy"
     assert diagnose({SUCCESS: _series([0.3, 0.3, 0.1])}, limits).status == "collapsed"
 
 
@@ -153,6 +184,8 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert diagnose({GRADIENT: _series(norms[:12])}).status == "warning"
     (signal,) = diagnose({GRADIENT: _series(norms)}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (6, 17, 5.5, 1.0)
+    (early,) = diagnose({GRADIENT: _series([1, 9, 26])}, CollapseThresholds(baseline_points=2)).signals
+    assert early.baseline == 5.0  # the median of 1 and 9
 
 
 def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():
@@ -161,6 +194,7 @@ def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)
     assert diagnose({DRIFT: drift}).at(3) == "warning"
     assert "0.21 nats a token from the one that sampled" in signal.words
+    assert diagnose({DRIFT: {0: 0.3}}).status == "warning"  # the first update is judged too
 
 
 def test_iterations_are_those_of_the_series():
