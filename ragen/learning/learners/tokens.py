@@ -122,8 +122,6 @@ class ResponseTokens:
             float64 [N]
         """
         rewards_N = np.zeros(len(self))
-        if not len(self):
-            return torch.from_numpy(rewards_N)
         num_turns = max(len(trajectory.turn_rewards) for trajectory in trajectories)
         token_key = (self.trajectory_N * num_turns + self.turn_N).numpy()  # non-decreasing
         for index, trajectory in enumerate(trajectories):

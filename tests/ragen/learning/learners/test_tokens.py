@@ -49,6 +49,14 @@ def test_what_normalisation_changed_goes_to_the_last_token():
     assert ResponseTokens(trajectories).rewards(trajectories).tolist() == [0, 1, 0, 1.5]
 
 
+def test_values_move_to_the_token_before_them_in_the_mask_or_to_the_first_one():
+    """In trajectories of four, two and three tokens; the second has none in the mask, so its last token gets all."""
+    tokens = ResponseTokens([trajectory([length], [0]) for length in (4, 2, 3)])
+    mask_N = torch.tensor([False, False, True, False, False, False, False, True, False])
+    moved_N = tokens.onto(mask_N, torch.tensor([1, 2, 4, 8, 16, 32, 64, 128, 256]))
+    assert moved_N.tolist() == [0, 0, 15, 0, 0, 48, 0, 448, 0]
+
+
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_tokens_earn_the_return_and_rectangles_come_back(turn_lengths):
     trajectories = [trajectory(t, [float(k + 1) for k in range(len(t))], shift=0.25) for t in turn_lengths]
