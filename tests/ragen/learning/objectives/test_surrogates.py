@@ -48,11 +48,11 @@ def close(found, expected):
 
 
 def test_ppo_by_hand():
-    # bounds 0.8 and 1.28; A > 0: min(3, 2.56); A < 0: min(-3, -2.56); min(1, 1.6); min(-1, -1.6); inside: 3.3
-    found, _ = terms("ppo", [1.5, 1.5, 0.5, 0.5, 1.1], [2.0, -2.0, 2.0, -2.0, 3.0])
-    close(found.loss_M.detach(), [-2.56, 3.0, -1.0, 1.6, -3.3])
-    assert found.is_low_M.tolist() == [False, False, False, True, False]
-    assert found.is_high_M.tolist() == [True, False, False, False, False]
+    # bounds 0.8 and 1.28; A > 0: min(3, 2.56); A < 0: min(-3, -2.56); min(1, 1.6); min(-1, -1.6); inside: 3.3; A = 0
+    found, _ = terms("ppo", [1.5, 1.5, 0.5, 0.5, 1.1, 1.5, 0.5], [2.0, -2.0, 2.0, -2.0, 3.0, 0.0, 0.0])
+    close(found.loss_M.detach(), [-2.56, 3.0, -1.0, 1.6, -3.3, 0.0, 0.0])
+    assert found.is_low_M.nonzero().tolist() == [[3]]
+    assert found.is_high_M.nonzero().tolist() == [[0]]
 
 
 def test_loop_is_symmetric_in_the_log_ratio():
@@ -60,14 +60,16 @@ def test_loop_is_symmetric_in_the_log_ratio():
     found, _ = terms("loop", [0.79, 0.5, 1.5], [-1.0, -1.0, 1.0])
     close(found.loss_M.detach(), [0.79, 0.78125, -1.28])
     assert found.is_low_M.tolist() == [False, True, False]
+    assert found.is_high_M.tolist() == [False, False, True]
 
 
 def test_dual_clip_bounds_what_a_negative_advantage_loses():
-    # ratio 5, A -2: PPO's term is 10, three times the advantage 6; ratio 2: 4 stays
-    found, logprobs = terms("dual_clip", [5.0, 2.0], [-2.0, -2.0])
-    close(found.loss_M.detach(), [6.0, 4.0])
+    # ratio 5, A -2: PPO's term is 10, three times the advantage 6; ratio 2: 4 stays; A 0: nothing to bound
+    found, logprobs = terms("dual_clip", [5.0, 2.0, 5.0], [-2.0, -2.0, 0.0])
+    close(found.loss_M.detach(), [6.0, 4.0, 0.0])
+    assert found.is_high_M.tolist() == [True, False, False]
     found.loss_M.sum().backward()
-    assert logprobs.grad.tolist() == pytest.approx([0, 4])
+    assert logprobs.grad.tolist() == pytest.approx([0, 4, 0])
 
 
 def test_cispo_clips_the_weight_and_keeps_the_gradient():
@@ -75,6 +77,7 @@ def test_cispo_clips_the_weight_and_keeps_the_gradient():
     found, logprobs = terms("cispo", [1.5, 0.5], [1.0, 1.0])
     found.loss_M.sum().backward()
     assert logprobs.grad.tolist() == pytest.approx([-1.28, -0.8])
+    assert (found.is_low_M.tolist(), found.is_high_M.tolist()) == ([False, True], [True, False])
 
 
 def test_sapo_by_hand():
