@@ -58,7 +58,9 @@ def test_hierarchical_gae_by_hand():
     inputs = hierarchical([[0, 0, 1]], [[True, False, True]])
     answers = dataclasses.replace(inputs, is_answer_BT=torch.ones(1, 3, dtype=torch.bool))
     assert hierarchical_gae(answers).advantages_BT.tolist() == [[0, 0, 0.5]]
-    assert hierarchical_gae(inputs).advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
+    found = hierarchical_gae(inputs)
+    assert found.advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
+    assert found.value_targets_BT.tolist() == [[0.5, 0.5, 1.0]]  # low + value
 
 
 def test_hierarchical_gae_begins_with_the_first_turn_that_takes_part():
@@ -124,6 +126,10 @@ def test_hgpo_by_hand():
     inputs = dataclasses.replace(inputs, state_BK=torch.tensor([[0, 1, 2], [0, 1, 2], [9, 1, 2]]))
     steps = hgpo(with_options(inputs, depth=3)).advantages_BT - group_relative(inputs).advantages_BT
     assert steps[:, 2].tolist() == pytest.approx([1.75, -1.25, -1.0])
+    # alpha 2: weights 1, 4, 9 over 14, so (2 + 4 * 2 + 9 * 1.5) / 14; half of that by the step weight; baseline 1
+    found = hgpo(with_options(inputs, depth=3, alpha=2.0, step_weight=0.5))
+    assert float(found.advantages_BT[0, 2]) == pytest.approx(2 + 0.5 * 23.5 / 14)
+    assert found.baselines_B.tolist() == [1, 1, 1]
 
 
 @given(random_inputs())
