@@ -96,6 +96,15 @@ def test_deviations_may_be_the_public_codes(make_trajectories):
     assert float(credit.advantages_N.double().std(correction=1)) == pytest.approx(1, abs=1e-6)
 
 
+def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
+    """Targets 0 and 1: variance 1/4; residuals -1/2 and 0: variance 1/16. Nothing is explained if targets are equal."""
+    zeros_N, mask_N = torch.zeros(3), torch.tensor([True, True, False])
+    credit = Credit(zeros_N, torch.tensor([0.0, 1.0, 9.0]), mask_N)
+    assert credit.explained_variance(torch.tensor([0.5, 1.0, 0.0])) == {"update/explained_variance": 0.75}
+    assert Credit(zeros_N, zeros_N, mask_N).explained_variance(zeros_N) == {}
+    assert Credit(zeros_N, zeros_N, ~mask_N).explained_variance(zeros_N + 1) == {}
+
+
 def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     trajectories = make_trajectories(1)
     tokens = ResponseTokens(trajectories)
@@ -168,6 +177,7 @@ def test_rewards_of_tokens_that_take_no_part_are_earned_by_those_before_them(mak
 
 def test_shapings_are_applied_in_their_order(make_trajectories):
     trajectories = make_trajectories(8)
+    trajectories[5] = dataclasses.replace(trajectories[5], segments=())  # a length of 0 counts in no mean
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
     plain = credit_of(trajectories, tokens, GRPO, zeros_N, None, None).advantages_N
@@ -184,7 +194,7 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
     stds = [torch.tensor([t.trajectory_return for t in trajectories[i : i + 4]]).std(correction=0) for i in (0, 4)]
     factor_N = torch.stack(stds)[tokens.trajectory_N // 4] / max(stds)
     torch.testing.assert_close(shaped("by_group_std"), plain * factor_N, rtol=1e-4, atol=1e-5)
-    factor_N = (tokens.lengths_B.float().mean() / tokens.lengths_B)[tokens.trajectory_N]
+    factor_N = (len(tokens) / 7 / tokens.lengths_B)[tokens.trajectory_N]
     torch.testing.assert_close(shaped("by_length"), plain * factor_N)
 
 

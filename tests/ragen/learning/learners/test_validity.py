@@ -58,6 +58,7 @@ def test_a_clip_needs_the_advantage_on_its_side() -> None:
     both = tokens([-2.0, -2.0])
     assert validity(both, policy, torch.tensor([1.0, -1.0]), 0.2, 0.2)["clip_share"] == 1
     assert validity(both, policy, torch.tensor([-1.0, 1.0]), 0.2, 0.2)["clip_share"] == 0
+    assert validity(both, policy, torch.zeros(2), 0.2, 0.2)["clip_share"] == 0
     assert validity(both, policy, torch.tensor([1.0, -1.0]), 0.2, 1.5)["clip_share"] == 0.5
 
 
