@@ -104,6 +104,8 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
 
     model, optimiser = model_and_optimiser()
     step(model, optimiser, 10)
+    used = {"adamw": {"adamw"}, "muon": {"muon", "adamw"}}[kind]
+    assert {name.split("/")[0] for name in optimiser.state_tensors()} == used
     copy, restored = model_and_optimiser()
     copy.load_state_dict(model.state_dict())
     restored.load_state_tensors({name: tensor.clone() for name, tensor in optimiser.state_tensors().items()})
@@ -115,9 +117,11 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
 def test_gradient_is_clipped_to_the_norm_and_its_own_norm_is_returned():
     layer = nn.Linear(1, 1, bias=False)
     layer.weight.grad = torch.tensor([[30.0]])
-    optimiser = ModelOptimiser(layer, OptimiserConfig(max_gradient_norm=2.0))
-    assert optimiser.step(1.0) == pytest.approx(30)
+    before = layer.weight.item()
+    optimiser = ModelOptimiser(layer, OptimiserConfig(max_gradient_norm=2.0, learning_rate=0.1))
+    assert optimiser.step(0.25) == pytest.approx(30)
     assert layer.weight.grad.item() == pytest.approx(2.0, rel=1e-4)
+    assert before - layer.weight.item() == pytest.approx(0.025, rel=1e-4)  # AdamW's first step: a quarter of the rate
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing():
