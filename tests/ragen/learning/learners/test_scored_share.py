@@ -104,9 +104,13 @@ def test_metrics_are_means_over_the_tokens_scored(policy_folder, played, context
     assert result.metrics["update/old_behaviour_gap_max"] == max(samples["old_behaviour_gap"].to_pylist()) < 1e-5
 
 
-def test_another_engines_log_probs_are_not_believed(policy_folder, make_trajectories, context, caplog, tmp_path):
+def test_another_engines_log_probs_are_not_believed(policy_folder, played, context, caplog, tmp_path):
     """Everything is scored before the steps, so the update is that of a share of 1; the share alone after them."""
-    trajectories = make_trajectories(12)
+
+    def shifted(segment):
+        return dataclasses.replace(segment, behaviour_logprobs=segment.behaviour_logprobs - np.float32(2e-3))
+
+    trajectories = [dataclasses.replace(one, segments=tuple(map(shifted, one.segments))) for one in played]
     learner, share = loaded(ALL, policy_folder), loaded(PART, policy_folder)
     full = learner.update(trajectories, context)
     with caplog.at_level(logging.WARNING):
