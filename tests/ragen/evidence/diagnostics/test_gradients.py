@@ -51,7 +51,7 @@ def test_one_gradient_has_a_norm_and_no_noise() -> None:
     assert (found.num, found.norm) == (1, 5.0)
     assert math.isnan(found.signal)
     assert math.isnan(found.signal_to_noise)
-    assert spread([]).num == 0
+    assert (spread([]).num, spread([]).norm) == (0, 0.0)
 
 
 def test_metrics_and_the_table_of_them() -> None:

@@ -204,6 +204,9 @@ def test_samples_follow_their_contract(policy_folder, make_trajectories, context
     assert result.samples["num_tokens"].to_pylist() == [t.num_response_tokens for t in trajectories]
     assert sum(result.samples["loss_share"].to_pylist()) == pytest.approx(1)
     assert result.samples["kl_reference"].null_count == 0
+    ratios = result.samples["mean_ratio"].to_pylist()
+    assert ratios[2] == 1  # no tokens
+    assert ratios == pytest.approx([1] * 6, abs=0.2)  # over two passes
     assert result.metrics["update/num_without_tokens"] == 1
     assert result.metrics["update/num_steps"] == 6  # two epochs of three mini-batches
 
@@ -264,6 +267,7 @@ def test_only_the_critic_learns_while_it_warms_up(policy_folder, make_trajectori
     assert first.metrics["update/value_loss"] > 0
     assert "update/policy_loss" not in first.metrics
     assert set(first.samples["mean_ratio"].to_pylist()) == {1.0}
+    assert set(first.samples["loss_share"].to_pylist()) == {0.0}
     second = learner.update(make_trajectories(4), dataclasses.replace(context, iteration=1))
     assert second.metrics["update/num_steps"] == 2
 
