@@ -38,6 +38,7 @@ def test_value_loss_by_hand():
 def test_truncated_importance_caps_above_only():
     old, behaviour = torch.log(torch.tensor([0.5, 0.9, 0.1])), torch.log(torch.tensor([0.5, 0.1, 0.2]))
     assert_close(truncated_importance(old, behaviour, 2.0), torch.tensor([1.0, 2.0, 0.5]))
+    assert not truncated_importance(old.requires_grad_(), behaviour, 2.0).requires_grad
 
 
 def test_entropy_of_uniform_and_of_certain_distributions():

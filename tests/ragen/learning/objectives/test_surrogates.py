@@ -95,6 +95,8 @@ def test_gmpo_by_hand():
     assert logprobs.grad.tolist() == pytest.approx([0, -0.86366], abs=1e-5)  # none at the clipped token
     down, _ = terms("gmpo", [1.5, 0.5], [-1.0, -1.0])
     assert down.loss_M.tolist() == pytest.approx([1.00274] * 2, abs=1e-5)
+    level, _ = terms("gmpo", [1.5, 0.5], [0.0, 0.0])  # as where A < 0
+    assert (level.is_low_M.tolist(), level.is_high_M.tolist()) == ([False, True], [False, False])
 
 
 def test_ratios_of_units_by_hand():
@@ -119,7 +121,7 @@ def test_where_a_unit_shares_its_advantage_the_gradient_is_that_of_its_own_term(
 
 def test_clip_cov_silences_the_chosen_tokens():
     found, logprobs = terms(
-        "clip_cov", [1.1, 1.1, 1.1, 1.1], [1.0] * 4, ranks=[0.0, 0.25, 0.5, 0.75], covariance=[9.0, 2.0, 0.5, 2.0],
+        "clip_cov", [1.1, 1.1, 1.1, 1.1], [1.0] * 4, ranks=[0.0, 0.25, 0.4, 0.5], covariance=[9.0, 2.0, 0.5, 2.0],
         options={"share": 0.5, "low": 1.0, "high": 5.0},
     )  # fmt: skip
     found.loss_M.sum().backward()
@@ -128,10 +130,10 @@ def test_clip_cov_silences_the_chosen_tokens():
 
 
 def test_kl_cov_holds_the_chosen_tokens():
-    # -1.1 each; the first also gets 2 * log 1.1 (log 1.1 = 0.0953)
+    # -0.5 and -1.1; the first also gets 2 * |log 0.5|
     options = {"share": 0.5, "coefficient": 2.0}
-    found, _ = terms("kl_cov", [1.1, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
-    assert found.loss_M.tolist() == pytest.approx([-1.1 + 2 * math.log(1.1), -1.1])
+    found, _ = terms("kl_cov", [0.5, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
+    assert found.loss_M.tolist() == pytest.approx([-0.5 + 2 * math.log(2), -1.1])
 
 
 def test_covariances_by_hand():

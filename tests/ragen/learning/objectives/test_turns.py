@@ -97,6 +97,10 @@ def test_gigpo_with_standard_deviations_by_hand():
     # std with ddof 1: of 1 and 0 sqrt(.5), of .5 and 0 sqrt(.125); both give +-.5 / sqrt(.5)
     found = gigpo(two_by_two(normaliser="std")).advantages_BT
     assert found[0].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=1e-5)
+    # returns 3 0 0 of turns in one state: mean 1, std sqrt((4 + 1 + 1) / 2); episode and step alike
+    three = dataclasses.replace(inputs_of([[3], [0], [0]]), state_BK=torch.zeros(3, 1, dtype=torch.int64))
+    found = gigpo(with_options(three, normaliser="std")).advantages_BT
+    assert float(found[0]) == pytest.approx(2 * 2 / 3**0.5, abs=1e-5)
 
 
 def test_gigpo_counts_episodes_once_unless_asked():
