@@ -62,6 +62,7 @@ def test_statistics_of_a_group(make_turns):
     turns = make_turns(
         [
             {"member": 0, "action_rewards": [1.0], "success": True},
+            {"member": 0, "turn": 1, "action_rewards": [0.0]},
             {"member": 1, "action_rewards": [-1.0]},
             {"member": 2, "action_rewards": [50.0], "status": "timeout"},
         ]

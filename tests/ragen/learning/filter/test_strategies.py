@@ -81,6 +81,7 @@ def test_top_p_softmax_does_not_overflow():
 def test_min_p_keeps_what_reaches_a_share_of_the_best():
     # 0.5 * 4 = 2: kept at the bound, not below it.
     assert _kept(min_p, [1.9, 2.0, 4.0, DROPPED], keep=0.5) == [1, 2]
+    assert _kept(min_p, [0.0, DROPPED, 0.0], keep=0.5) == [0, 2]
 
 
 def test_keep_all_keeps_all_that_may_be_kept():
