@@ -101,6 +101,7 @@ def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
     zeros_N, mask_N = torch.zeros(3), torch.tensor([True, True, False])
     credit = Credit(zeros_N, torch.tensor([0.0, 1.0, 9.0]), mask_N)
     assert credit.explained_variance(torch.tensor([0.5, 1.0, 0.0])) == {"update/explained_variance": 0.75}
+    assert credit.explained_variance(None) == {}
     assert Credit(zeros_N, zeros_N, mask_N).explained_variance(zeros_N) == {}
     assert Credit(zeros_N, zeros_N, ~mask_N).explained_variance(zeros_N + 1) == {}
 
@@ -183,10 +184,11 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
     plain = credit_of(trajectories, tokens, GRPO, zeros_N, None, None).advantages_N
 
     def shaped(*names):
-        config = UpdateConfig(advantage="grpo", shaping=list(names))
+        config = UpdateConfig(advantage="grpo", shaping=list(names), entropy_coefficient=0.01)
         scores = Scores(zeros_N, zeros_N)
         return assign_credit(trajectories, tokens, config, scores, None, None, kept_share=0.25).advantages_N
 
+    assert not shaped("zero").any()
     torch.testing.assert_close(shaped("by_kept_share"), plain / 4)
     torch.testing.assert_close(shaped("by_root_kept_share"), plain / 2)
     torch.testing.assert_close(shaped("by_kept_share", "asymmetric_clip"), (plain / 4).clamp(-1, 3))

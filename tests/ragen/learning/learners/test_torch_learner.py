@@ -209,6 +209,7 @@ def test_samples_follow_their_contract(policy_folder, make_trajectories, context
     assert ratios == pytest.approx([1] * 6, abs=0.2)  # over two passes
     assert result.metrics["update/num_without_tokens"] == 1
     assert result.metrics["update/num_steps"] == 6  # two epochs of three mini-batches
+    assert result.metrics["update/gradient_norm_max"] > result.metrics["update/gradient_norm"]  # the mean
 
 
 def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_trajectories, context):
