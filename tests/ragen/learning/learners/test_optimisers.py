@@ -91,7 +91,7 @@ def test_muon_takes_weight_matrices_and_leaves_embeddings_norms_and_biases(polic
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
     def model_and_optimiser():
-        model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
+        model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 1))
         with torch.no_grad():
             for index, parameter in enumerate(model.parameters()):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator(index)))
@@ -104,8 +104,8 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(kind):
 
     model, optimiser = model_and_optimiser()
     step(model, optimiser, 10)
-    used = {"adamw": {"adamw"}, "muon": {"muon", "adamw"}}[kind]
-    assert {name.split("/")[0] for name in optimiser.state_tensors()} == used
+    by_muon = [name for name in optimiser.state_tensors() if name.startswith("muon/")]
+    assert by_muon == (["muon/momentum_buffer/0.weight"] if kind == "muon" else [])  # not the scalar head
     copy, restored = model_and_optimiser()
     copy.load_state_dict(model.state_dict())
     restored.load_state_tensors({name: tensor.clone() for name, tensor in optimiser.state_tensors().items()})

@@ -108,7 +108,8 @@ def test_another_engines_log_probs_are_not_believed(policy_folder, played, conte
     """Everything is scored before the steps, so the update is that of a share of 1; the share alone after them."""
 
     def shifted(segment):
-        return dataclasses.replace(segment, behaviour_logprobs=segment.behaviour_logprobs - np.float32(2e-3))
+        logprobs = segment.behaviour_logprobs + np.float32(2e-3) * (segment.turn == 1)
+        return dataclasses.replace(segment, behaviour_logprobs=logprobs)
 
     trajectories = [dataclasses.replace(one, segments=tuple(map(shifted, one.segments))) for one in played]
     learner, share = loaded(ALL, policy_folder), loaded(PART, policy_folder)
