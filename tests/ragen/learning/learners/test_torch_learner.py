@@ -204,9 +204,7 @@ def test_samples_follow_their_contract(policy_folder, make_trajectories, context
     assert result.samples["num_tokens"].to_pylist() == [t.num_response_tokens for t in trajectories]
     assert sum(result.samples["loss_share"].to_pylist()) == pytest.approx(1)
     assert result.samples["kl_reference"].null_count == 0
-    ratios = result.samples["mean_ratio"].to_pylist()
-    assert ratios[2] == 1  # no tokens
-    assert ratios == pytest.approx([1] * 6, abs=0.2)  # over two passes
+    assert result.samples["mean_ratio"].to_pylist() == pytest.approx([1] * 6, abs=0.2)  # over two passes
     assert result.metrics["update/num_without_tokens"] == 1
     assert result.metrics["update/num_steps"] == 6  # two epochs of three mini-batches
     assert result.metrics["update/gradient_norm_max"] > result.metrics["update/gradient_norm"]  # the mean
