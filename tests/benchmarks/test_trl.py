@@ -68,8 +68,13 @@ def test_five_times_as_fast_as_trl(tmp_path: Path) -> None:
     folder = str(tmp_path / "policy")
     imitate(CONFIG.policy, CONFIG.environment, CONFIG.agent, SAMPLING.max_response_tokens, frozenset(), folder)
     ours, eighth = Ours(folder), Ours(folder, scored_share=1 / 8)
-    theirs = Theirs(folder, tmp_path, between=lambda: (ours.iterate(), eighth.iterate()))
-    ours.iterate(), eighth.iterate()
+
+    def iterate() -> None:
+        ours.iterate()
+        eighth.iterate()
+
+    theirs = Theirs(folder, tmp_path, between=iterate)
+    iterate()
     theirs.train()
     for name, side in (("ours", ours), ("ours, an eighth scored", eighth), ("TRL", theirs)):
         rollout, update = (statistics.median(times) for times in zip(*side.seconds[-ROUNDS:], strict=True))
@@ -124,7 +129,7 @@ class Ours:
 class Theirs:
     """GRPOTrainer with a custom rollout function."""
 
-    def __init__(self, folder: str, scratch: Path, between: Callable[[], object]) -> None:
+    def __init__(self, folder: str, scratch: Path, between: Callable[[], None]) -> None:
         self.seconds: list[tuple[float, float]] = []
         self.num_tokens = 0
         self._between, self._started, self._played = between, 0.0, 0.0
