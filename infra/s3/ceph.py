@@ -20,6 +20,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 PACKAGES = ("radosgw", "ceph-mon", "ceph-osd", "ceph-common")
@@ -106,7 +107,7 @@ class Ceph:
             process, name = int(file.read_text()), file.stem.partition("-")[2]
             if name in _command(process):
                 os.kill(process, signal.SIGKILL)  # nothing is persistent, so nothing can be lost
-                _wait(lambda process=process: not _command(process), f"{name} to end")  # type: ignore[misc]
+                _wait(lambda process=process: not _command(process), f"{name} to end")
             file.unlink()
         if keep_logs:
             failed = self.run.with_name(f"{self.run.name}-failed")
@@ -139,7 +140,7 @@ osd pool default pgp num = 1
 osd pool default pg autoscale mode = off
 mon allow pool size one = true
 mon allow pool delete = true
-mon data avail crit = 1
+mon data avail crit = -1
 mon warn on pool no redundancy = false
 ms bind ipv4 = true
 ms bind ipv6 = false
@@ -177,20 +178,17 @@ rgw run sync thread = false
         address = f"[v2:127.0.0.1:{port}]"
         self._call("monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, "--clobber", monmap)
         self._call("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring)
-        self._spawn("1-ceph-mon", "ceph-mon", "-i", "a", "-f")
-        _wait(lambda: self._ask("quorum_status"), "the monitor to answer")
+        self._launch("1-ceph-mon", lambda: self._ask("quorum_status"), "ceph-mon", "-i", "a", "-f")
 
     def _start_object_store(self) -> None:
         osd = str(uuid.uuid4())
         self._call("ceph", "osd", "new", osd, "0")
         self._call("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self._spawn("2-ceph-osd", "ceph-osd", "-i", "0", "-f")
-        _wait(lambda: self._ask("osd", "stat").get("num_up_osds"), "the object store to join")
+        self._launch("2-ceph-osd", lambda: self._ask("osd", "stat").get("num_up_osds"), "ceph-osd", "-i", "0", "-f")
 
     def _start_gateway(self, port: int) -> None:
-        self._spawn("3-radosgw", "radosgw", "-n", "client.rgw", "-f")
         endpoint = f"http://127.0.0.1:{port}"
-        _wait(lambda: _answers(endpoint), "the gateway to answer")
+        self._launch("3-radosgw", lambda: _answers(endpoint), "radosgw", "-n", "client.rgw", "-f")
         user = ("--uid=starpo", "--display-name=starpo", f"--access-key={ACCESS_KEY}", f"--secret-key={SECRET_KEY}")
         self._call("radosgw-admin", "-n", "client.rgw", "user", "create", *user)
         variables = {
@@ -220,8 +218,10 @@ rgw run sync thread = false
             raise CephError(f"{what} failed: {done.stderr.strip()[-2000:]}")
         return done.stdout
 
-    def _spawn(self, name: str, program: str, *arguments: str) -> None:
-        with (self.run / f"{name}.out").open("w") as output:
+    def _launch(self, name: str, is_up: Callable[[], object], program: str, *arguments: str) -> None:
+        """Start a component and wait until it is up."""
+        printed = self.run / f"{name}.out"
+        with printed.open("w") as output:
             process = subprocess.Popen(
                 self._line(program, *arguments),
                 env=self._environment(),
@@ -231,6 +231,15 @@ rgw run sync thread = false
                 start_new_session=True,
             )
         (self.run / f"{name}.pid").write_text(str(process.pid))
+        try:
+            _wait(lambda: process.poll() is not None or is_up(), f"{program} to answer")
+            if process.returncode is not None:
+                raise CephError(f"{program} ended with exit code {process.returncode}")
+        except CephError as error:
+            said = printed.read_text(errors="replace").strip()[-2000:] or "nothing"
+            free = shutil.disk_usage(self.run).free // 2**20
+            where = f"logs in {self.run}-failed, {free:,} MiB free there"
+            raise CephError(f"{error}; it printed: {said} ({where})") from error
 
     def _line(self, program: str, *arguments: str) -> list[str]:
         line = [str(self.root / "usr/bin" / program), "--conf", str(self.run / "ceph.conf"), *arguments]
@@ -253,9 +262,9 @@ def _quietly(line: list[str]) -> None:
         raise CephError(f"`{' '.join(line)}` failed: {done.stderr.strip()[-2000:]}")
 
 
-def _wait(is_done: object, what: str) -> None:
+def _wait(is_done: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + START_S
-    while not is_done():  # type: ignore[operator]
+    while not is_done():
         if time.monotonic() > deadline:
             raise CephError(f"waited {START_S} s for {what}, without success")
         time.sleep(0.1)
