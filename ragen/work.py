@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.ragen.core.identity import code_identity, is_reusable
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
 
@@ -120,22 +120,22 @@ class Work:
         return self.keys
 
     def _put(self, store: Store, made: Made, seconds: float) -> None:
-        facts: dict[str, Any] = {
-            "key": self.key,
-            "stage": self.stage,
-            "settings": self.settings,
-            "inputs": self.inputs,
-            "seed": self.seed,
-            "code": self.identities,
-            "headline": made.headline,
-            "provenance": {"seconds": round(seconds, 3), **made.provenance},
-            "is_deterministic": made.is_deterministic and not made.replay_fault,
-            "replay_fault": made.replay_fault,
-        }
+        facts = Facts(
+            key=self.key,
+            stage=self.stage,
+            settings=self.settings,
+            inputs=self.inputs,
+            seed=self.seed,
+            code=self.identities,
+            headline=made.headline,
+            provenance={"seconds": round(seconds, 3), **made.provenance},
+            is_deterministic=made.is_deterministic and not made.replay_fault,
+            replay_fault=made.replay_fault,
+        )
         if isinstance(made.content, Path):
-            store.take_folder(made.kind, made.content, **facts)
+            store.take_folder(made.kind, made.content, facts)
         else:
-            store.put_table(made.kind, made.content, **facts)
+            store.put_table(made.kind, made.content, facts)
 
 
 @cache

@@ -118,6 +118,7 @@ def make_run() -> Callable[..., list[tuple[str, str]]]:
 
 
 def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5) -> list[tuple[str, str]]:
+    from starpo.ragen.store import Facts
     from starpo.ragen.store.artifacts.keys import stage_key
     from starpo.schemas.examples import example
     from starpo.schemas.manifest import Stage
@@ -126,17 +127,17 @@ def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5)
 
     def put(iteration: int, stage: str, settings: dict[str, Any], inputs: dict[str, str], *kinds: str) -> str:
         made_by = Stage(name=stage, version=1)
-        work = {"key": stage_key(made_by, settings, inputs, 0), "stage": made_by, "settings": settings}
+        key = stage_key(made_by, settings, inputs, 0)
+        facts = Facts(key=key, stage=made_by, settings=settings, inputs=inputs, seed=0)
         for kind in kinds:
             if kind != "checkpoint":
-                store.put_table(kind, example(kind), **work, inputs=inputs, seed=0)
+                store.put_table(kind, example(kind), facts)
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "deep").mkdir()
                 Path(folder, "deep", "config.json").write_text(f"{stage} {iteration}")
-                Path(folder, "model.safetensors").write_bytes(str(work["key"]).encode() * 100)
-                store.put_folder(kind, folder, **work, inputs=inputs, seed=0)
-        key = str(work["key"])
+                Path(folder, "model.safetensors").write_bytes(key.encode() * 100)
+                store.put_folder(kind, folder, facts)
         store.runs.record_stage(name, iteration, stage, dict.fromkeys(kinds, key))
         made.extend((kind, key) for kind in kinds)
         return key

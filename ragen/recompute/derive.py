@@ -21,7 +21,7 @@ from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.learner import Learner, UpdateResult
 from starpo.ragen.learning.learners.stored_update import run_update, update_code, update_config
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.folders import folder_digest
 from starpo.ragen.store.artifacts.provenance import collect
 from starpo.ragen.store.keeping.recipe import Recipe, iteration_of
@@ -147,15 +147,17 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     return store.put_folder(
         "checkpoint",
         derivation.folder,
-        key=made.key,
-        stage=made.stage,
-        settings=made.settings,
-        inputs=made.inputs,
-        seed=made.seed,
-        code=made.code,
-        headline=dropped.headline if dropped else step.result.metrics,
-        is_deterministic=step.is_deterministic,
-        provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},
+        Facts(
+            key=made.key,
+            stage=made.stage,
+            settings=made.settings,
+            inputs=made.inputs,
+            seed=made.seed,
+            code=made.code,
+            headline=dropped.headline if dropped else step.result.metrics,
+            is_deterministic=step.is_deterministic,
+            provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},
+        ),
     )
 
 

@@ -8,6 +8,7 @@ records    named runs, sweeps and studies; which process works on a run
 keeping    reachability, garbage collection, copies, integrity checks, checkpoints that can be derived again
 """
 
+from starpo.ragen.store.artifacts.facts import Facts
 from starpo.ragen.store.store import Store
 
-__all__ = ["Store"]
+__all__ = ["Facts", "Store"]

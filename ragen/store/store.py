@@ -8,11 +8,9 @@
 <store>/tmp/                 unfinished artifacts (a local store); may be emptied when nothing is running
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +27,7 @@ from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.manifest import FileEntry, Manifest, Stage
+from starpo.schemas.manifest import FileEntry, Manifest
 from starpo.schemas.validate import ContractViolation, Validator
 
 
@@ -120,37 +118,13 @@ class Store:
         """
         return self._artifacts.drop(kind, key)
 
-    def put_table(
-        self,
-        kind: str,
-        data: pa.Table | Iterable[pa.RecordBatch],
-        *,
-        key: str,
-        stage: Stage,
-        settings: dict[str, Any],
-        inputs: Mapping[str, str],
-        seed: int | None,
-        headline: Mapping[str, float] | None = None,
-        is_deterministic: bool = True,
-        provenance: Mapping[str, Any] | None = None,
-        code: Mapping[str, str] = MappingProxyType({}),
-        replay_fault: str = "",
-    ) -> Manifest:
+    def put_table(self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts) -> Manifest:
         """Validate and store a dataset. An existing artifact is not overwritten.
 
         Args:
             kind: Dataset kind.
             data: A table, or batches of one schema; batches are streamed in bounded memory.
-            key: From `ragen.store.artifacts.keys.stage_key`.
-            stage: The stage that made it.
-            settings: The stage's own configuration, as JSON.
-            inputs: Role -> key of each artifact it was made from.
-            seed: The stage's seed, if it has one.
-            headline: A few finite numbers that summarise the content.
-            is_deterministic: Whether the same work would give the same content on this kind of machine.
-            provenance: Additional volatile facts, such as timings.
-            code: Role -> identity of the code that the settings name.
-            replay_fault: Why the environment that was played cannot be replayed.
+            facts: The work that it stands for.
 
         Returns:
             The manifest in the store: of this data, or of an artifact that was stored first.
@@ -160,46 +134,29 @@ class Store:
             StoreError: If the store cannot be written.
         """
         _known_dataset(kind)
-        if self._has_now(kind, key):
-            return self._artifacts.manifest(kind, key)
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code, replay_fault)
+        if self._has_now(kind, facts.key):
+            return self._artifacts.manifest(kind, facts.key)
         with self._artifacts.stage() as folder:
             file = folder / datasets.PART_NAME
             written = datasets.write_dataset(data, kind, file)
             if written.violation is not None:
-                raise quarantine(self._location, [file], key, written.violation) from written.violation
+                raise quarantine(self._location, [file], facts.key, written.violation) from written.violation
             manifest = facts.manifest(
                 kind, written.content_digest, dataset_version=DATASETS[kind].version, num_rows=written.num_rows
             )
             return self._artifacts.commit(folder, self._artifacts.sealed(manifest, entries_of(folder)))
 
-    def put_folder(
-        self,
-        kind: str,
-        folder: str,
-        *,
-        key: str,
-        stage: Stage,
-        settings: dict[str, Any],
-        inputs: Mapping[str, str],
-        seed: int | None,
-        headline: Mapping[str, float] | None = None,
-        is_deterministic: bool = True,
-        provenance: Mapping[str, Any] | None = None,
-        code: Mapping[str, str] = MappingProxyType({}),
-        replay_fault: str = "",
-    ) -> Manifest:
+    def put_folder(self, kind: str, folder: str, facts: Facts) -> Manifest:
         """Store a copy of all files in a local folder, such as a checkpoint, unless the key exists.
 
-        The arguments are those of `put_table`; the content digest is over the files' names and contents.
+        The content digest is over the files' names and contents.
 
         Raises:
             StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
-        if self._has_now(kind, key):
-            return self._artifacts.manifest(kind, key)
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code, replay_fault)
+        if self._has_now(kind, facts.key):
+            return self._artifacts.manifest(kind, facts.key)
         with self._artifacts.stage() as staged:
             return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 
@@ -211,17 +168,16 @@ class Store:
         """
         return self._artifacts.stage()
 
-    def take_folder(self, kind: str, folder: Path, **facts: Any) -> Manifest:
-        """Store a folder of `new_folder` by moving its files instead of copying. The arguments are those of
-        `put_folder`.
+    def take_folder(self, kind: str, folder: Path, facts: Facts) -> Manifest:
+        """Store a folder of `new_folder` by moving its files instead of copying.
 
         Raises:
             StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
-        if self._has_now(kind, facts["key"]):
-            return self._artifacts.manifest(kind, facts["key"])
-        return self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, Facts(**facts)))
+        if self._has_now(kind, facts.key):
+            return self._artifacts.manifest(kind, facts.key)
+        return self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, facts))
 
     def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
         """Return the sealed manifest of a folder of files."""

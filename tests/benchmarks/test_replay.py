@@ -15,7 +15,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
 from starpo.tasks.reward import reward
@@ -41,7 +41,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     for iteration in range(ITERATIONS + 1):
         table, settings = tables[iteration % PLAYED], {"artificial": iteration}
         key = stage_key(ROLLOUT, settings, {}, None)
-        store.put_table("turns", table, key=key, stage=ROLLOUT, settings=settings, inputs={}, seed=None)
+        store.put_table("turns", table, Facts(key=key, stage=ROLLOUT, settings=settings, inputs={}, seed=None))
         store.runs.record_stage("long", iteration, "rollout", {"turns": key})
         if iteration < ITERATIONS:
             num_turns += table.num_rows

@@ -29,7 +29,7 @@ from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import SAMPLES
 from starpo.schemas.manifest import Stage
 
@@ -111,14 +111,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     TOKENIZER.save_pretrained(folder / "tokenizer")
     work = {"settings": {}, "inputs": {}, "seed": 0, "provenance": {"seconds": 1.0}}
     warm: dict[str, Any] = {**work, "stage": Stage(name="warm_start", version=1)}
-    store.put_folder("checkpoint", str(folder / "tokenizer"), key="warm", **warm)
+    store.put_folder("checkpoint", str(folder / "tokenizer"), Facts(key="warm", **warm))
     store.runs.record_stage("long", 0, "warm_start", {"checkpoint": "warm"})
 
     def put(iteration: int, stage: str, settings: dict[str, Any] | None = None, /, **tables: pa.Table) -> None:
         key = f"{stage.replace(':', '-')}-{iteration}"
         made = {**work, "stage": Stage(name=stage, version=1), "settings": settings or {}}
         for kind, table in tables.items():
-            store.put_table(kind, table, key=key, **made)
+            store.put_table(kind, table, Facts(key=key, **made))
         store.runs.record_stage("long", iteration, stage, dict.fromkeys(tables, key))
 
     played = [play_random(seed, GROUPS, MEMBERS) for seed in range(DIFFERENT_ROLLOUTS)]

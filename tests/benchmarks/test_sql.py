@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import REWARDS
 from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
 from starpo.schemas.manifest import Stage
@@ -47,8 +47,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Store:
     work = {"settings": {}, "inputs": {}, "seed": None}
     for iteration in range(NUM_ITERATIONS):
         turns, key = example_turns(num_groups, first_group=iteration), f"{iteration:032x}"
-        store.put_table("turns", turns, key=key, stage=Stage(name="rollout", version=1), **work)
-        store.put_table("rewards", rewards_of(turns), key=key, stage=Stage(name="reward", version=1), **work)
+        store.put_table("turns", turns, Facts(key=key, stage=Stage(name="rollout", version=1), **work))
+        store.put_table("rewards", rewards_of(turns), Facts(key=key, stage=Stage(name="reward", version=1), **work))
         store.runs.record_stage("large", iteration, "rollout", {"turns": key})
         store.runs.record_stage("large", iteration, "reward", {"rewards": key})
     return store

@@ -15,7 +15,7 @@ LIMIT_BYTES = 1.5e9
 
 PROGRAM = """
 import json, resource, sys, time
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
 from starpo.schemas.manifest import Stage
 
@@ -28,7 +28,7 @@ def batches():
 
 started, store = time.perf_counter(), Store(url)
 stage = Stage(name="rollout", version=1)
-rows = store.put_table("turns", batches(), key="k", stage=stage, settings={}, inputs={}, seed=None).num_rows
+rows = store.put_table("turns", batches(), Facts(key="k", stage=stage, settings={}, inputs={}, seed=None)).num_rows
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"rows": rows, "peak_bytes": peak, "seconds": time.perf_counter() - started}))
 """

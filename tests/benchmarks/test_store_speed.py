@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import datasets
 from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
 from starpo.schemas.manifest import Stage
@@ -35,7 +35,7 @@ def test_validating_and_writing_cost_at_most_twice_the_writing(tmp_path: Path) -
 
     def put() -> None:
         work: dict[str, Any] = {"settings": {}, "inputs": {}, "seed": None}
-        store.put_table("turns", table, key=f"k{next(number)}", stage=Stage(name="rollout", version=1), **work)
+        store.put_table("turns", table, Facts(key=f"k{next(number)}", stage=Stage(name="rollout", version=1), **work))
 
     def validated() -> None:
         validate(table, "turns")
@@ -66,13 +66,13 @@ def test_a_stage_pays_little_for_its_artifact(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "store"))
     turns, small = example_turns(96), example("metrics")
     work: dict[str, Any] = {"stage": Stage(name="s", version=1), "settings": {}, "inputs": {}, "seed": None}
-    store.put_table("turns", turns, key="warm", **work)
+    store.put_table("turns", turns, Facts(key="warm", **work))
     store.read_table("turns", "warm")
     times: dict[str, list[float]] = {"put turns": [], "read turns": [], "put metrics": [], "record stage": []}
     for n in range(REPEATS):
-        times["put turns"].append(seconds(lambda n=n: store.put_table("turns", turns, key=f"k{n}", **work)))  # type: ignore[misc]
+        times["put turns"].append(seconds(lambda n=n: store.put_table("turns", turns, Facts(key=f"k{n}", **work))))  # type: ignore[misc]
         times["read turns"].append(seconds(lambda n=n: store.read_table("turns", f"k{n}")))  # type: ignore[misc]
-        times["put metrics"].append(seconds(lambda n=n: store.put_table("metrics", small, key=f"k{n}", **work)))  # type: ignore[misc]
+        times["put metrics"].append(seconds(lambda n=n: store.put_table("metrics", small, Facts(key=f"k{n}", **work))))  # type: ignore[misc]
         times["record stage"].append(seconds(lambda n=n: store.runs.record_stage("r", n, "s", {"turns": "k"})))  # type: ignore[misc]
     print(f"\n{turns.num_rows} turns, load {os.getloadavg()[0]:.1f}")
     for name, values in times.items():

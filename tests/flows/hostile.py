@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -96,10 +96,16 @@ def write_hostile_store(folder: Path) -> None:
             key = stage_key(stage, settings, inputs, 0)
             headline = {f"evaluation/sokoban/success{end}": 0.5 for end in ("", "_low", "_high")}
             if not store.has(kind, key):
-                store.put_table(
-                    kind, with_hostile_text(kind), key=key, stage=stage, settings=settings, inputs=inputs, seed=0,
-                    headline={**headline, everything: 1.0}, provenance={"machine": everything, everything: everything},
-                )  # fmt: skip
+                facts = Facts(
+                    key=key,
+                    stage=stage,
+                    settings=settings,
+                    inputs=inputs,
+                    seed=0,
+                    headline={**headline, everything: 1.0},
+                    provenance={"machine": everything, everything: everything},
+                )
+                store.put_table(kind, with_hostile_text(kind), facts)
             names = {"turns": "rollout", "selection": "variance_filter", "episodes": "evaluate:sokoban"}
             store.runs.record_stage(run, 0, names.get(kind, f"{kind} {everything}"), {kind: key})
             inputs = {kind: key}

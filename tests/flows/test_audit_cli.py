@@ -13,7 +13,7 @@ import pytest
 
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.finding import Finding, shown_rows
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -34,7 +34,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for kind in KINDS:
             stage, settings = Stage(name=f"make-{kind}", version=1), {"iteration": iteration}
             key = stage_key(stage, settings, inputs, 0)
-            store.put_table(kind, example(kind), key=key, stage=stage, settings=settings, inputs=inputs, seed=0)
+            store.put_table(kind, example(kind), Facts(key=key, stage=stage, settings=settings, inputs=inputs, seed=0))
             store.runs.record_stage("mine", iteration, stage.name, {kind: key})
             inputs = {kind: key}
     return folder
@@ -184,7 +184,7 @@ class TestAudit:
         work: dict[str, Any] = {"settings": {"iteration": 2}, "inputs": {}, "seed": 0}
         stage = Stage(name="make-samples", version=1)
         trained_on = samples.set_column(1, samples.schema.field("group_id"), dropped)
-        Store(str(store)).put_table("samples", trained_on, key="trained-on-dropped", stage=stage, **work)
+        Store(str(store)).put_table("samples", trained_on, Facts(key="trained-on-dropped", stage=stage, **work))
         Store(str(store)).runs.record_stage("mine", 0, stage.name, {"samples": "trained-on-dropped"})
         code, out, _ = ragen("audit", "mine", "groups", "--json")
         (finding,) = json.loads(out)

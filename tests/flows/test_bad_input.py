@@ -12,7 +12,7 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -44,7 +44,7 @@ def stored(tmp_path: Path) -> Path:
     store = Store(str(tmp_path / "store"))
     settings = {"what": "example"}
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_table("turns", example("turns"), key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.put_table("turns", example("turns"), Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     store.runs.record_stage("mine", 0, "rollout", {"turns": key})
     return tmp_path / "store" / "turns" / key

@@ -4,7 +4,7 @@ from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 
@@ -14,7 +14,7 @@ def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
     for iteration, success in enumerate(successes):
         key, table = f"{iteration:032x}", metrics_table(iteration, "diagnose", {SUCCESS: success})
         store.put_table(
-            "metrics", table, key=key, stage=Stage(name="diagnose", version=1), settings={}, inputs={}, seed=0
+            "metrics", table, Facts(key=key, stage=Stage(name="diagnose", version=1), settings={}, inputs={}, seed=0)
         )
         store.runs.record_stage(name, iteration, "rollout", {"turns": key})
         store.runs.record_stage(name, iteration, "diagnose", {"metrics": key})

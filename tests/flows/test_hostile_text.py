@@ -21,7 +21,7 @@ from starpo.flows.iteration_summary import iteration_markdown
 from starpo.flows.logs import _Record
 from starpo.flows.markdown import cell, code, dict_table, link, text
 from starpo.ragen.core.visible import quoted, shortened, visible
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.examples import example
@@ -234,7 +234,7 @@ def test_a_headline_without_success_is_told(tmp_path: Path, make_run: Callable[.
     make_run(other, "mine")
     stage = Stage(name="evaluate", version=1)
     key = stage_key(stage, {}, {}, 0)
-    other.put_table("episodes", example("episodes"), key=key, stage=stage, settings={}, inputs={}, seed=0)
+    other.put_table("episodes", example("episodes"), Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
     other.runs.record_stage("mine", 0, "evaluate:sokoban", {"episodes": key})
     (row,) = json.loads(ragen("runs", "--json", "--store", other.url)[1])
     assert row["state"] == "damaged"
@@ -254,7 +254,7 @@ def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
     table = table.set_column(table.schema.get_field_index("response"), table.schema.field("response"), long)
     other, stage = Store(str(tmp_path / "other")), Stage(name="rollout", version=1)
     key = stage_key(stage, {}, {}, 0)
-    other.put_table("turns", table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+    other.put_table("turns", table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
     other.runs.create("mine", flow="starpo", preset="smoke", config={"environment": {"type": "sokoban"}})
     other.runs.record_stage("mine", 0, "rollout", {"turns": key})
     for command in (

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from starpo.flows.cli.show import show
 from starpo.flows.console.listing import success_line
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -28,16 +29,10 @@ def store(tmp_path) -> Store:
     for cell, success in (("SokobanNewVocab", 0.0), ("sokoban", 0.25)):
         values = {f"evaluation/{cell}/success{end}": success for end in ("", "_low", "_high")}
         settings = {"cell": cell}
-        facts = {
-            "key": stage_key(STAGE, settings, {}, 0),
-            "stage": STAGE,
-            "settings": settings,
-            "inputs": {},
-            "seed": 0,
-        }
-        store.put_table("metrics", metrics_table(0, f"evaluate:{cell}", values), **facts)
-        store.put_table("episodes", example("episodes"), headline=values, **facts)
-        store.runs.record_stage(NAME, 0, f"evaluate:{cell}", {"metrics": facts["key"], "episodes": facts["key"]})
+        facts = Facts(key=stage_key(STAGE, settings, {}, 0), stage=STAGE, settings=settings, inputs={}, seed=0)
+        store.put_table("metrics", metrics_table(0, f"evaluate:{cell}", values), facts)
+        store.put_table("episodes", example("episodes"), replace(facts, headline=values))
+        store.runs.record_stage(NAME, 0, f"evaluate:{cell}", {"metrics": facts.key, "episodes": facts.key})
     store.runs.set_state(NAME, "completed", "", {})
     return store
 
@@ -82,9 +77,9 @@ def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == []  # these were stored without timings
-    facts = {"key": "0" * 32, "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0, "provenance": {"seconds": 1.5}}
-    store.put_table("turns", example("turns"), **facts)
-    store.runs.record_stage(NAME, 0, "rollout", {"turns": facts["key"]})
+    facts = Facts(key="0" * 32, stage=STAGE, settings={}, inputs={}, seed=0, provenance={"seconds": 1.5})
+    store.put_table("turns", example("turns"), facts)
+    store.runs.record_stage(NAME, 0, "rollout", {"turns": facts.key})
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == [{"stage": "rollout", "times": 1, "seconds": 1.5, "share": 1.0}]
 

@@ -5,7 +5,7 @@ from typing import Any
 from starpo.flows.objective_forks import fork_gains
 from starpo.flows.objectives import Lab
 from starpo.flows.presets import preset
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -24,8 +24,8 @@ def put_run(store: Store, name: str, schedule: list[dict[str, Any]], successes: 
         settings = {"run": name, "iteration": iteration}
         key = stage_key(STAGE, settings, {}, 0)
         headline = {f"evaluation/sokoban/success{end}": success for end in ("", "_low", "_high")}
-        facts = {"key": key, "stage": STAGE, "settings": settings, "inputs": {}, "seed": 0, "headline": headline}
-        store.put_table("episodes", example("episodes"), **facts)
+        facts = Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0, headline=headline)
+        store.put_table("episodes", example("episodes"), facts)
         store.runs.record_stage(name, iteration, "evaluate:sokoban", {"episodes": key})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from starpo.flows.cli.online_k import print_online
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 PLAIN, SAMPLER = (f"online-k.online_k-2-ratio_to-{ratio}-s0-1a2b3c4d" for ratio in ("update_start", "behaviour"))
@@ -19,7 +19,9 @@ def store(tmp_path: Path) -> Store:
     """Store with two runs of one update on one rollout; the first has settings of version 0.1.0, without `ratio_to`."""
     store, stage = Store(str(tmp_path)), Stage(name="update", version=2)
     values = {f"update/validity_before/{name}": value for name, value in _MEASURED.items()}
-    store.put_table("metrics", metrics_table(0, "update", values), key="m", stage=stage, settings={}, inputs={}, seed=0)
+    store.put_table(
+        "metrics", metrics_table(0, "update", values), Facts(key="m", stage=stage, settings={}, inputs={}, seed=0)
+    )
     for name, update in ((PLAIN, {"clip_low": 0.2}), (SAMPLER, {"ratio_to": "behaviour"})):
         config = {"online_k": 2, "seed": 0, "environment": {"type": "sokoban"}, "update": update}
         store.runs.create(name, flow="starpo", preset=None, config=config)

@@ -8,7 +8,7 @@ import pytest
 
 from starpo.flows.plan import Planner, plan_run
 from starpo.flows.presets import preset
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
 from starpo.schemas.examples import example
 from starpo.tasks.diagnose import STAGE as DIAGNOSE
@@ -25,7 +25,7 @@ def put_metrics(store: Store, stage: Work, num_kept: float) -> None:
     for name, value in {"name": "filter/num_kept", "value": num_kept}.items():
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(at), pa.array([value], table.schema.field(at).type))
-    store.put_table("metrics", table, key=stage.key, stage=DIAGNOSE, settings={}, inputs={}, seed=None)
+    store.put_table("metrics", table, Facts(key=stage.key, stage=DIAGNOSE, settings={}, inputs={}, seed=None))
 
 
 def test_a_plan_has_every_stage_and_writes_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
 from starpo.ragen.studies.ablation.tables import ablation_tables
@@ -122,7 +122,7 @@ def store(tmp_path: Path) -> str:
     for name, kind, table in (("rollout", "turns", turns), ("variance_filter", "selection", selection)):
         stage = Stage(name=name, version=1)
         key = stage_key(stage, {}, {}, 0)
-        store.put_table(kind, table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+        store.put_table(kind, table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
         store.runs.record_stage(LONG, 0, name, {kind: key})
     store.runs.set_state(LONG, "completed", "", {})
     return store.url

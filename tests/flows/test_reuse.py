@@ -10,7 +10,7 @@ from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.reuse import Reuse, reused
 from starpo.ragen.config.load import apply_overrides
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -26,11 +26,11 @@ def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
         facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
         for kind in stage.outputs:
             if kind != "checkpoint":
-                store.put_table(kind, example(kind), key=stage.key, **facts, provenance=made_by)
+                store.put_table(kind, example(kind), Facts(key=stage.key, **facts, provenance=made_by))
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "config.json").write_text("{}")
-                store.put_folder(kind, folder, key=stage.key, **facts, provenance=made_by)
+                store.put_folder(kind, folder, Facts(key=stage.key, **facts, provenance=made_by))
 
 
 def test_nothing_is_reused_of_an_empty_store(tmp_path: Path) -> None:

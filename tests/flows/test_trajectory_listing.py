@@ -8,7 +8,7 @@ import pytest
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -22,12 +22,12 @@ def store(tmp_path: Path) -> Store:
     """Store with one rollout in full contexts, and the run's tokenizer."""
     store = Store(str(tmp_path / "store"))
     TOKENIZER.save_pretrained(tmp_path / "policy")
-    facts = {"key": stage_key(STAGE, {}, {}, 0), "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0}
-    store.put_table("turns", example("turns"), **facts)
-    store.put_folder("checkpoint", str(tmp_path / "policy"), **facts)
+    facts = Facts(key=stage_key(STAGE, {}, {}, 0), stage=STAGE, settings={}, inputs={}, seed=0)
+    store.put_table("turns", example("turns"), facts)
+    store.put_folder("checkpoint", str(tmp_path / "policy"), facts)
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
-    store.runs.record_stage("mine", 0, "rollout", {"turns": facts["key"]})
-    store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": facts["key"]})
+    store.runs.record_stage("mine", 0, "rollout", {"turns": facts.key})
+    store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": facts.key})
     return store
 
 

@@ -20,7 +20,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.evidence.diagnostics.series import metric_values
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Keys, Work
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
@@ -66,11 +66,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     store.put_folder(
         "checkpoint",
         str(CHECKPOINT),
-        key=first,
-        stage=Stage(name="golden", version=1),
-        settings={},
-        inputs={},
-        seed=None,
+        Facts(key=first, stage=Stage(name="golden", version=1), settings={}, inputs={}, seed=None),
     )
     found: dict[str, dict[str, Any]] = {}
 

@@ -10,7 +10,7 @@ from starpo.flows.audit import audit
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -23,7 +23,7 @@ def store_run(store: Store, name: str, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         stage = Stage(name=f"make-{kind}", version=1)
         key = stage_key(stage, {}, {}, 0)
-        store.put_table(kind, example(kind), key=key, stage=stage, settings={}, inputs={}, seed=0)
+        store.put_table(kind, example(kind), Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
         store.runs.record_stage(name, 0, stage.name, {kind: key})
 
 
@@ -53,9 +53,9 @@ def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audite
     stage, turns = Stage(name="reward", version=1), example("turns")
     dearer = pa.array([[reward + 1 for reward in row] for row in turns["action_rewards"].to_pylist()])
     paid = turns.set_column(turns.schema.get_field_index("action_rewards"), "action_rewards", dearer)
-    facts = {"key": stage_key(stage, {}, {}, 0), "stage": stage, "settings": {}, "inputs": {}, "seed": 0}
-    store.put_table("rewards", compute_rewards(paid, RewardConfig()), **facts)  # for turns that are not stored
-    store.runs.record_stage("faulty", 0, "reward", {"rewards": facts["key"]})
+    facts = Facts(key=stage_key(stage, {}, {}, 0), stage=stage, settings={}, inputs={}, seed=0)
+    store.put_table("rewards", compute_rewards(paid, RewardConfig()), facts)  # for turns that are not stored
+    store.runs.record_stage("faulty", 0, "reward", {"rewards": facts.key})
     store_run(store, "damaged", ("metrics", "episodes", "samples"))
     for name in ("faulty", "damaged"):
         store.runs.set_state(name, "running")

@@ -22,7 +22,7 @@ from starpo.flows.iteration_summary import iteration_markdown
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.manifest import Stage
@@ -110,7 +110,7 @@ def test_of_a_replay(store: Store) -> None:
     key = stage_key(stage, {}, {}, 7)
     values = {f"replay/{evil}": 0.5 for evil in HOSTILE}
     table = metrics_table(0, "compare", {"replay/groups_kept_by_both": 1.0, **values})
-    store.put_table("metrics", table, key=key, stage=stage, settings={}, inputs={}, seed=7)
+    store.put_table("metrics", table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=7))
     store.runs.record_stage("replayed", 0, "compare", {"metrics": key})
     in_a_flow(replay._publish, store, "base", "replayed")
     parsed = assert_page_is_text(published("replay-replayed"))

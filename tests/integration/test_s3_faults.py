@@ -16,7 +16,7 @@ import pytest
 from botocore.retries.standard import ExponentialBackoff
 
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote import object_storage
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 RUN_NAME = "run.json"
-WORK: dict[str, Any] = {"key": "k", "stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 1}
+WORK: Facts = Facts(key="k", stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=1)
 CONTENT = os.urandom(5 * 2**20 + 123)
 
 
@@ -155,7 +155,7 @@ def test_a_lost_answer_to_the_manifest_is_our_own_success(bucket: Any, proxy: Fa
     store = Store(f"s3://{bucket.name}/x")
     is_manifest = re.compile(r"/manifest\.json$").search
     proxy.schedule = scripted([Fault.LOST], lambda method, path: method == "PUT" and bool(is_manifest(path)))
-    made = store.put_table("turns", example("turns"), **WORK)
+    made = store.put_table("turns", example("turns"), WORK)
     assert sorted(item.key for item in bucket.objects.all()) == [
         f"x/turns/k/{made.files[0].path}",
         "x/turns/k/manifest.json",
@@ -295,7 +295,7 @@ class TestSecrets:
         monkeypatch.setattr(object_storage, "FIRST_PATIENCE_S", 0.2)
         proxy.schedule = always(fault)
         try:
-            Store(f"s3://{bucket.name}/x").put_table("turns", example("turns"), **WORK)
+            Store(f"s3://{bucket.name}/x").put_table("turns", example("turns"), WORK)
         except StoreError as error:
             self.check(error)
         else:
@@ -355,5 +355,5 @@ class TestFullDisk:
 
         monkeypatch.setattr("starpo.ragen.store.artifacts.datasets.write_dataset", full)
         with pytest.raises(StoreError, match=r"No space left on device\nThe disk of this machine is full"):
-            Store(f"s3://{bucket.name}/x").put_table("turns", example("turns"), **WORK)
+            Store(f"s3://{bucket.name}/x").put_table("turns", example("turns"), WORK)
         assert list(bucket.objects.all()) == []

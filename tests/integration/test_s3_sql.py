@@ -11,7 +11,7 @@ import pytest
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Manifest, Stage
 from tests.integration.conftest import ACCOUNT
@@ -64,7 +64,7 @@ def stored(log: Path) -> tuple[Store, Manifest]:
     work = {"settings": {}, "inputs": {}, "seed": None, "stage": Stage(name="rollout", version=1)}
     for iteration in range(3):
         key = f"{iteration:032x}"
-        manifest = store.put_table("turns", example_turns(300, first_group=iteration), key=key, **work)
+        manifest = store.put_table("turns", example_turns(300, first_group=iteration), Facts(key=key, **work))
         store.runs.record_stage("mine", iteration, "rollout", {"turns": key})
     return store, manifest
 

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from starpo.ragen.core.errors import ArtifactMissingError, DataError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.examples import example, example_turns
@@ -41,8 +41,8 @@ def bucket(server: dict[str, str], s3_account: dict[str, str], monkeypatch: pyte
     made.delete()
 
 
-def work(key: str = "k") -> dict[str, Any]:
-    return {"key": key, "stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 1}
+def work(key: str = "k") -> Facts:
+    return Facts(key=key, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=1)
 
 
 def names(bucket: Any) -> list[str]:
@@ -52,7 +52,7 @@ def names(bucket: Any) -> list[str]:
 def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     store = Store(f"s3://{bucket.name}/deep/prefix")
     assert not store.has("turns", "k")
-    manifest = store.put_table("turns", example("turns"), **work())
+    manifest = store.put_table("turns", example("turns"), work())
     entry = manifest.files[0]
     assert entry.name == "part-00000.parquet"
     assert entry.path.endswith("/part-00000.parquet")
@@ -62,7 +62,7 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     assert store.read_table("turns", "k", ["turn"]).num_columns == 1
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "model.safetensors").write_bytes(b"weights")
-    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), **work())
+    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -84,7 +84,7 @@ def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> Non
     def put(number: int) -> str:
         store = Store(f"s3://{bucket.name}/race")
         store._artifacts.has = lambda *_: False  # type: ignore[method-assign]
-        return store.put_table("turns", example_turns(1, number), **work()).manifest_digest
+        return store.put_table("turns", example_turns(1, number), work()).manifest_digest
 
     with ThreadPoolExecutor(num_writers) as pool:
         digests = set(pool.map(put, range(num_writers)))
@@ -101,13 +101,13 @@ def test_files_without_a_manifest_are_no_artifact(bucket: Any) -> None:
     assert not store.has("turns", "k")
     with pytest.raises(ArtifactMissingError):
         store.read_table("turns", "k")
-    store.put_table("turns", example("turns"), **work())
+    store.put_table("turns", example("turns"), work())
     assert store.read_table("turns", "k").equals(example("turns"))
 
 
 def test_bad_data_go_to_quarantine(bucket: Any) -> None:
     with pytest.raises(DataError, match=rf"kept in s3://{bucket.name}/q/quarantine/turns-k-[0-9a-f]{{16}}"):
-        Store(f"s3://{bucket.name}/q").put_table("turns", example("turns").slice(1), **work())
+        Store(f"s3://{bucket.name}/q").put_table("turns", example("turns").slice(1), work())
     assert [name.rsplit("/", 1)[1] for name in names(bucket)] == ["data.parquet", "failure_cases.parquet", "reason.txt"]
 
 
@@ -116,7 +116,7 @@ def test_wrong_bucket(bucket: Any) -> None:
     with pytest.raises(StoreError, match=r"cannot read s3://no-such-bucket/x/.*\nCreate the bucket first"):
         store.runs.create("r", flow="f", preset=None, config={})
     with pytest.raises(StoreError, match="Create the bucket first"):
-        store.put_table("turns", example("turns"), **work())
+        store.put_table("turns", example("turns"), work())
 
 
 def test_large_files_go_and_come_in_parts(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_of_creators_at_once_one_wins(bucket: Any) -> None:
 def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "model.safetensors").write_bytes(b"weights")
-    Store(f"s3://{bucket.name}").put_folder("checkpoint", str(tmp_path / "checkpoint"), **work())
+    Store(f"s3://{bucket.name}").put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
     Store(f"s3://{bucket.name}").drop("checkpoint", "k")
     assert names(bucket) == ["checkpoint/k/dropped.json"]
     store = Store(f"s3://{bucket.name}")
@@ -175,14 +175,14 @@ def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     assert not store.has("checkpoint", "k")
     with pytest.raises(ArtifactMissingError, match="was dropped"):
         store.manifest("checkpoint", "k")
-    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), **work())
+    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
     assert [name.rsplit("/", 1)[1] for name in names(bucket)] == ["model.safetensors", "manifest.json"]
 
 
 def test_an_artifact_that_another_process_deleted_is_missing_not_damaged(bucket: Any, tmp_path: Path) -> None:
     """This process has cached the manifest when it requests the files."""
     store = Store(f"s3://{bucket.name}")
-    store.put_table("turns", example("turns"), **work())
+    store.put_table("turns", example("turns"), work())
     shutil.rmtree(tmp_path / "cache")
     bucket.objects.all().delete()
     assert not store.has("turns", "k")
@@ -192,7 +192,7 @@ def test_an_artifact_that_another_process_deleted_is_missing_not_damaged(bucket:
 
 def test_what_was_just_stored_is_not_fetched(bucket: Any) -> None:
     store = Store(f"s3://{bucket.name}")
-    manifest = store.put_table("turns", example("turns"), **work())
+    manifest = store.put_table("turns", example("turns"), work())
     bucket.Object(f"turns/k/{manifest.files[0].path}").delete()
     assert store.read_table("turns", "k").equals(example("turns"))
     assert Path(store.local_folder("turns", "k"), "part-00000.parquet").is_file()

@@ -12,7 +12,7 @@ from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.bandit.environment import BanditSettings
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 
 PLUGIN = '''
 from typing import Literal
@@ -197,7 +197,7 @@ def test_a_target_is_used(here: None, tmp_path: Path) -> None:
     work = {"stage": {"name": "test", "version": 1}, "settings": {}, "inputs": {}, "seed": None}
     from starpo.schemas.manifest import Stage
 
-    store.put_table("turns", example("turns"), key="t" * 32, **{**work, "stage": Stage(name="test", version=1)})
+    store.put_table("turns", example("turns"), Facts(key="t" * 32, **{**work, "stage": Stage(name="test", version=1)}))
     plain = reward(CONFIG.reward, "t" * 32).carry_out(store)["rewards"]
     paid = reward(config.reward, "t" * 32).carry_out(store)["rewards"]
     assert set(store.manifest("rewards", paid).code) == {"environment", "mine_here:bonus"}

@@ -17,7 +17,7 @@ from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPT
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.mixture.environment import MixtureSettings, Part
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -133,7 +133,7 @@ def test_another_demonstrator_changes_the_warm_start_alone(mine: Callable[[str],
 
 def put_turns(store: Store) -> None:
     store.put_table(
-        "turns", example("turns"), key=TURNS, stage=Stage(name="r", version=1), settings={}, inputs={}, seed=0
+        "turns", example("turns"), Facts(key=TURNS, stage=Stage(name="r", version=1), settings={}, inputs={}, seed=0)
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -20,7 +20,7 @@ def test_what_was_compared_with_weights_stays_so_once_they_are_dropped(tmp_path:
     store, made = Store(str(tmp_path / "store")), {"inputs": {}, "seed": 0}
     for key in (FIRST, BASE, BRANCH):
         stage = Stage(name="update", version=1)
-        store.put_folder("checkpoint", str(tmp_path / "files"), key=key, stage=stage, settings={}, **made)
+        store.put_folder("checkpoint", str(tmp_path / "files"), Facts(key=key, stage=stage, settings={}, **made))
 
     def compared() -> Work:
         base, branch = (Side(UpdateConfig(), {}, FIRST, {"checkpoint": key}) for key in (BASE, BRANCH))
@@ -31,5 +31,5 @@ def test_what_was_compared_with_weights_stays_so_once_they_are_dropped(tmp_path:
     without = compared()
     has_weights: dict[str, Any] = {work.key: work.settings["has_weights"] for work in (with_weights, without)}
     assert list(has_weights.values()) == [True, False]
-    store.put_table("metrics", example("metrics"), key=with_weights.key, stage=STAGE, settings={}, **made)
+    store.put_table("metrics", example("metrics"), Facts(key=with_weights.key, stage=STAGE, settings={}, **made))
     assert compared() == with_weights

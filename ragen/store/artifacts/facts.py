@@ -11,9 +11,19 @@ from starpo.schemas.manifest import Manifest, Stage
 
 @dataclass(frozen=True)
 class Facts:
-    """The arguments of `Store.put_table` and `Store.put_folder`, copied at construction; see there.
+    """What a manifest says besides the content. Mappings are copied at construction.
 
     Attributes:
+        key: From `ragen.store.artifacts.keys.stage_key`.
+        stage: The stage that made the artifact.
+        settings: The stage's own configuration, as JSON.
+        inputs: Role -> key of each artifact it was made from.
+        seed: The stage's seed, if it has one.
+        headline: A few finite numbers that summarise the content.
+        is_deterministic: Whether the same work would give the same content on this kind of machine.
+        provenance: Additional volatile facts, such as timings.
+        code: Role -> identity of the code that the settings name.
+        replay_fault: Why the environment that was played cannot be replayed.
         found: Volatile facts of the machine and the moment; merged into `provenance`.
     """
 

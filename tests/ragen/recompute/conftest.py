@@ -8,7 +8,7 @@ import pytest
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.recompute import derive as deriving
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from tests.ragen.recompute.adapted import DATA, FIRST, NUMBERS, key_of, write_adapted
@@ -24,17 +24,17 @@ def adapted_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     (tmp_path / "first" / "model.safetensors").write_text("weights")
     made: dict[str, Any] = {"settings": {}, "inputs": {}, "seed": 0}
     store.put_folder(
-        "checkpoint", str(tmp_path / "first"), key=FIRST, stage=Stage(name="warm_start", version=1), **made
+        "checkpoint", str(tmp_path / "first"), Facts(key=FIRST, stage=Stage(name="warm_start", version=1), **made)
     )
     for kind in ("turns", "rewards", "selection"):
-        store.put_table(kind, example(kind), key=DATA, stage=Stage(name=kind, version=1), **made)
+        store.put_table(kind, example(kind), Facts(key=DATA, stage=Stage(name=kind, version=1), **made))
     for number in NUMBERS:
         write_adapted(tmp_path / key_of(number), key_of(number))
         settings = UpdateConfig(entropy_coefficient=0.1 if number > 2 else 0.0).effective() | {"iteration": number - 1}
         inputs = dict.fromkeys(("turns", "rewards", "selection"), DATA) | {"checkpoint": key_of(number - 1)}
-        store.put_folder(
-            "checkpoint", str(tmp_path / key_of(number)), key=key_of(number), stage=Stage(name="update", version=1),
-            settings=settings, inputs=inputs, seed=0,
-        )  # fmt: skip
+        facts = Facts(
+            key=key_of(number), stage=Stage(name="update", version=1), settings=settings, inputs=inputs, seed=0
+        )
+        store.put_folder("checkpoint", str(tmp_path / key_of(number)), facts)
         store.drop("checkpoint", key_of(number))
     return store

@@ -1,20 +1,19 @@
-"""Fixtures for most tests of the store: a local store, one in memory, and arguments that identify a piece of work."""
+"""Fixtures for most tests of the store: a local store, one in memory, and the facts of an artifact."""
 
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 
 @pytest.fixture
-def work() -> dict[str, Any]:
-    """Arguments of `put_table` and `put_folder`."""
+def work() -> Facts:
+    """Facts of one artifact."""
     stage = Stage(name="rollout", version=1)
-    return {"key": "k" * 32, "stage": stage, "settings": {"a": (1, 2.5)}, "inputs": {"checkpoint": "c"}, "seed": 7}
+    return Facts(key="k" * 32, stage=stage, settings={"a": (1, 2.5)}, inputs={"checkpoint": "c"}, seed=7)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example_turns
 
 KEY = "k" * 32
@@ -19,7 +19,7 @@ NUM_WRITERS = 3
 
 WRITER = """
 import json, pathlib, sys, time
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import datasets
 from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Stage
@@ -33,9 +33,8 @@ def batches():
     while not pathlib.Path(gate, "go").exists():
         time.sleep(0.002)
 
-manifest = Store(url).put_table(
-    "turns", batches(), key="k" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=None
-)
+facts = Facts(key="k" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=None)
+manifest = Store(url).put_table("turns", batches(), facts)
 print(json.dumps({"content": manifest.content_digest, "manifest": manifest.manifest_digest}))
 """
 
@@ -87,7 +86,7 @@ def test_of_several_writers_at_once_one_wins_and_all_agree(tmp_path: Path, gate:
     assert list((tmp_path / "store" / "tmp").iterdir()) == []
 
 
-def test_a_killed_writer_leaves_nothing_visible(tmp_path: Path, gate: Path, work: dict[str, Any]) -> None:
+def test_a_killed_writer_leaves_nothing_visible(tmp_path: Path, gate: Path, work: Facts) -> None:
     url = str(tmp_path / "store")
     writer = start(url, 0, 0, gate)
     wait_until(lambda: list(gate.glob("ready-*")))
@@ -98,7 +97,7 @@ def test_a_killed_writer_leaves_nothing_visible(tmp_path: Path, gate: Path, work
     assert not store.has("turns", KEY)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["tmp"]
     assert store.runs.list() == []
-    store.put_table("turns", example_turns(5), **work)
+    store.put_table("turns", example_turns(5), work)
     assert store.read_table("turns", KEY).equals(example_turns(5))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
 
 KEY = "k" * 32
@@ -22,8 +22,8 @@ def files(tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: dict[str, Any]) -> None:
-    manifest = store.put_folder("checkpoint", files, **work)
+def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Facts) -> None:
+    manifest = store.put_folder("checkpoint", files, work)
     assert store.dropped("checkpoint", KEY) is None
     assert store.drop("checkpoint", KEY) == manifest
     assert not store.has("checkpoint", KEY)
@@ -31,40 +31,40 @@ def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: dic
     assert store.dropped("checkpoint", KEY) == manifest
 
 
-def test_nothing_else_is_left_in_its_folder(local: Store, files: str, work: dict[str, Any]) -> None:
-    local.put_folder("checkpoint", files, **work)
+def test_nothing_else_is_left_in_its_folder(local: Store, files: str, work: Facts) -> None:
+    local.put_folder("checkpoint", files, work)
     local.drop("checkpoint", KEY)
     assert [path.name for path in Path(local.url, "checkpoint", KEY).rglob("*")] == ["dropped.json"]
 
 
-def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: dict[str, Any], cache: Path) -> None:
-    store.put_folder("checkpoint", files, **work)
+def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: Facts, cache: Path) -> None:
+    store.put_folder("checkpoint", files, work)
     store.local_folder("checkpoint", KEY)
     store.drop("checkpoint", KEY)
     assert not list(cache.glob("*/config.json"))
 
 
-def test_stored_again_it_is_back(store: Store, files: str, work: dict[str, Any]) -> None:
-    manifest = store.put_folder("checkpoint", files, **work)
+def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
+    manifest = store.put_folder("checkpoint", files, work)
     store.drop("checkpoint", KEY)
-    assert store.put_folder("checkpoint", files, **work).content_digest == manifest.content_digest
+    assert store.put_folder("checkpoint", files, work).content_digest == manifest.content_digest
     assert store.has("checkpoint", KEY)
     assert store.dropped("checkpoint", KEY) is None
     assert Path(store.local_folder("checkpoint", KEY), "deep", "weights.safetensors").read_bytes() == b"weights"
 
 
-def test_back_and_dropped_again_leaves_no_litter(local: Store, files: str, work: dict[str, Any]) -> None:
+def test_back_and_dropped_again_leaves_no_litter(local: Store, files: str, work: Facts) -> None:
     for _ in range(2):
-        local.put_folder("checkpoint", files, **work)
+        local.put_folder("checkpoint", files, work)
         local.drop("checkpoint", KEY)
     assert not list(Path(local.url, "tmp").iterdir())
 
 
 @pytest.mark.parametrize("num_calls", range(4))
 def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
-    store: Store, files: str, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch, num_calls: int
+    store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int
 ) -> None:
-    manifest = store.put_folder("checkpoint", files, **work)
+    manifest = store.put_folder("checkpoint", files, work)
     made, replace, delete = 0, Location.replace, Location.delete
 
     def count() -> None:
@@ -97,20 +97,18 @@ def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
     assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
 
 
-def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(
-    store: Store, files: str, work: dict[str, Any]
-) -> None:
-    store.put_folder("checkpoint", files, **work)
+def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
+    store.put_folder("checkpoint", files, work)
     store.drop("checkpoint", KEY)
     with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*ragen checkpoint RUN --iteration N"):
         store.local_folder("checkpoint", KEY)
 
 
 def test_dropped_by_another_process_while_it_is_read_it_is_missing_and_not_damaged(
-    store: Store, files: str, work: dict[str, Any], nothing_verified_yet: None
+    store: Store, files: str, work: Facts, nothing_verified_yet: None
 ) -> None:
     """A reader that needs it then derives it, like one that was dropped earlier."""
-    manifest, artifacts = store.put_folder("checkpoint", files, **work), store._artifacts
+    manifest, artifacts = store.put_folder("checkpoint", files, work), store._artifacts
     Store(store.url).drop("checkpoint", KEY)
     for read in (artifacts.local_folder, lambda manifest: artifacts.read_file(manifest, "config.json")):
         with pytest.raises(ArtifactMissingError, match="was dropped"):
@@ -124,8 +122,8 @@ def test_what_never_was_cannot_be_dropped(store: Store) -> None:
         store.drop("checkpoint", KEY)
 
 
-def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, work: dict[str, Any]) -> None:
-    local.put_folder("checkpoint", files, **work)
+def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, work: Facts) -> None:
+    local.put_folder("checkpoint", files, work)
     local.drop("checkpoint", KEY)
     file = Path(local.url, "checkpoint", KEY, "dropped.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "content_digest": "0" * 64}))

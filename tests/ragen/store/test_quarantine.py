@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -10,88 +9,88 @@ import pyarrow.parquet as pq
 import pytest
 
 from starpo.ragen.core.errors import DataError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.examples import example
 
 
-def places(store: Store, work: dict[str, Any]) -> list[str]:
+def places(store: Store, work: Facts) -> list[str]:
     """List the folders in quarantine, all of which belong to this work."""
     names = Location(store.url).names("quarantine")
-    assert all(re.fullmatch(rf"turns-{work['key']}-[0-9a-f]{{16}}", name) for name in names)
+    assert all(re.fullmatch(rf"turns-{work.key}-[0-9a-f]{{16}}", name) for name in names)
     return [f"{store.url.rstrip('/')}/quarantine/{name}" for name in names]
 
 
-def test_bad_data_are_kept_whole_with_the_reasons(store: Store, work: dict[str, Any]) -> None:
+def test_bad_data_are_kept_whole_with_the_reasons(store: Store, work: Facts) -> None:
     with pytest.raises(DataError) as caught:
-        store.put_table("turns", example("turns").slice(1), **work)
+        store.put_table("turns", example("turns").slice(1), work)
     (place,) = places(store, work)
     assert f"are kept in {place}" in str(caught.value)
     assert "column 'turn'" in str(caught.value)
     assert "Traceback" not in str(caught.value)
     names = {name.rsplit("/", 1)[-1] for name in fsspec.core.url_to_fs(place)[0].ls(place, detail=False)}
     assert names == {"data.parquet", "failure_cases.parquet", "reason.txt"}
-    assert not store.has("turns", work["key"])
+    assert not store.has("turns", work.key)
 
 
-def test_the_same_bad_data_are_kept_once(store: Store, work: dict[str, Any]) -> None:
+def test_the_same_bad_data_are_kept_once(store: Store, work: Facts) -> None:
     for start, number in ((1, 1), (1, 1), (2, 2)):
         with pytest.raises(DataError) as caught:
-            store.put_table("turns", example("turns").slice(start), **work)
+            store.put_table("turns", example("turns").slice(start), work)
         assert len(places(store, work)) == number
         assert str(caught.value).rpartition(" ")[2] in places(store, work)
 
 
-def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: dict[str, Any]) -> None:
+def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: Facts) -> None:
     for missing in ((), ("reason.txt",), ("reason.txt", "data.parquet")):
         for name in missing:
             Path(*places(local, work), name).unlink()
         with pytest.raises(DataError):
-            local.put_table("turns", example("turns").slice(1), **work)
+            local.put_table("turns", example("turns").slice(1), work)
         (folder,) = map(Path, places(local, work))
         assert {file.name for file in folder.iterdir()} == {"data.parquet", "failure_cases.parquet", "reason.txt"}
 
 
 def test_data_that_cannot_be_kept_are_refused_with_the_reason_all_the_same(
-    local: Store, work: dict[str, Any], tmp_path: Path
+    local: Store, work: Facts, tmp_path: Path
 ) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "quarantine").write_text("no folder")
     with pytest.raises(DataError, match=r"column 'turn'(?s:.*)could not be kept in quarantine: cannot .*/quarantine/"):
-        local.put_table("turns", example("turns").slice(1), **work)
+        local.put_table("turns", example("turns").slice(1), work)
 
 
-def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: dict[str, Any]) -> None:
+def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: Facts) -> None:
     table = example("turns")
     rows = table.to_pylist()
     rows[0]["turn"] = None
     rows[1]["response_ids"][0] = None
     bad = pa.Table.from_pylist(rows, schema=table.schema)
     with pytest.raises(DataError, match="never null"):
-        local.put_table("turns", bad, **work)
+        local.put_table("turns", bad, work)
     (folder,) = map(Path, places(local, work))
     assert pq.read_table(folder / "data.parquet").to_pylist() == rows
     assert pq.read_table(folder / "failure_cases.parquet")["row"].to_pylist()[0] == 0
     assert "never null" in (folder / "reason.txt").read_text()
 
 
-def test_other_columns_are_kept_too(local: Store, work: dict[str, Any]) -> None:
+def test_other_columns_are_kept_too(local: Store, work: Facts) -> None:
     table = pa.table({"x": [1, 2], "turn": ["a", "b"]})
     with pytest.raises(DataError, match="'x' is not a column of this dataset"):
-        local.put_table("turns", table, **work)
+        local.put_table("turns", table, work)
     (folder,) = map(Path, places(local, work))
     assert pq.read_table(folder / "data.parquet").equals(table)
 
 
-def test_batches_of_different_columns(local: Store, work: dict[str, Any]) -> None:
+def test_batches_of_different_columns(local: Store, work: Facts) -> None:
     batches = [example("turns").to_batches()[0], pa.record_batch({"x": [1]})]
     with pytest.raises(StoreError, match="different columns or types; the first has trajectory_id"):
-        local.put_table("turns", batches, **work)
-    assert not local.has("turns", work["key"])
+        local.put_table("turns", batches, work)
+    assert not local.has("turns", work.key)
 
 
-def test_nothing_is_left_in_tmp(local: Store, work: dict[str, Any], tmp_path: Path) -> None:
+def test_nothing_is_left_in_tmp(local: Store, work: Facts, tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        local.put_table("turns", example("turns").slice(1), **work)
-    local.put_table("turns", example("turns"), **work)
+        local.put_table("turns", example("turns").slice(1), work)
+    local.put_table("turns", example("turns"), work)
     assert list((tmp_path / "store" / "tmp").iterdir()) == []

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 
@@ -14,8 +14,8 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "made" / "tokenizer.json").write_bytes(b"{}")
     (tmp_path / "made" / "model.safetensors").write_bytes(b"weights")
     store = Store(str(tmp_path / "store"))
-    work = {"key": "k", "stage": Stage(name="warm_start", version=1), "settings": {}, "inputs": {}, "seed": 0}
-    store.put_folder("checkpoint", str(tmp_path / "made"), **work)
+    work = Facts(key="k", stage=Stage(name="warm_start", version=1), settings={}, inputs={}, seed=0)
+    store.put_folder("checkpoint", str(tmp_path / "made"), work)
     return store
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import artifacts, committing
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
@@ -31,9 +32,9 @@ def forget() -> None:
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_dataset_comes_back_as_it_was(store: Store, work: dict[str, Any], kind: str) -> None:
+def test_dataset_comes_back_as_it_was(store: Store, work: Facts, kind: str) -> None:
     table = example(kind)
-    manifest = store.put_table(kind, table, **work, headline={"x": 0.5}, provenance={"seconds": 1.5})
+    manifest = store.put_table(kind, table, replace(work, headline={"x": 0.5}, provenance={"seconds": 1.5}))
     assert store.has(kind, KEY)
     assert store.manifest(kind, KEY) == manifest
     assert manifest.is_intact
@@ -46,31 +47,31 @@ def test_dataset_comes_back_as_it_was(store: Store, work: dict[str, Any], kind: 
     assert read.schema.equals(DATASETS[kind].schema, check_metadata=True)
 
 
-def test_columns(store: Store, work: dict[str, Any]) -> None:
+def test_columns(store: Store, work: Facts) -> None:
     table = example_turns(3)
-    store.put_table("turns", table, **work)
+    store.put_table("turns", table, work)
     assert store.read_table("turns", KEY, ["turn", "group_id"]).equals(table.select(["turn", "group_id"]))
     with pytest.raises(ConfigError, match=r"no column 'trun'; it has: trajectory_id"):
         store.read_table("turns", KEY, ["trun"])
 
 
-def test_batches_are_stored_as_the_table_would_be(store: Store, work: dict[str, Any]) -> None:
+def test_batches_are_stored_as_the_table_would_be(store: Store, work: Facts) -> None:
     """Chunk size, nullable flags and missing metadata do not change the content."""
     table = example_turns(4)
     batches = [b.cast(b.schema.remove_metadata()) for b in table.to_batches(max_chunksize=7)]
-    manifest = store.put_table("turns", iter(batches), **work)
+    manifest = store.put_table("turns", iter(batches), work)
     assert manifest.content_digest == content_digest(table)
     assert store.read_table("turns", KEY).equals(table)
 
 
 @pytest.mark.parametrize("data", [[], DATASETS["turns"].schema.empty_table()])
-def test_empty_dataset(store: Store, work: dict[str, Any], data: Any) -> None:
-    assert store.put_table("turns", data, **work).num_rows == 0
+def test_empty_dataset(store: Store, work: Facts, data: Any) -> None:
+    assert store.put_table("turns", data, work).num_rows == 0
     assert store.read_table("turns", KEY).equals(DATASETS["turns"].schema.empty_table())
 
 
-def test_local_layout(local: Store, work: dict[str, Any], tmp_path: Path) -> None:
-    local.put_table("rewards", example("rewards"), **work)
+def test_local_layout(local: Store, work: Facts, tmp_path: Path) -> None:
+    local.put_table("rewards", example("rewards"), work)
     files = [
         path.relative_to(tmp_path / "store").as_posix() for path in (tmp_path / "store").rglob("*") if path.is_file()
     ]
@@ -78,22 +79,22 @@ def test_local_layout(local: Store, work: dict[str, Any], tmp_path: Path) -> Non
     assert pq.read_table(tmp_path / "store" / "rewards" / KEY / "part-00000.parquet").num_rows == 40
 
 
-def test_same_key_is_not_written_again(store: Store, work: dict[str, Any]) -> None:
-    first = store.put_table("turns", example_turns(1), **work)
+def test_same_key_is_not_written_again(store: Store, work: Facts) -> None:
+    first = store.put_table("turns", example_turns(1), work)
 
     def untouched() -> Any:
         raise AssertionError("the data of work that is done must not be read")
         yield
 
-    assert store.put_table("turns", untouched(), **work) == first
+    assert store.put_table("turns", untouched(), work) == first
 
 
-def test_folder_comes_back_as_it_was(store: Store, work: dict[str, Any], tmp_path: Path) -> None:
+def test_folder_comes_back_as_it_was(store: Store, work: Facts, tmp_path: Path) -> None:
     source = tmp_path / "checkpoint"
     (source / "deep").mkdir(parents=True)
     (source / "model.safetensors").write_bytes(bytes(range(256)) * 1000)
     (source / "deep" / "config.json").write_text("{}")
-    manifest = store.put_folder("checkpoint", str(source), **work)
+    manifest = store.put_folder("checkpoint", str(source), work)
     assert [entry.name for entry in manifest.files] == ["deep/config.json", "model.safetensors"]
     assert manifest.num_rows is None
     shutil.rmtree(source)
@@ -102,32 +103,32 @@ def test_folder_comes_back_as_it_was(store: Store, work: dict[str, Any], tmp_pat
     assert (folder / "deep" / "config.json").read_text() == "{}"
 
 
-def test_folder_that_cannot_be_stored(store: Store, work: dict[str, Any], tmp_path: Path) -> None:
+def test_folder_that_cannot_be_stored(store: Store, work: Facts, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nothing to store"):
-        store.put_folder("checkpoint", str(tmp_path / "absent"), **work)
+        store.put_folder("checkpoint", str(tmp_path / "absent"), work)
     (tmp_path / "a").mkdir()
     with pytest.raises(StoreError, match="nothing to store"):
-        store.put_folder("checkpoint", str(tmp_path / "a"), **work)
+        store.put_folder("checkpoint", str(tmp_path / "a"), work)
     (tmp_path / "a" / "link").symlink_to("/etc/hosts")
     with pytest.raises(StoreError, match="is a link"):
-        store.put_folder("checkpoint", str(tmp_path / "a"), **work)
+        store.put_folder("checkpoint", str(tmp_path / "a"), work)
     with pytest.raises(StoreError, match="is a dataset"):
-        store.put_folder("turns", str(tmp_path / "a"), **work)
+        store.put_folder("turns", str(tmp_path / "a"), work)
     assert not store.has("checkpoint", KEY)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a b", "x" * 129])
-def test_names_that_would_lead_elsewhere_are_refused(store: Store, work: dict[str, Any], name: str) -> None:
+def test_names_that_would_lead_elsewhere_are_refused(store: Store, work: Facts, name: str) -> None:
     with pytest.raises(StoreError, match="cannot be a key"):
-        store.put_table("turns", example("turns"), **{**work, "key": name})
+        store.put_table("turns", example("turns"), replace(work, key=name))
     with pytest.raises(StoreError, match="cannot be a kind"):
         store.has(name, KEY)
 
 
 @pytest.mark.parametrize("kind", ["tmp", "runs", "quarantine"])
-def test_reserved_names_are_refused(store: Store, work: dict[str, Any], tmp_path: Path, kind: str) -> None:
+def test_reserved_names_are_refused(store: Store, work: Facts, tmp_path: Path, kind: str) -> None:
     with pytest.raises(StoreError, match="none of tmp, runs, quarantine"):
-        store.put_folder(kind, str(tmp_path), **work)
+        store.put_folder(kind, str(tmp_path), work)
 
 
 def test_missing_artifact(store: Store) -> None:
@@ -138,14 +139,12 @@ def test_missing_artifact(store: Store) -> None:
         store.read_table("trajectories", KEY)
 
 
-def test_folder_without_manifest_is_no_artifact_and_gives_way(
-    local: Store, work: dict[str, Any], tmp_path: Path
-) -> None:
+def test_folder_without_manifest_is_no_artifact_and_gives_way(local: Store, work: Facts, tmp_path: Path) -> None:
     incomplete = tmp_path / "store" / "turns" / KEY
     incomplete.mkdir(parents=True)
     (incomplete / "part-00000.parquet").write_bytes(b"half")
     assert not local.has("turns", KEY)
-    local.put_table("turns", example("turns"), **work)
+    local.put_table("turns", example("turns"), work)
     assert local.read_table("turns", KEY).equals(example("turns"))
     aside = list((tmp_path / "store" / "tmp").glob("incomplete-turns-*/part-00000.parquet"))
     assert [path.read_bytes() for path in aside] == [b"half"]
@@ -155,8 +154,8 @@ class TestDamage:
     """Artifacts in the store that are not what was written."""
 
     @pytest.fixture
-    def stored(self, local: Store, work: dict[str, Any], tmp_path: Path) -> Path:
-        local.put_table("turns", example("turns"), **work)
+    def stored(self, local: Store, work: Facts, tmp_path: Path) -> Path:
+        local.put_table("turns", example("turns"), work)
         return tmp_path / "store" / "turns" / KEY
 
     def assert_damaged(self, local: Store, what: str) -> None:
@@ -262,9 +261,9 @@ class TestDamage:
         (stored / "manifest.json").write_text(manifest.model_dump_json())
 
 
-def test_remote_copy_is_made_once_and_repaired(work: dict[str, Any], cache: Path) -> None:
+def test_remote_copy_is_made_once_and_repaired(work: Facts, cache: Path) -> None:
     store = Store("memory://bucket/remote-copy")
-    store.put_table("turns", example("turns"), **work)
+    store.put_table("turns", example("turns"), work)
     folder = Path(store.local_folder("turns", KEY))
     assert folder.parent == cache
     assert [path.name for path in folder.iterdir()] == ["part-00000.parquet"]
@@ -274,9 +273,9 @@ def test_remote_copy_is_made_once_and_repaired(work: dict[str, Any], cache: Path
     assert store.read_table("turns", KEY).equals(example("turns"))
 
 
-def test_remote_damage_is_noticed(work: dict[str, Any], cache: Path) -> None:
+def test_remote_damage_is_noticed(work: Facts, cache: Path) -> None:
     store = Store("memory://bucket/remote-damage")
-    manifest = store.put_table("turns", example("turns"), **work)
+    manifest = store.put_table("turns", example("turns"), work)
     place = f"/bucket/remote-damage/turns/{KEY}/{manifest.files[0].path}"
     shutil.rmtree(cache)  # it holds a copy of what was stored
     memory = fsspec.filesystem("memory")
@@ -293,19 +292,19 @@ def test_remote_damage_is_noticed(work: dict[str, Any], cache: Path) -> None:
 class TestPlaces:
     """Addresses of stores, valid and invalid."""
 
-    def test_store_under_a_file(self, tmp_path: Path, work: dict[str, Any]) -> None:
+    def test_store_under_a_file(self, tmp_path: Path, work: Facts) -> None:
         (tmp_path / "file").write_text("")
         store = Store(str(tmp_path / "file" / "store"))
         with pytest.raises(StoreError, match=r"cannot list .*\nCheck that .* is a folder that you may read and write"):
-            store.put_table("turns", example("turns"), **work)
+            store.put_table("turns", example("turns"), work)
 
-    def test_disk_full(self, local: Store, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_disk_full(self, local: Store, work: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(path: Path) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(committing, "sync", full)
         with pytest.raises(StoreError, match=r"The disk is full, .* are left: free some space"):
-            local.put_table("turns", example("turns"), **work)
+            local.put_table("turns", example("turns"), work)
         assert not local.has("turns", KEY)
 
     @pytest.mark.parametrize(
@@ -327,13 +326,11 @@ class TestPlaces:
         Store(str(tmp_path / "never"))
         assert not (tmp_path / "never").exists()
 
-    def test_home_and_relative_folders(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: dict[str, Any]
-    ) -> None:
+    def test_home_and_relative_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Facts) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         for url, folder in {"here": "here", "~/there": "home/there"}.items():
-            Store(url).put_table("metrics", example("metrics"), **work)
+            Store(url).put_table("metrics", example("metrics"), work)
             assert (tmp_path / folder / "metrics" / KEY / "manifest.json").exists()
 
     def test_a_home_that_does_not_exist_is_told(self) -> None:
@@ -342,24 +339,24 @@ class TestPlaces:
 
 
 def test_two_results_of_the_same_work_are_reported(
-    work: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    work: Facts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Two writers start before either has finished: the first to finish wins, and the difference is logged."""
     store = Store(str(tmp_path / "race"))
-    first = store.put_table("turns", example_turns(1), **work)
+    first = store.put_table("turns", example_turns(1), work)
     monkeypatch.setattr(artifacts.Artifacts, "has", lambda *_: False)
     with caplog.at_level(logging.WARNING):
-        assert store.put_table("turns", example_turns(2), **work) == first
+        assert store.put_table("turns", example_turns(2), work) == first
     assert "two results" in caplog.text
     assert store.read_table("turns", KEY).num_rows == 20
 
 
 def test_provenance_has_no_environment_and_no_secrets(
-    local: Store, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    local: Store, work: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("WANDB_API_KEY", "hush-hush-2")
-    manifest = local.put_table("metrics", example("metrics"), **work)
+    manifest = local.put_table("metrics", example("metrics"), work)
     assert "hush" not in manifest.model_dump_json()
     assert {"written_at", "versions", "code", "hardware", "threads"} == set(manifest.provenance)
     assert manifest.provenance["versions"]["pyarrow"] == pa.__version__

@@ -5,7 +5,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactMissingError
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_series
 from starpo.schemas.examples import example
@@ -17,7 +17,7 @@ STAGE = Stage(name="evaluate", version=1)
 def put(store, iteration, table, panel="sokoban"):
     settings = {"iteration": iteration, "panel": panel}
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_table("episodes", table, key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.put_table("episodes", table, Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     store.runs.record_stage("mine", iteration, f"evaluate:{panel}", {"episodes": key, "metrics": key})
 
 
@@ -69,7 +69,7 @@ def put_metrics(store, iteration, stage, **values):
     key = stage_key(made_by, {"iteration": iteration}, {}, 0)
     named = {name.replace("__", "/"): value for name, value in values.items()}
     store.put_table(
-        "metrics", metrics_table(iteration, stage, named), key=key, stage=made_by, settings={}, inputs={}, seed=0
+        "metrics", metrics_table(iteration, stage, named), Facts(key=key, stage=made_by, settings={}, inputs={}, seed=0)
     )
     store.runs.record_stage("mine", iteration, stage, {"metrics": key})
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.transcripts import read_transcripts
 from starpo.schemas.examples import example
@@ -27,7 +27,7 @@ def put(store: Store, iteration: int, **columns) -> None:
         table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
     settings = {"iteration": iteration}
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_table("episodes", table, key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.put_table("episodes", table, Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     store.runs.record_stage("mine", iteration, "evaluate:sokoban", {"episodes": key, "metrics": key})
 
 

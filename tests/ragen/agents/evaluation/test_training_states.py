@@ -11,7 +11,7 @@ from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.evaluation.training_states import TrainingStates, training_states, write_states
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 WARM_START, ROLLOUT, UPDATE = (Stage(name=name, version=1) for name in ("warm_start", "rollout", "update"))
@@ -35,7 +35,7 @@ class Lineage:
             if states is not None:
                 write_states(folder, map(digest, states))
             facts = {"settings": settings, "inputs": {}, "seed": 0}
-            self.store.put_folder("checkpoint", folder, key=key, stage=WARM_START, **facts)
+            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=WARM_START, **facts))
         return key
 
     def update(self, key: str, parent: str, turns: str, states: str = "") -> str:
@@ -45,11 +45,11 @@ class Lineage:
                 for at, state in enumerate(states)
             ]
             facts = {"settings": {}, "inputs": {"checkpoint": parent}, "seed": 0}
-            self.store.put_table("turns", self._turns(rows), key=turns, stage=ROLLOUT, **facts)
+            self.store.put_table("turns", self._turns(rows), Facts(key=turns, stage=ROLLOUT, **facts))
         with self.store.new_folder() as folder:
             (folder / "weights").write_text(key)
             facts = {"settings": {}, "inputs": {"checkpoint": parent, "turns": turns}, "seed": 0}
-            self.store.put_folder("checkpoint", folder, key=key, stage=UPDATE, **facts)
+            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=UPDATE, **facts))
         return key
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from starpo.ragen.agents.policy.complete import complete_folder
 from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 
@@ -23,7 +23,7 @@ def put(store: Store, tmp_path: Path, key: str, files: dict[str, str]) -> None:
     for name, content in files.items():
         (folder / name).write_text(content)
     store.put_folder(
-        "checkpoint", str(folder), key=key, stage=Stage(name="x", version=1), settings={}, inputs={}, seed=0
+        "checkpoint", str(folder), Facts(key=key, stage=Stage(name="x", version=1), settings={}, inputs={}, seed=0)
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -17,7 +17,7 @@ STAGE = Stage(name="warm_start", version=1)
 def put(store: Store, folder: Path, number: int) -> str:
     settings = {"number": number}
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_folder("checkpoint", str(folder), key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     return key
 
 
@@ -47,7 +47,7 @@ def test_a_tokenizer_that_is_not_known_is_done_without(store: Store, folder: Pat
 def test_a_runs_own_checkpoints_come_before_those_that_played_for_it(store: Store):
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {"checkpoint": "c" * 32}, "seed": 0}
     key = stage_key(facts["stage"], {}, facts["inputs"], 0)
-    store.put_table("turns", example("turns"), key=key, **facts)
+    store.put_table("turns", example("turns"), Facts(key=key, **facts))
     iterations = {
         0: {"rollout": {"turns": key}, "update": {"checkpoint": "b" * 32, "samples": "b" * 32}},
         1: {"rollout": {"turns": "0" * 32}},

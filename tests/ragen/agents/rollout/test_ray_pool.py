@@ -218,12 +218,12 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     """An actor on another node than the caller reads the store; if it cannot, its error says so."""
     from starpo.ragen.agents.rollout.ray_pool import ShardActor
     from starpo.ragen.agents.rollout.worker import FAILURE, ROWS
-    from starpo.ragen.store import Store
+    from starpo.ragen.store import Facts, Store
     from starpo.schemas.manifest import Stage
 
     store = Store(str(tmp_path / "store"))
-    store.put_folder("checkpoint", job.folder, key="0" * 32, stage=Stage(name="warm_start", version=1), settings={},
-                     inputs={}, seed=0)  # fmt: skip
+    stage = Stage(name="warm_start", version=1)
+    store.put_folder("checkpoint", job.folder, Facts(key="0" * 32, stage=stage, settings={}, inputs={}, seed=0))
     elsewhere = replace(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
     assert ShardActor(TORCH, ENGINES["torch"], "another node").load(elsewhere.to_json()) == (ROWS, True)
     alone = replace(elsewhere, store_url=str(tmp_path / "other"))

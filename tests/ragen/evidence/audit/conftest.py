@@ -19,7 +19,7 @@ from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import SAMPLES, TURNS
 from starpo.schemas.manifest import Stage
@@ -129,7 +129,7 @@ def fill(store: Store, run: str = "mine", *, num_iterations: int = 3, online_k: 
 
     def put(kind: str, table: pa.Table, stage: str, inputs: dict[str, str], **extra: Any) -> str:
         key = stage_key(Stage(name=stage, version=1), {**work["settings"], **extra}, inputs, None)
-        store.put_table(kind, table, key=key, stage=Stage(name=stage, version=1), inputs=inputs, **work)
+        store.put_table(kind, table, Facts(key=key, stage=Stage(name=stage, version=1), inputs=inputs, **work))
         return key
 
     checkpoint = "0" * 32

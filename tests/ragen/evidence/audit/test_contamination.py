@@ -11,7 +11,7 @@ from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.evidence.audit.contamination import contaminated_panels
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 
@@ -42,7 +42,7 @@ class Evaluated:
         ]
         turns = pa.Table.from_pylist(rows, schema=played_turns().schema)
         played = {"settings": {}, "inputs": {"checkpoint": CHECKPOINTS[0]}, "seed": 0}
-        self.store.put_table("turns", turns, key="a" * 32, stage=Stage(name="rollout", version=1), **played)
+        self.store.put_table("turns", turns, Facts(key="a" * 32, stage=Stage(name="rollout", version=1), **played))
         made = {"settings": {}, "inputs": {"checkpoint": CHECKPOINTS[0], "turns": "a" * 32}, "seed": 0}
         self._put_checkpoint(CHECKPOINTS[1], "update", made, None)
         self.store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": CHECKPOINTS[0]})
@@ -78,7 +78,7 @@ class Evaluated:
         settings = {"environment": environment or {"type": env}}
         facts = {"settings": settings, "inputs": {"checkpoint": CHECKPOINTS[checkpoint]}, "seed": 0}
         key = f"{iteration:032d}"
-        self.store.put_table("episodes", episodes, key=key, stage=Stage(name="evaluate", version=3), **facts)
+        self.store.put_table("episodes", episodes, Facts(key=key, stage=Stage(name="evaluate", version=3), **facts))
         self.store.runs.record_stage("mine", iteration, f"evaluate:{env}", {"episodes": key})
 
     def finding(self) -> Finding:
@@ -90,7 +90,7 @@ class Evaluated:
             (folder / "weights").write_text(key)
             if states is not None:
                 write_states(folder, map(digest, states))
-            self.store.put_folder("checkpoint", folder, key=key, stage=Stage(name=stage, version=1), **facts)
+            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=Stage(name=stage, version=1), **facts))
 
 
 def test_a_clean_panel(tmp_path: Path) -> None:

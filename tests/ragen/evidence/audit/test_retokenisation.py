@@ -11,7 +11,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.retokenisation import _num_between, retokenisation_drift
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.manifest import Stage
 
@@ -51,9 +51,9 @@ def audited(store: Store, folder: Path, turns: pa.Table, *, has_tokenizer: bool 
     if has_tokenizer:
         TOKENIZER.save_pretrained(folder)
         stage = Stage(name="warm_start", version=1)
-        store.put_folder("checkpoint", folder, key="c" * 32, stage=stage, **facts)
+        store.put_folder("checkpoint", folder, Facts(key="c" * 32, stage=stage, **facts))
         store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": "c" * 32})
-    store.put_table("turns", turns, key="a" * 32, stage=Stage(name="rollout", version=1), **facts)
+    store.put_table("turns", turns, Facts(key="a" * 32, stage=Stage(name="rollout", version=1), **facts))
     store.runs.record_stage("mine", 0, "rollout", {"turns": "a" * 32})
     with open_database(store, ["mine"]) as database:
         return retokenisation_drift(database)

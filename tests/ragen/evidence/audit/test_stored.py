@@ -12,7 +12,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, QueryError, StoreError
 from starpo.ragen.evidence.audit.named import matching_runs, named_artifacts
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.datasets import DATASETS
@@ -140,7 +140,7 @@ def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
     key = store.runs.iteration("mine", 0)["update"]["samples"]
     manifest = store.manifest("samples", key)
     store.put_folder(
-        "checkpoint", str(folder), key=key, stage=manifest.stage, settings={}, inputs=manifest.inputs, seed=None
+        "checkpoint", str(folder), Facts(key=key, stage=manifest.stage, settings={}, inputs=manifest.inputs, seed=None)
     )
     store.runs.record_stage("mine", 0, "update", {"checkpoint": key})
     store.drop("checkpoint", key)
@@ -268,7 +268,7 @@ def put_large(store: Store) -> Manifest:
     """Store a run whose only rollout is much larger than a Parquet footer."""
     work = {"settings": {}, "inputs": {}, "seed": None}
     stage = Stage(name="rollout", version=1)
-    manifest = store.put_table("turns", example_turns(300), key="f" * 32, stage=stage, **work)
+    manifest = store.put_table("turns", example_turns(300), Facts(key="f" * 32, stage=stage, **work))
     store.runs.create("large", flow="starpo", preset=None, config={})
     store.runs.record_stage("large", 0, "rollout", {"turns": "f" * 32})
     return manifest
@@ -292,9 +292,9 @@ def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None
     tokenizer.save_pretrained(tmp_path / "policy")
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 0}
     key = stage_key(facts["stage"], {}, {}, 0)
-    store.put_folder("checkpoint", str(tmp_path / "policy"), key=key, **facts)
+    store.put_folder("checkpoint", str(tmp_path / "policy"), Facts(key=key, **facts))
     turns = example_turns()
-    store.put_table("turns", turns, key=key, **facts)
+    store.put_table("turns", turns, Facts(key=key, **facts))
     for run in ("mine", "imported"):
         store.runs.create(run, flow="starpo", preset=None, config={"environment": {"type": "sokoban"}})
         store.runs.record_stage(run, 0, "rollout", {"turns": key})

@@ -13,7 +13,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.evidence.diagnostics.online import EFFECTIVE_SAMPLE_SIZE, KL, RolloutUse, by_reuse, reuses
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
 NEAR = {KL: 0.001, EFFECTIVE_SAMPLE_SIZE: 0.99}
@@ -119,7 +119,7 @@ def stored_run(
             after = 9.0 if iteration in stale else 0.1
             values = {"update/validity_before/kl": kl, "update/clip_fraction": 0.5, KL: after}
             table = metrics_table(iteration, "update", values)
-            store.put_table("metrics", table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+            store.put_table("metrics", table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
             store.runs.record_stage("r", iteration, "update", {"metrics": key, "checkpoint": key})
     return store
 
@@ -158,7 +158,7 @@ def test_a_run_without_updates_and_one_of_an_earlier_release_are_refused(tmp_pat
     store, stage = Store(str(tmp_path / "old")), Stage(name="update", version=1)
     store.runs.create("r", flow="starpo", preset=None, config={})
     table = metrics_table(0, "update", {"update/clip_fraction": 0.5})
-    store.put_table("metrics", table, key="m", stage=stage, settings={}, inputs={}, seed=0)
+    store.put_table("metrics", table, Facts(key="m", stage=stage, settings={}, inputs={}, seed=0))
     store.runs.record_stage("r", 0, "rollout", {"turns": "a"})
     store.runs.record_stage("r", 0, "update", {"metrics": "m"})
     with pytest.raises(ConfigError, match="earlier release"):

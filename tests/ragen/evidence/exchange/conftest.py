@@ -14,7 +14,7 @@ from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.manifest import Stage
@@ -88,19 +88,19 @@ def put_run(store: Store, tmp_path: Path) -> Callable[..., pa.Table]:
         store.runs.create(name, flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
         for kind, stage in stages.items():
             facts = _facts(stage, name)
-            store.put_table(kind, made[kind], **facts)
-            store.runs.record_stage(name, 0, stage, {kind: facts["key"]})
+            store.put_table(kind, made[kind], facts)
+            store.runs.record_stage(name, 0, stage, {kind: facts.key})
         facts = _facts("warm_start", name)
-        store.put_folder("checkpoint", str(folder), **facts)
-        store.runs.record_stage(name, 0, "warm_start", {"checkpoint": facts["key"]})
+        store.put_folder("checkpoint", str(folder), facts)
+        store.runs.record_stage(name, 0, "warm_start", {"checkpoint": facts.key})
         store.runs.set_state(name, "completed", "completed")
         return table
 
     return put
 
 
-def _facts(name: str, run: str) -> dict[str, Any]:
+def _facts(name: str, run: str) -> Facts:
     stage = Stage(name=name, version=1)
     settings = {"run": run}
     key = stage_key(stage, settings, {}, 0)
-    return {"key": key, "stage": stage, "settings": settings, "inputs": {}, "seed": 0}
+    return Facts(key=key, stage=stage, settings=settings, inputs={}, seed=0)

@@ -28,7 +28,7 @@ from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import SAMPLES
 from starpo.schemas.manifest import Stage
@@ -118,23 +118,23 @@ def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
     config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=keep))
     store.runs.create(name, flow="starpo", preset=HOSTILE[0], config=config.model_dump(mode="json"))
 
-    def work(iteration: int, stage_name: str, inputs: dict[str, str], seconds: float, **more: Any) -> dict[str, Any]:
+    def work(iteration: int, stage_name: str, inputs: dict[str, str], seconds: float, **more: Any) -> Facts:
         stage, settings = Stage(name=stage_name, version=1), {"iteration": iteration, **more}
         key = stage_key(stage, settings, inputs, 0)
         provenance = {"seconds": seconds}
-        return {"key": key, "stage": stage, "settings": settings, "inputs": inputs, "seed": 0, "provenance": provenance}
+        return Facts(key=key, stage=stage, settings=settings, inputs=inputs, seed=0, provenance=provenance)
 
     def put(kind: str, table: pa.Table, iteration: int, stage_name: str, *rest: Any, **more: Any) -> str:
         made = work(iteration, stage_name, *rest, **more)
-        store.put_table(kind, table, **made)
+        store.put_table(kind, table, made)
         known = store.runs.iteration(name, iteration).get(stage_name, {})
-        store.runs.record_stage(name, iteration, stage_name, {**known, kind: made["key"]})
-        return made["key"]
+        store.runs.record_stage(name, iteration, stage_name, {**known, kind: made.key})
+        return made.key
 
     TOKENIZER.save_pretrained(folder)
     made = work(0, "warm_start", {}, 9.0)
-    store.put_folder("checkpoint", str(folder), **made)
-    checkpoint = made["key"]
+    store.put_folder("checkpoint", str(folder), made)
+    checkpoint = made.key
     store.runs.record_stage(name, 0, "warm_start", {"checkpoint": checkpoint})
     for iteration in range(ITERATIONS):
         groups = tuple((f"i{iteration}-g{n}", derive_seed(0, "environment", iteration, n)) for n in range(3))

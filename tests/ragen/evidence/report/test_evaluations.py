@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from starpo.ragen.evidence.report.evaluations import read_evaluation
 from starpo.ragen.evidence.report.reading import Place, Reader
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 
@@ -15,7 +15,7 @@ def test_an_episode_that_an_error_ended_is_in_no_statistic(tmp_path) -> None:
     failed = good | {"env_seed": good["env_seed"] + 1, "success": False, "status": "env_error"}
     table = pa.Table.from_pylist([good, failed], schema=example("episodes").schema)
     stage = Stage(name="evaluate", version=3)
-    manifest = store.put_table("episodes", table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+    manifest = store.put_table("episodes", table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
     batch = read_evaluation(Reader(store), Place(0, "evaluate:sokoban", "episodes", key), manifest)
     assert batch is not None
     (group,) = batch.groups

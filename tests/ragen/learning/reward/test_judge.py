@@ -16,7 +16,7 @@ from starpo.ragen.config.reward_components import JudgeOptions
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.learning.reward.judge import checklist, judge
 from starpo.ragen.learning.reward.judging import Judge
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from starpo.tasks.reward import reward
@@ -205,7 +205,7 @@ def test_checklist_and_judge_share_answers_to_the_same_question(make_turns, serv
 def put_turns(store: Store) -> str:
     key = "a" * 32
     stage = Stage(name="r", version=1)
-    store.put_table("turns", example("turns"), key=key, stage=stage, settings={}, inputs={}, seed=0)
+    store.put_table("turns", example("turns"), Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
     return key
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
@@ -18,14 +18,14 @@ def put(store: Store, stage: str, kind: str, number: int) -> str:
     """Store an example of this kind as the output of `stage` in iteration `number`; returns its key."""
     made_by, settings = Stage(name=stage, version=1), {"iteration": number}
     key = stage_key(made_by, settings, {}, None)
-    store.put_table(kind, example(kind), key=key, stage=made_by, settings=settings, inputs={}, seed=None)
+    store.put_table(kind, example(kind), Facts(key=key, stage=made_by, settings=settings, inputs={}, seed=None))
     return key
 
 
 def put_checkpoint(store: Store, stage: str, number: int, folder: Path) -> str:
     made_by, settings = Stage(name=stage, version=1), {"iteration": number}
     key = stage_key(made_by, settings, {}, None)
-    store.put_folder("checkpoint", str(folder), key=key, stage=made_by, settings=settings, inputs={}, seed=None)
+    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=made_by, settings=settings, inputs={}, seed=None))
     return key
 
 

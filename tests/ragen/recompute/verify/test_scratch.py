@@ -9,7 +9,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
 from starpo.ragen.recompute.verify.scratch import Scratch
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
@@ -21,7 +21,7 @@ STAGE = Stage(name="rollout", version=1)
 
 def put(store: Store, settings: dict[str, object]) -> str:
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_table("turns", example("turns"), key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.put_table("turns", example("turns"), Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     return key
 
 
@@ -59,7 +59,7 @@ def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_outp
 @pytest.mark.parametrize("kind", DATASETS)
 def test_footers_say_what_their_rows_have(store, kind):
     key = stage_key(STAGE, {}, {}, 0)
-    store.put_table(kind, example(kind), key=key, stage=STAGE, settings={}, inputs={}, seed=0)
+    store.put_table(kind, example(kind), Facts(key=key, stage=STAGE, settings={}, inputs={}, seed=0))
     with Scratch(store) as scratch:
         assert scratch.read(kind, key).fault == ""
 
@@ -129,7 +129,7 @@ def test_what_was_dropped_has_its_manifest_and_no_fault(store, tmp_path):
     folder.mkdir()
     (folder / "w.bin").write_bytes(b"1234")
     key = stage_key(STAGE, {}, {}, 0)
-    store.put_folder("checkpoint", str(folder), key=key, stage=STAGE, settings={}, inputs={}, seed=0)
+    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=STAGE, settings={}, inputs={}, seed=0))
     store.drop("checkpoint", key)
     with Scratch(store) as scratch:
         stored = scratch.read("checkpoint", key)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import artifacts
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.keeping import copying
@@ -291,7 +291,7 @@ def test_a_sweep_goes_along_with_its_only_run_and_so_do_its_cells(
     inputs = {"checkpoint": made[-1][1]}
     evaluate = Stage(name="evaluate", version=3)
     key = stage_key(evaluate, {}, inputs, 1)
-    local.put_table("episodes", example("episodes"), key=key, stage=evaluate, settings={}, inputs=inputs, seed=1)
+    local.put_table("episodes", example("episodes"), Facts(key=key, stage=evaluate, settings={}, inputs=inputs, seed=1))
     put_study(local, "sweeps/mine", {"runs": ["a"]}, {"a@1 sokoban": {"episodes": key}})
     done = copy(local, "a", other)
     assert (done.studies, done.left, done.num_copied) == (["sweeps/mine"], {}, len(made) + 1)

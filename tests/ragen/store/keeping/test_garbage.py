@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import DataError, StoreError
-from starpo.ragen.store import Store, keeping
+from starpo.ragen.store import Facts, Store, keeping
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote.location import Location
@@ -279,11 +279,9 @@ class TestLeftovers:
 
     def test_quarantine_stays_unless_it_is_said(self, store: Store, make_run: MakeRun) -> None:
         make_run(store, "a", 1)
+        facts = Facts(key="f" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=0)
         with pytest.raises(DataError):
-            store.put_table(
-                "turns", example("turns").slice(1), key="f" * 32, stage=Stage(name="rollout", version=1),
-                settings={}, inputs={}, seed=0,
-            )  # fmt: skip
+            store.put_table("turns", example("turns").slice(1), facts)
         location = Location(store.url)
         garbage = find_garbage(location, now=LATER)
         assert (len(garbage.quarantined), garbage.doomed) == (1, [])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys, policies
 from starpo.ragen.store.keeping.retention import Retention, kept_numbers, left_as_found, superseded
 from starpo.schemas.manifest import Stage
@@ -47,7 +47,8 @@ def store(tmp_path: Path) -> Store:
     store = Store(str(tmp_path / "store"))
     for number in range(7):
         stage = Stage(name="update", version=1)
-        store.put_folder("checkpoint", str(tmp_path / "files"), key=f"c{number}", stage=stage, settings={}, inputs={}, seed=0)  # fmt: skip # noqa: E501
+        facts = Facts(key=f"c{number}", stage=stage, settings={}, inputs={}, seed=0)
+        store.put_folder("checkpoint", str(tmp_path / "files"), facts)
     record(store, "mine", 6, checkpoint_every=3)
     return store
 
@@ -84,7 +85,9 @@ def test_what_was_brought_back_to_be_looked_at_is_dropped_again(store: Store, tm
     store.drop("checkpoint", "c1")
     with left_as_found(store, ["c1", "c2"]):
         stage = Stage(name="update", version=1)
-        store.put_folder("checkpoint", str(tmp_path / "files"), key="c1", stage=stage, settings={}, inputs={}, seed=0)
+        store.put_folder(
+            "checkpoint", str(tmp_path / "files"), Facts(key="c1", stage=stage, settings={}, inputs={}, seed=0)
+        )
     assert kept(store) == [0, 2, 3, 4, 5, 6]
 
 

@@ -64,4 +64,4 @@ def test_they_are_no_artifacts(local: Store, make_run) -> None:
 def test_no_artifact_can_take_their_place(local: Store, tmp_path: Path, work: dict) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(StoreError, match="'answers' cannot be a kind"):
-        local.put_folder("answers", str(tmp_path / "file"), **work)
+        local.put_folder("answers", str(tmp_path / "file"), work)

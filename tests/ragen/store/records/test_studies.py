@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
@@ -30,7 +30,7 @@ def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tup
     for seed in (1, 2):
         key = stage_key(EVALUATE, {"seed": seed}, {"checkpoint": checkpoint}, seed)
         work = {"stage": EVALUATE, "settings": {"seed": seed}, "inputs": {"checkpoint": checkpoint}, "seed": seed}
-        store.put_table("episodes", example("episodes"), key=key, **work)
+        store.put_table("episodes", example("episodes"), Facts(key=key, **work))
         cells.append(key)
     write_cells(Location(store.url), "nightly", {"mine@2 sokoban": {"episodes": cells[0]}})
     return store, cells[0], cells[1]

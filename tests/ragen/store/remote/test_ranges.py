@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.examples import example
@@ -63,7 +63,7 @@ def test_a_location_reads_ranges(tmp_path: Path, is_local: bool) -> None:
 
 def put(store: Store) -> None:
     work: dict[str, Any] = {"stage": Stage(name="s", version=1), "settings": {}, "inputs": {}, "seed": None}
-    store.put_table("metrics", example("metrics"), key="k", **work)
+    store.put_table("metrics", example("metrics"), Facts(key="k", **work))
 
 
 def test_parts_of_a_dataset(tmp_path: Path) -> None:
