@@ -107,9 +107,10 @@ class UpdateConfig(ObjectiveConfig):
     scored_share: float = Field(1.0, gt=0, le=1)
     """Share of the groups, at least one, that the policy scores before and after its steps. Below 1, the log-probs of
     the rollout stand for those of the policy before the first step, and entropy, the gap to the rollout's log-probs and
-    the distances from the behaviour policy are measured on that share only. If a log-prob of the share differs from
-    that of the rollout by more than 0.001 nats, as from an engine that is not exact or a rollout that is used again,
-    the log-probs before the first step are computed for all. 1: both passes over everything, a forward pass each."""
+    the distances from the behaviour and the reference policy are measured on that share only. If a log-prob of the
+    share differs from that of the rollout by more than 0.001 nats, as from an engine that is not exact or a rollout
+    that is used again, the log-probs before the first step are computed for all. 1: both passes over everything, a
+    forward pass each."""
     micro_batch_tokens: int = Field(8192, ge=16)
     """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
     optimiser: OptimiserConfig = OptimiserConfig()
