@@ -87,11 +87,16 @@ def test_weights_that_differ_are_counted_and_measured(folders):
     save_file({"a": torch.zeros(4), "b": torch.tensor([[1.0, 1, 1], [1, 1, 1.5]])}, folders[1] / "model.safetensors")
     found = folder_difference(*folders)
     assert "1 of 2 tensors, first b: 1 of 6 values, by at most 0.5" in found
+    for folder, first in zip(folders, (0.0, -0.0), strict=True):
+        save_file({"a": torch.tensor([first, float("nan")])}, folder / "model.safetensors")
+    assert "1 of 1 tensors, first a: 1 of 2 values, by at most 0" in folder_difference(*folders)
 
 
 def test_other_shapes_names_and_files_are_told(folders):
     save_file({"a": torch.zeros(4), "b": torch.ones(2)}, folders[1] / "model.safetensors")
-    assert "b has the shape [2, 3], computed [2]" in folder_difference(*folders)
+    assert "b is float32 [2, 3], computed float32 [2]" in folder_difference(*folders)
+    save_file({"a": torch.zeros(4).bfloat16(), "b": torch.ones(2, 3)}, folders[1] / "model.safetensors")
+    assert "a is float32 [4], computed bfloat16 [4]" in folder_difference(*folders)
     save_file({"a": torch.zeros(4)}, folders[1] / "model.safetensors")
     assert "the tensor 'b' is in only one of the two" in folder_difference(*folders)
     (folders[0] / "extra.txt").write_text("x")
