@@ -13,6 +13,8 @@ from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, percentiles
 from starpo.ragen.studies.result import Part
 
 _NUMBERS_AT_ONCE = 1 << 20
+_DIGITS = 12
+"""Success rates that agree to this many decimals are equal: the order of a sum changes how it rounds."""
 
 
 class RankCorrelation(Part):
@@ -62,7 +64,7 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
     num_cells, num_seeds, num_prompts = rates.shape
     if not np.isfinite(rates).any(axis=(1, 2)).all():
         return None
-    rho = spearman(np.arange(num_cells), np.nanmean(rates, axis=(1, 2)))
+    rho = spearman(np.arange(num_cells), np.nanmean(rates, axis=(1, 2)).round(_DIGITS))
     if rho is None:
         return None
     random, weights, values = np.random.default_rng(SEED), np.isfinite(rates).astype(float), np.nan_to_num(rates)
@@ -76,7 +78,7 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
             prompts = random.integers(num_prompts, size=(count, num_prompts))
             totals += values[:, drawn, prompts].sum(axis=2)
             sizes += weights[:, drawn, prompts].sum(axis=2)
-        means = (totals / np.where(sizes > 0, sizes, np.nan)).T
+        means = (totals / np.where(sizes > 0, sizes, np.nan)).T.round(_DIGITS)
         means = means[np.isfinite(means).all(axis=1)]
         above = (means[:, :, None] > means[:, None, :]).sum(axis=2)
         level = (means[:, :, None] == means[:, None, :]).sum(axis=2)

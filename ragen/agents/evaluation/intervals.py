@@ -100,7 +100,7 @@ def success_interval(
         ValueError: As for `cluster_bootstrap_interval`.
     """
     trials = np.asarray(num_trials)
-    if trials.size and trials.max() == 1:
+    if trials.size and (trials == 1).all():
         return wilson_interval(int(np.sum(num_successes)), len(trials), confidence)
     return cluster_bootstrap_interval(num_successes, num_trials, seed, confidence)
 

@@ -233,13 +233,14 @@ def _distinct(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> list[
 
 
 def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]:
-    """Detect points far above the median of the points before them; a spike holds for `spike_window` points."""
+    """Detect points far above the median of the points before them, if that is not 0, as before the first reward; a
+    spike holds for `spike_window` points."""
     values = np.array(list(series.values()), dtype=np.float64)
     medians = np.zeros_like(values)
     is_spike = np.zeros(len(values), dtype=bool)
     for point in range(limits.baseline_points, len(values)):
         medians[point] = np.median(values[max(0, point - limits.spike_window) : point])
-        is_spike[point] = values[point] > limits.spike_factor * medians[point]
+        is_spike[point] = values[point] > limits.spike_factor * medians[point] > 0
     remembered = np.array(
         [is_spike[max(0, p - limits.spike_window) : p + 1].any() for p in range(len(values))], dtype=bool
     )

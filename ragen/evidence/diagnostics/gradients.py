@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
+from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 NUM_BUCKETS = 6
 _MAX_PANELS = 6
@@ -22,7 +23,8 @@ _NAME = re.compile(r"gradients/bucket_(\d+)/(\w+)")
 def buckets(selection: pa.Table) -> list[list[str]]:
     """Divide the groups with a valid trajectory into quantile buckets by the standard deviation of their returns.
 
-    Groups of equal deviation share a bucket, the first that any of them belongs to; so buckets may be empty.
+    Groups of equal deviation share a bucket, the first that any of them belongs to; so buckets may be empty. Deviations
+    up to `ZERO_VARIANCE_STD` count as equal: returns that differ by rounding alone have one.
 
     Args:
         selection: Dataset `selection`.
@@ -31,7 +33,7 @@ def buckets(selection: pa.Table) -> list[list[str]]:
         Group ids of each bucket, from the smallest deviation to the largest.
     """
     valid = selection.filter(pc.greater(selection["num_valid"], 0))
-    stds, ids = valid["return_std"].to_numpy(), valid["group_id"].to_pylist()
+    stds, ids = np.maximum(valid["return_std"].to_numpy(), ZERO_VARIANCE_STD), valid["group_id"].to_pylist()
     num_smaller = np.searchsorted(np.sort(stds), stds, side="left")
     found: list[list[str]] = [[] for _ in range(NUM_BUCKETS)]
     for group_id, smaller in zip(ids, num_smaller.tolist(), strict=True):

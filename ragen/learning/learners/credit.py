@@ -20,7 +20,7 @@ from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs, scale_advantages
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
-from starpo.ragen.learning.objectives.masks import whiten
+from starpo.ragen.learning.objectives.masks import ZERO_STD, whiten
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Credit:
         targets_N, values_N = (each_N[self.value_mask_N].double() for each_N in (self.value_targets_N, values_N))
         variance = float(targets_N.var(correction=0)) if len(targets_N) else 0.0
         residual = float((targets_N - values_N).var(correction=0)) if len(targets_N) else 0.0
-        return {"update/explained_variance": 1 - residual / variance} if variance > 0 else {}
+        return {"update/explained_variance": 1 - residual / variance} if variance > ZERO_STD**2 else {}
 
 
 def assign_credit(

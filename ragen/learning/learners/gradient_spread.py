@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_ROUNDING = 1e-12
+"""Noise below this share of the squared norms is the rounding of their sums, and counts as 0."""
+
+
 @dataclass(frozen=True)
 class GradientSpread:
     """Spread of n gradients g_1 ... g_n, one per group (estimators of 1812.06162, appendix A).
@@ -55,7 +59,9 @@ class GradientSums:
         if self.total is None:
             return GradientSpread(0, 0.0, float("nan"), float("nan"))
         num, mean_square = self.num, float(self.total @ self.total) / self.num**2
-        noise = max(self._squares - num * mean_square, 0.0) / (num - 1) if num > 1 else float("nan")
+        around = self._squares - num * mean_square  # sum of |g_i - mean|^2
+        around = around if around > _ROUNDING * self._squares else 0.0
+        noise = around / (num - 1) if num > 1 else float("nan")
         return GradientSpread(num, mean_square**0.5, mean_square - noise / num, noise)
 
 

@@ -2,11 +2,15 @@
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from starpo.ragen.core.visible import quoted
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RELATIVE_ROUNDING = 1e-9
 """Tolerance for the same arithmetic in other library versions; numbers are of the order of 1, so near zero the
@@ -112,14 +116,24 @@ def _tensor_difference(stored: Path, computed: Path) -> str:
     old, new = load_file(stored), load_file(computed)
     if old.keys() != new.keys():
         return f"the tensor {quoted(min(old.keys() ^ new.keys()))} is in only one of the two"
-    differing = [name for name in sorted(old) if old[name].shape != new[name].shape or not old[name].equal(new[name])]
+    for name in sorted(old):
+        was, computed_as = (f"{str(of[name].dtype).removeprefix('torch.')} {list(of[name].shape)}" for of in (old, new))
+        if was != computed_as:
+            return f"{name} is {was}, computed {computed_as}"
+    differing = [name for name in sorted(old) if _changed(old[name], new[name]).any()]
     if not differing:
         return "all tensors are equal, the bytes around them differ"
     name = differing[0]
-    if old[name].shape != new[name].shape:
-        return f"{name} has the shape {list(old[name].shape)}, computed {list(new[name].shape)}"
-    gaps = np.abs((old[name].double() - new[name].double()).numpy())
+    gaps = np.abs((old[name].double() - new[name].double()).numpy())[_changed(old[name], new[name])]
     return (
-        f"{len(differing)} of {len(old)} tensors, first {name}: {int((gaps != 0).sum())} of {gaps.size} values, "
+        f"{len(differing)} of {len(old)} tensors, first {name}: {gaps.size} of {old[name].numel()} values, "
         f"by at most {gaps.max():.3g}"
     )
+
+
+def _changed(old: "Tensor", new: "Tensor") -> np.ndarray:
+    """Return whether each value's bits differ: NaN equals NaN, and -0.0 differs from 0.0."""
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[old.element_size()]
+    return (old.view(bits) != new.view(bits)).numpy()

@@ -296,7 +296,7 @@ def _key(doomed: Doomed) -> str:
 
 
 def _age(folder: StoredFolder, now: datetime) -> timedelta:
-    return now - (folder.modified or now)
+    return now - folder.modified
 
 
 def _unique(reaches: Sequence[Reach]) -> list[Fault]:

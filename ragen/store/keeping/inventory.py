@@ -44,8 +44,8 @@ class StoredFolder:
     """Path relative to the store."""
     files: tuple[StoredFile, ...]
     """Sorted by path."""
-    modified: datetime | None
-    """Time of the last write to its newest file, in UTC; for an empty folder, its modification time, if known."""
+    modified: datetime
+    """Time of the last write to its newest file, in UTC; for an empty folder, its modification time."""
 
     @property
     def size_bytes(self) -> int:

@@ -55,6 +55,8 @@ def draw_ablation(result: AblationResult) -> str:
 def _note(cell: CellResult, name: str) -> str:
     panel = cell.panels.get(name)
     said = ["base"] if cell.is_base else []
-    said += [f"last {panel.last:.1%}, peak {panel.peak:.1%} at {panel.peak_iteration}"] if panel else []
+    if panel:
+        peak = "" if panel.peak is None else f", peak {panel.peak:.1%} at {panel.peak_iteration}"
+        said.append(f"last {panel.last:.1%}{peak}")
     said += [f"{len(cell.errors)} of {len(cell.runs)} runs failed"] if cell.errors else []
     return "; ".join(said)

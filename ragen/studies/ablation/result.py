@@ -44,9 +44,10 @@ class PanelResult(Part):
     """Lower end of the bootstrap interval of `last`, over seeds and prompts."""
     last_high: float | None = None
     """Upper end."""
-    peak: float
-    """The largest mean success of any evaluation, which is biased upwards as the maximum of noisy measurements."""
-    peak_iteration: int
+    peak: float | None
+    """The largest mean success of any evaluation, which is biased upwards as the maximum of noisy measurements; None if
+    at no iteration all seeds were evaluated."""
+    peak_iteration: int | None
     """Number of updates before it."""
     peak_cross_fitted: float | None
     """Success at the evaluation that the other half of the prompts selects, without that bias; None with fewer than two
@@ -236,7 +237,7 @@ def _panel_result(runs: Runs, base: Runs) -> PanelResult:
     prompts = list(dict.fromkeys(p for iterations in runs.values() for rates in iterations.values() for p in rates))
     common = sorted(set.intersection(*(set(iterations) for iterations in runs.values())))
     rates = np.array([[_row(iterations[at], prompts) for iterations in runs.values()] for at in common])
-    best, best_success = peak(rates)
+    best, best_success = peak(rates) if common else (None, None)
     curve = {at: float(np.nanmean(rates[number])) for number, at in enumerate(common)}
     ends = np.array([_row(_end(iterations), prompts) for iterations in runs.values()])
     low, high = _interval(ends)
@@ -247,8 +248,8 @@ def _panel_result(runs: Runs, base: Runs) -> PanelResult:
         last_high=high,
         last_iteration=max(max(iterations) for iterations in runs.values()),
         peak=best_success,
-        peak_iteration=common[best],
-        peak_cross_fitted=cross_fitted_peak(rates),
+        peak_iteration=None if best is None else common[best],
+        peak_cross_fitted=cross_fitted_peak(rates) if common else None,
         difference=_difference(_ends(runs), _ends(base)),
         curve=curve,
         seed_curves={
@@ -309,7 +310,8 @@ def _at_equal_time(
 
 
 def _at_time(iterations: Mapping[int, Rates], spent: Series, budget: float) -> tuple[float, Rates] | None:
-    """Updates and success by prompt after `budget` seconds of training; None before the first evaluation."""
+    """Updates and success by prompt after `budget` seconds of training; None before the first evaluation, or between
+    two that have no prompt in common."""
     before = max((at for at in iterations if spent[at] <= budget), default=None)
     if before is None:
         return None
@@ -319,7 +321,7 @@ def _at_time(iterations: Mapping[int, Rates], spent: Series, budget: float) -> t
     share = (budget - spent[before]) / (spent[after] - spent[before])
     earlier, later = iterations[before], iterations[after]
     rates = {prompt: (1 - share) * rate + share * later[prompt] for prompt, rate in earlier.items() if prompt in later}
-    return before + share * (after - before), rates
+    return (before + share * (after - before), rates) if rates else None
 
 
 def _interval(ends: np.ndarray) -> tuple[float, float]:

@@ -81,7 +81,7 @@ def _row(cell: CellResult, panel: PanelResult | None, is_same_end: bool) -> dict
     numbers = (
         share(panel.first),
         share(panel.last) + ("" if is_same_end else f" at {panel.last_iteration}"),
-        f"{share(panel.peak)} at {panel.peak_iteration}",
+        "" if panel.peak is None else f"{share(panel.peak)} at {panel.peak_iteration}",
         share(panel.peak_cross_fitted),
         difference,
     )

@@ -45,6 +45,14 @@ def test_cells_close_together_stand_in_none() -> None:
     assert found.low <= 0 <= found.high
 
 
+def test_cells_that_succeed_equally_often_share_a_rank() -> None:
+    """Ranks 0.5, 0.5, 2, 3 in every resample: covariance 4.5, norms sqrt(5) and sqrt(4.5)."""
+    found = order_of_cells(rates(0.25, 0.25, 0.5, 0.75))
+    assert found is not None
+    assert (found.rho, found.low, found.high) == pytest.approx((np.sqrt(0.9),) * 3)
+    assert order_of_cells(np.array([[[0.1, 0.2, 0.3]], [[0.3, 0.2, 0.1]]])) is None  # their sums round differently
+
+
 def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
     assert order_of_cells(np.stack([*rates(0.1, 0.9), np.full((3, 40), np.nan)])) is None
     assert order_of_cells(rates(0.5, 0.5)) is None

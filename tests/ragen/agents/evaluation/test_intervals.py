@@ -127,3 +127,5 @@ def test_one_episode_a_prompt_has_wilsons_interval_and_several_are_resampled() -
     assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
     assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
     assert success_interval([], [], seed=0) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="at least 1 trial"):
+        success_interval([1, 0], [1, 0], seed=0)

@@ -22,6 +22,7 @@ def test_buckets_are_quantiles_from_the_smallest_deviation_to_the_largest() -> N
 
 def test_groups_of_equal_deviation_stay_together() -> None:
     assert buckets(selection(0.0, 0.0, 0.0, 0.0, 1.0, 2.0)) == [["g0", "g1", "g2", "g3"], [], [], [], ["g4"], ["g5"]]
+    assert buckets(selection(0.0, 5e-17, 1e-16, 0.0, 1.0, 2.0))[0] == ["g0", "g1", "g2", "g3"]  # equal but for rounding
 
 
 def test_groups_without_a_valid_trajectory_are_in_none() -> None:
@@ -52,6 +53,14 @@ def test_one_gradient_has_a_norm_and_no_noise() -> None:
     assert math.isnan(found.signal)
     assert math.isnan(found.signal_to_noise)
     assert (spread([]).num, spread([]).norm) == (0, 0.0)
+
+
+def test_equal_gradients_have_no_noise() -> None:
+    """The sums round differently, which is not noise to divide by."""
+    torch.manual_seed(0)
+    found = [spread([gradient] * 7) for gradient in torch.randn(20, 9)]
+    assert [of.noise for of in found] == [0.0] * 20
+    assert all(math.isnan(of.signal_to_noise) for of in found)
 
 
 def test_metrics_and_the_table_of_them() -> None:

@@ -201,6 +201,13 @@ def test_attempt_metrics_by_hand(make_turns):
     assert [fates[f"filter/{name}"] for name in ("num_kept", "num_zero_variance", "num_invalid")] == [1, 1, 1]
 
 
+def test_an_error_in_its_last_turn_makes_a_trajectory_invalid(make_turns):
+    turns = make_turns([{"turn": 0}, {"turn": 1, "status": "env_error"}])
+    values = rollout_metrics(turns)
+    assert (values["rollout/num_turns"], values["rollout/env_error_share"]) == (2, 1.0)
+    assert "rollout/turns_mean" not in values
+
+
 def test_a_number_that_does_not_exist_is_absent(make_turns):
     """A mean over no values is neither 0 nor NaN."""
     none = make_turns([])

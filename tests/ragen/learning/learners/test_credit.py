@@ -103,6 +103,7 @@ def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
     assert credit.explained_variance(torch.tensor([0.5, 1.0, 0.0])) == {"update/explained_variance": 0.75}
     assert credit.explained_variance(None) == {}
     assert Credit(zeros_N, zeros_N, mask_N).explained_variance(zeros_N) == {}
+    assert Credit(zeros_N, torch.tensor([1.0, 1.0 + 1e-7, 9.0]), mask_N).explained_variance(zeros_N) == {}  # rounding
     assert Credit(zeros_N, zeros_N, ~mask_N).explained_variance(zeros_N + 1) == {}
 
 

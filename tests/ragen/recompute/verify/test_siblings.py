@@ -43,6 +43,7 @@ def test_what_was_played_agrees(tokenizer, search) -> None:
         ({"behaviour_logprobs": [-0.5]}, "behaviour_logprobs is "),
         ({"chosen": False}, "none of its siblings is marked as chosen"),
         ({"score": -99.0}, "num_as_good is "),
+        ({"score": None}, "num_as_good is "),  # worse than any score
         ({"turn": 99}, "none of its siblings is marked as chosen"),
     ],
 )

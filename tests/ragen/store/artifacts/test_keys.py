@@ -60,6 +60,7 @@ def test_any_change_of_a_setting_changes_the_key(settings: dict[str, object], da
         {"inputs": {}},
         {"seed": 8},
         {"seed": None},
+        {"code": {"environment": "0123"}},
     ],
 )
 def test_any_other_change_changes_the_key(changes: dict[str, object]) -> None:

@@ -43,7 +43,10 @@ def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) ->
     forget(store, "b")
     garbage = find_garbage(Location(store.url), now=LATER)
     assert {tuple(doomed.folder.path.split("/")) for doomed in garbage.doomed} == set(other) - set(mine)
-    delete_garbage(Location(store.url), garbage)
+    progress: list[tuple[int, int]] = []
+    delete_garbage(Location(store.url), garbage, on_progress=lambda *counts: progress.append(counts))
+    total = len(garbage.doomed)
+    assert progress == [(done, total) for done in range(1, total + 1)]
     assert artifacts(store) == set(mine)
     for kind, key in mine:
         store.local_folder(kind, key)

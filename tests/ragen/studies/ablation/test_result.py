@@ -2,8 +2,11 @@ import pytest
 
 from starpo.ragen.studies.ablation.cells import expand
 from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.plot import draw_ablation
 from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
+from starpo.ragen.studies.ablation.tables import ablation_tables
 from starpo.ragen.studies.outcomes import Evaluations
+from tests.ragen.pictures import texts
 
 PROMPTS = [(7, "a"), (8, "b"), (9, "c"), (10, "d")]
 BASE, HALF = "keep=1.0", "keep=0.5"
@@ -102,6 +105,17 @@ def test_prompts_that_only_met_errors_are_left_out(base):
     assert found.first is None
     assert found.last == pytest.approx(1 / 3)
     assert (found.difference.mean, found.difference.num_prompts) == (pytest.approx(1 / 2), 2)
+
+
+def test_without_an_iteration_at_which_all_seeds_were_evaluated_there_is_no_peak(base):
+    outcomes = both(run(bandit={0: [0, 0, 0, 0], 4: [1, 0, 0, 0]}), run(bandit={4: [0, 0, 0, 0]}))
+    outcomes |= {(HALF, 0): run(bandit={0: [0, 1, 0, 1]}), (HALF, 1): run(bandit={4: [1, 1, 0, 0]})}
+    result = summary(base, outcomes)
+    found = result.cells[1].panels["bandit"]
+    assert (found.peak, found.peak_iteration, found.peak_cross_fitted, found.curve) == (None, None, None, {})
+    assert found.last == pytest.approx(5 / 12)
+    assert ablation_tables(result)[0].rows[1]["peak"] == ""
+    assert "last 41.7%" in texts(draw_ablation(result))
 
 
 def test_the_same_runs_give_the_same_bytes_and_json_gives_them_back(base):

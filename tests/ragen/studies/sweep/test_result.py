@@ -38,9 +38,14 @@ def outcome(num_successes: int, num_errors: int = 0) -> Outcome:
     return Outcome({"success": num_successes / max(1, len(counts)), "num_errors": float(num_errors)}, counts)
 
 
-def summed(cells: list[SweepCell], outcomes: list[Outcome | None], errors: dict[str, str] | None = None) -> SweepResult:
+def summed(
+    cells: list[SweepCell],
+    outcomes: list[Outcome | None],
+    errors: dict[str, str] | None = None,
+    is_matrix: bool = False,
+) -> SweepResult:
     found = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
-    sweep = Sweep(name="s", seeds=sorted({c.seed for c in cells}))
+    sweep = Sweep(name="s", seeds=sorted({c.seed for c in cells}), is_matrix=is_matrix)
     return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], found, errors or {}, {})
 
 
@@ -85,6 +90,16 @@ def test_so_they_do_in_the_difference_to_the_first() -> None:
     assert second.difference is not None
     assert second.difference.mean == pytest.approx(-0.25)
     assert -1 <= second.difference.low < -0.25 < second.difference.high
+
+
+def test_training_is_judged_from_the_first_checkpoint_to_the_last() -> None:
+    cells = [*(cell("a", iteration) for iteration in (4, 0, 8)), cell("b", 0)]
+    outcomes = [outcome(9), outcome(2), outcome(6), outcome(5)]
+    (transfer,) = summed(cells, outcomes, is_matrix=True).transfers  # b has one checkpoint
+    assert (transfer.run, transfer.first, transfer.last) == ("a", 0, 8)
+    assert transfer.difference is not None
+    assert transfer.difference.mean == pytest.approx(0.4)
+    assert summed(cells, outcomes).transfers == []
 
 
 def test_a_checkpoint_with_a_failed_cell_has_no_rank_and_loses_nothing_else() -> None:

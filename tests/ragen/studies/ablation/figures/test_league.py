@@ -48,7 +48,9 @@ def test_what_was_not_evaluated_within_the_time_has_no_place_at_equal_time(base)
     grid = Grid(name="mine", preset="bandit", cells={"default": {}}, methods=["slow"], figure="league", seeds=[0, 1, 2])
     late = {"bandit": {4: curve(0, 0, 1)["bandit"][4]}}
     outcomes = {("default", s): RunOutcome("run", late, seconds={0: 0.0, 4: 40.0}) for s in (0, 1, 2)}
-    outcomes |= {("slow", s): RunOutcome("run", late, seconds={0: 0.0, 4: 80.0}) for s in (0, 1, 2)}
+    apart = {"bandit": {0: {PROMPTS[0]: 1.0}, 4: {PROMPTS[1]: 1.0}}}  # nothing to interpolate
+    runs = (late, late, apart)
+    outcomes |= {("slow", s): RunOutcome("run", ran, seconds={0: 0.0, 4: 80.0}) for s, ran in enumerate(runs)}
     result = summarise(grid, expand(grid, base, "mine.toml", {"slow": METHODS["slow"]}), outcomes)
     assert result.cells[1].at_equal_time is None
     assert league_table(result).title.startswith("none beats")
