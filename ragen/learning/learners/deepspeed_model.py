@@ -6,7 +6,8 @@ DeepSpeed divides gradients by the number of ranks. Losses here are sums over th
 the denominator of the whole mini-batch, so they are first multiplied by the number of ranks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import deepspeed
@@ -116,20 +117,29 @@ class DeepSpeedModel:
         return torch.cat(gradients)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all trained weights by name, unsharded, float32 on the CPU; gathered one at a time on the device."""
-        return {name: safe_get_full_fp32_param(p).detach().cpu().clone() for name, p in self._parameters.items()}
+        """Return all trained weights by name, unsharded, float32 on the CPU; on rank 0 only."""
+        return self._gathered(safe_get_full_fp32_param)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Return the state named as in `ModelOptimiser.state_tensors` (kind 'adamw'); empty before the first step."""
+        """Return the state named as in `ModelOptimiser.state_tensors` (kind 'adamw'), moments on rank 0 only; empty
+        before the first step."""
         step = self._num_steps()
         if not step:
             return {}
-        tensors = {}
-        for name, parameter in self._parameters.items():
-            tensors[f"adamw/step/{name}"] = torch.tensor(float(step))
-            for slot in _MOMENTS:
-                tensors[f"adamw/{slot}/{name}"] = safe_get_full_optimizer_state(parameter, slot).detach().cpu().clone()
+        tensors = {f"adamw/step/{name}": torch.tensor(float(step)) for name in self._parameters}
+        for slot in _MOMENTS:
+            found = self._gathered(partial(safe_get_full_optimizer_state, optim_state_key=slot))
+            tensors |= {f"adamw/{slot}/{name}": tensor for name, tensor in found.items()}
         return tensors
+
+    def _gathered(self, gather: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+        """Gather a tensor of every parameter, one at a time on the device; rank 0 keeps them, in its host's memory."""
+        kept = {}
+        for name, parameter in self._parameters.items():
+            whole = gather(parameter)
+            if dist.get_rank() == 0:
+                kept[name] = whole.detach().cpu().clone()
+        return kept
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """See `ModelOptimiser.load_state_tensors`.

@@ -29,7 +29,9 @@ from starpo.ragen.learning.learners.trajectories import Trajectory
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
 
+from starpo.ragen.learning.learners import deepspeed_model
 from starpo.ragen.learning.learners.deepspeed_learner import DeepSpeedLearner
+from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel
 from starpo.ragen.learning.learners.ranks import RankProcesses
 
 pytestmark = pytest.mark.timeout(300)
@@ -148,6 +150,18 @@ def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make
     update.join()
     assert addresses == {"127.0.0.1"}  # over which ranks on CPUs communicate
     assert len(processes) == 2
+
+
+@pytest.mark.parametrize(("rank", "kept"), [(0, ["head"]), (1, [])])
+def test_rank_0_alone_keeps_what_all_gather(monkeypatch, rank, kept):
+    """Copies on all ranks of a node would take its memory as many times."""
+    gathered = []
+    monkeypatch.setattr(deepspeed_model.dist, "get_rank", lambda: rank)
+    monkeypatch.setattr(deepspeed_model, "safe_get_full_fp32_param", lambda p: gathered.append(p) or p)
+    model = object.__new__(DeepSpeedModel)
+    model._parameters = {"head": torch.ones(2)}
+    assert list(model.weights()) == kept
+    assert len(gathered) == 1
 
 
 @pytest.mark.parametrize("stage", [pytest.param(2, marks=pytest.mark.thorough), 3])
