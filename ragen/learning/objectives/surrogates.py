@@ -58,7 +58,7 @@ class SurrogateTerms:
     Attributes:
         loss_M: float; unweighted loss of each token.
         is_low_M: bool; whether the lower bound took effect.
-        is_high_M: bool; whether the upper bound took effect.
+        is_high_M: bool; whether the upper bound took effect. Never both.
     """
 
     loss_M: Tensor
@@ -154,7 +154,7 @@ def clip_cov(inputs: SurrogateInputs) -> SurrogateTerms:
     share, low, high = (inputs.options[name] for name in ("share", "low", "high"))
     is_chosen_M = (rank_M < share) & (covariance_M > low) & (covariance_M < high)
     loss_M = torch.where(is_chosen_M, plain.loss_M.detach(), plain.loss_M)
-    return SurrogateTerms(loss_M, plain.is_low_M, plain.is_high_M | is_chosen_M)
+    return SurrogateTerms(loss_M, plain.is_low_M & ~is_chosen_M, plain.is_high_M | is_chosen_M)
 
 
 def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:

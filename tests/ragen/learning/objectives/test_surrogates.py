@@ -129,6 +129,13 @@ def test_clip_cov_silences_the_chosen_tokens():
     assert found.is_high_M.tolist() == [False, True, False, False]
 
 
+def test_a_token_that_clip_cov_chooses_below_the_lower_bound_counts_as_clipped_once():
+    # both are below 0.8 with a negative advantage, and the first is also among the chosen
+    options = {"share": 0.5, "low": 1.0, "high": 5.0}
+    found, _ = terms("clip_cov", [0.5, 0.5], [-1.0, -1.0], ranks=[0.0, 0.5], covariance=[2.0, 2.0], options=options)
+    assert (found.is_low_M.int() + found.is_high_M.int()).tolist() == [1, 1]
+
+
 def test_kl_cov_holds_the_chosen_tokens():
     # -0.5 and -1.1; the first also gets 2 * |log 0.5|
     options = {"share": 0.5, "coefficient": 2.0}
