@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from starpo.ragen.agents.policy.load import load_policy
@@ -124,6 +125,22 @@ def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
     assert any(batch.end_ST is not None for batch in batches)
     scores = score(ResponseScores(model), batches, len(tokens), 1.0, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_layers", [2, 12])
+def test_bfloat16_weights_share_prefixes_though_kernels_with_a_mask_round_differently(monkeypatch, num_layers):
+    """As on a GPU, where attention with a mask is another kernel than causal attention."""
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(*args, attn_mask=None, **options):
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION if attn_mask is None else SDPBackend.MATH):
+            return plain(*args, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    model = random_model("qwen2", **SIZES | {"num_hidden_layers": num_layers}).bfloat16()
+    assert row_tokens(model) == 64
+    model.set_attn_implementation("eager")  # adds a boolean mask to its scores
+    assert row_tokens(model) == 0
 
 
 @pytest.mark.parametrize("attention", ["eager", "refused"])
