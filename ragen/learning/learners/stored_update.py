@@ -1,6 +1,7 @@
 """One update on stored datasets, as described by its manifest: settings, inputs, seed and code."""
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
+
+_log = logging.getLogger(__name__)
 
 
 def run_update(
@@ -45,7 +48,16 @@ def run_update(
             f"search chose responses of {len(chosen)} of {len(trajectories)} trajectories (first: "
             f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
         )
-    return learner.update(trajectories, update_context(settings, seed, kept_share))
+    result = learner.update(trajectories, update_context(settings, seed, kept_share))
+    if result.metrics.get("update/old_is_from_rollout") == 0:
+        _log.warning(
+            "log-probs of the rollout differ from those of the policy by up to %.2g nats: its engine is not exact, or "
+            "an earlier policy played. All tokens were scored before the update; update.scored_share = %g applied to "
+            "the pass after it alone",
+            result.metrics["update/old_behaviour_gap_max"],
+            config.scored_share,
+        )
+    return result
 
 
 def stored_trajectories(

@@ -8,7 +8,6 @@ Legend: N response tokens of the update.
 """
 
 import copy
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -39,8 +38,6 @@ from starpo.ragen.learning.learners.training import Targets, Term, Training, los
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
-
-_log = logging.getLogger(__name__)
 
 OpenReference = Callable[[], AbstractContextManager[Scorer]]
 """Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""
@@ -249,13 +246,6 @@ class Update:
         gap = sample.largest_gap(measured.logprobs_N, behaviour_N)
         if gap <= KNOWN_WITHIN:
             return measured, replace(measured, logprobs_N=behaviour_N)
-        if self.dp_group.rank == 0:
-            _log.warning(
-                "log-probs of the rollout differ from those of the policy by up to %.2g nats, more than %g: its engine "
-                "is not exact, or an earlier policy played. All tokens are scored before the update; "
-                "update.scored_share = %g applies to the pass after it alone",
-                gap, KNOWN_WITHIN, self.config.scored_share,
-            )  # fmt: skip
         scores = self._score(policy, batches)
         return scores, scores
 

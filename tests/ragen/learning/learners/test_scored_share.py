@@ -1,7 +1,6 @@
 """`update.scored_share`: the policy scores a share of the groups, and the rollout's log-probs stand for the rest."""
 
 import dataclasses
-import logging
 
 import numpy as np
 import pytest
@@ -104,7 +103,7 @@ def test_metrics_are_means_over_the_tokens_scored(policy_folder, played, context
     assert result.metrics["update/old_behaviour_gap_max"] == max(samples["old_behaviour_gap"].to_pylist()) < 1e-5
 
 
-def test_another_engines_log_probs_are_not_believed(policy_folder, played, context, caplog, tmp_path):
+def test_another_engines_log_probs_are_not_believed(policy_folder, played, context, tmp_path):
     """Everything is scored before the steps, so the update is that of a share of 1; the share alone after them."""
 
     def shifted(segment):
@@ -114,11 +113,8 @@ def test_another_engines_log_probs_are_not_believed(policy_folder, played, conte
     trajectories = [dataclasses.replace(one, segments=tuple(map(shifted, one.segments))) for one in played]
     learner, share = loaded(ALL, policy_folder), loaded(PART, policy_folder)
     full = learner.update(trajectories, context)
-    with caplog.at_level(logging.WARNING):
-        part = share.update(trajectories, context)
+    part = share.update(trajectories, context)
     assert weights(share, tmp_path / "share") == weights(learner, tmp_path / "all")
-    assert "differ from those of the policy by up to" in caplog.text
-    assert "scored_share = 0.34" in caplog.text
     assert part.metrics["update/old_is_from_rollout"] == 0
     assert part.metrics["update/entropy"] == full.metrics["update/entropy"]
     assert part.samples.select(BEFORE).equals(full.samples.select(BEFORE))
