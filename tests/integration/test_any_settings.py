@@ -1,0 +1,219 @@
+"""Settings drawn at random, of those that validate: runs repeat to the byte, and an update is the same however it is
+computed."""
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.training import Runner, train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError, NothingKeptError
+from starpo.ragen.core.registry import ADVANTAGES, FILTERS, SURROGATES
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
+from starpo.tasks.update import update
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+SMALL = {
+    "policy.hidden_size": 64,
+    "policy.num_layers": 1,
+    "policy.num_heads": 2,
+    "policy.num_kv_heads": 1,
+    "policy.intermediate_size": 128,
+    "policy.warm_start_steps": 40,
+    "policy.demonstration_turns": 1000,
+    "rollout.max_response_tokens": 160,
+    "rollout.max_context_tokens": 2000,
+    "evaluation.num_prompts": 4,
+    "evaluation.every": 1,
+    "iterations": 2,
+    "filter.should_drop_zero_variance": False,  # else most of these short runs have nothing to train on
+    "update.search_rows": "weigh",
+}
+PRESETS = ("smoke", "smoke", "smoke", "frozen-lake", "bandit", "countdown", "rubik", "sudoku", "game-2048")
+SPACE: dict[str, tuple[Any, ...]] = {
+    "online_k": (1, 1, 2),
+    "agent.prompt": ("state", "state", "full"),
+    "agent.context": ("window", "full"),
+    "agent.max_turns": (1, 2, 5),
+    "agent.max_actions": (1, 3, 10),
+    "agent.max_actions_per_turn": (1, 2, 5),
+    "agent.should_malformed_use_actions": (True, False),
+    "agent.should_think": (True, False),
+    "agent.form": ("free", "free", "grounding", "worldmodeling", "grounding_worldmodeling"),
+    "agent.should_show_reward": (True, False),
+    "agent.should_prefill_think": (True, False),
+    "rollout.temperature": (1.0, 0.7, 1.3),
+    "rollout.top_p": (1.0, 1.0, 0.9),
+    "rollout.num_groups": (1, 2, 4, 5),
+    "rollout.group_size": (1, 2, 4, 4),
+    "rollout.shard_groups": (1, 2, 4),
+    "rollout.num_greedy": (0, 1),
+    "rollout.staleness": (0, 0, 1),
+    "rollout.max_attempts": (1, 1, 2),
+    "rollout.search": (
+        None,
+        None,
+        None,
+        {"type": "best_of", "num_candidates": 2},
+        {"type": "beam", "num_candidates": 2, "beam_width": 2},
+        {"type": "lookahead", "num_candidates": 2, "depth": 2},
+    ),
+    "reward.components": (
+        ["environment", "format", "forfeit"],
+        ["environment", "format", "reasoning_format"],
+        ["environment", "format", "grounding"],
+        ["environment", "format", "agreement"],
+    ),
+    "reward.normalisation": ("none", "mean", "mean_std", "asymmetric_clip"),
+    "reward.normalisation_scope": ("group", "environment", "batch"),
+    "filter.strategy": tuple(FILTERS),
+    "filter.keep": (0.25, 0.5, 1.0),
+    "filter.metric": ("std", "sample_std", "mean", "entropy", "entropy_std", "length"),
+    "filter.should_keep_largest": (True, False),
+    "filter.num_wanted": (None, 1, 2),
+    "update.advantage": tuple(ADVANTAGES),
+    "update.advantage_scale": ("none", "group", "batch"),
+    "update.should_whiten": (True, False),
+    "update.gamma": (1.0, 0.95),
+    "update.gae_lambda": (1.0, 0.9),
+    "update.gamma_turn": (1.0, 0.9),
+    "update.lambda_turn": (1.0, 0.9),
+    "update.reward_placement": ("turn_end", "trajectory_end"),
+    "update.advantage_on": ("all", "all", "think", "answer", "format"),
+    "update.loss_on": ("all", "all", "think", "answer", "format"),
+    "update.shaping": ([], ["asymmetric_clip"], ["by_group_std"], ["by_kept_share", "by_length"], ["zero"]),
+    "update.ratio": ("token", "token", "turn_geometric", "turn_arithmetic", "sequence"),
+    "update.surrogate": tuple(SURROGATES),
+    "update.kl_coefficient": (0.0, 0.01),
+    "update.kl_estimator": ("k1", "k2", "k3"),
+    "update.kl_placement": ("loss", "reward"),
+    "update.entropy_coefficient": (0.0, 0.01),
+    "update.aggregation": ("token_mean", "sequence_mean", "dr_grpo"),
+    "update.ratio_to": ("update_start", "behaviour"),
+    "update.importance_cap": (None, 2.0),
+    "update.turn_order": ("together", "together", "reverse"),
+    "update.effective_sample_reference": (None, None, 0.5),
+    "update.num_epochs": (1, 2),
+    "update.num_minibatches": (1, 2, 7),
+    "update.scored_share": (1.0, 0.4),
+    "update.micro_batch_tokens": (64, 512, 8192),
+    "update.optimiser.type": ("muon", "adamw"),
+    "update.critic.warmup_updates": (0, 1),
+    "update.lora": (None, None, {"rank": 4, "alpha": 8}),
+    "update.dtype": ("float32", "float32", "bfloat16"),
+    "diagnostics.probe_every": (0, 1),
+    "diagnostics.gradients_every": (0, 0, 1),
+}
+TOGETHER: dict[str, dict[str, Any]] = {
+    "filter.strategy = top_k": {"filter.keep_count": 2},
+    "rollout.max_attempts = 2": {"filter.num_wanted": 2},
+    "rollout.staleness = 1": {"update.importance_cap": 2.0},
+    "update.advantage = remax": {"rollout.num_greedy": 1, "reward.normalisation": "none"},
+}
+"""A setting that is rejected without others -> those others."""
+ONE_STEP = {
+    "update.num_epochs": 1,
+    "update.num_minibatches": 1,
+    "update.turn_order": "together",
+    "update.micro_batch_tokens": 4096,
+    "update.scored_share": 1.0,
+    "update.surrogate": "ppo",  # ties between tokens would be decided by rounding with clip_cov and kl_cov
+    "update.dtype": "float32",
+    "update.optimiser.type": "adamw",  # the only one that ranks share
+}
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "small micro-batches": {"update.micro_batch_tokens": 64},
+    "recomputed activations": {"update.activation_checkpointing": True},
+    "log-probs of the rollout": {"update.scored_share": 0.4},
+    "two ranks": {"update.learner": "deepspeed", "update.deepspeed.num_ranks": 2},
+}
+"""Ways to compute an update that change its numbers by rounding alone."""
+NUMBERS = ("gradient_norm", "policy_loss", "value_loss", "advantage_std", "clip_fraction_high")
+
+
+class Direct(Runner):
+    """Carries out the stages of a run in this process, without records."""
+
+    def __init__(self, store: Store) -> None:
+        self.name, self.store, self.store_url = "any", store, store.url
+        self.done: list[tuple[int, Work]] = []
+        self._metrics: defaultdict[int, dict[str, float]] = defaultdict(dict)
+
+    def stage(self, iteration: int, work: Work) -> Keys:
+        keys = work.carry_out(self.store)
+        self.done.append((iteration, work))
+        if "metrics" in keys:
+            self._metrics[iteration] |= stored_metrics(self.store, keys["metrics"])
+        return keys
+
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        return self._metrics[iteration]
+
+    def digests(self) -> list[tuple[str, str, str]]:
+        return [
+            (work.name, kind, self.store.manifest(kind, key).content_digest)
+            for _, work in self.done
+            for kind, key in work.keys.items()
+        ]
+
+
+def drawn(seed: int) -> tuple[str, dict[str, Any]]:
+    """Return a preset and settings: of a random value for each in random order, those that are accepted."""
+    rng = random.Random(seed)
+    name, settings = rng.choice(PRESETS), dict(SMALL)
+    for setting in rng.sample(list(SPACE), len(SPACE)):
+        value = rng.choice(SPACE[setting])
+        with_others = TOGETHER.get(f"{setting} = {value}", {})
+        wider = {**settings, setting: value, **with_others}
+        try:
+            preset(name, wider)
+        except ConfigError:
+            continue
+        settings = wider
+    return name, settings
+
+
+def trained(config: StarPOConfig, folder: Path) -> Direct:
+    runner = Direct(Store(str(folder)))
+    with suppress(NothingKeptError):
+        train(runner, config)
+    return runner
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(3, 24))])
+def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
+    name, settings = drawn(seed)
+    first, second = (trained(preset(name, settings), tmp_path / folder) for folder in "ab")
+    assert first.digests() == second.digests()
+    measured = [value for iteration, _ in first.done for value in first.measured(iteration).values()]
+    assert not any(map(math.isinf, measured))
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(30, 33), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(33, 54))]
+)
+def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path) -> None:
+    name, settings = drawn(seed)
+    settings |= ONE_STEP
+    runner = trained(preset(name, settings), tmp_path)
+    iteration, work = next((at, work) for at, work in runner.done if work.stage.name == "update")
+    measured = runner.measured(iteration)
+    data = {role: key for role, key in work.inputs.items() if role not in ("checkpoint", "reference")}
+    start = next(done.key for _, done in runner.done if done.stage.name == "warm_start")
+    for way, change in OTHERWISE.items():
+        config = preset(name, {**settings, **change}).at(iteration)
+        again = update(config, iteration, work.inputs["checkpoint"], start, **data).carry_out(runner.store)
+        computed = stored_metrics(runner.store, again["metrics"])
+        for metric in (f"update/{number}" for number in NUMBERS):
+            expected = pytest.approx(measured.get(metric, math.nan), rel=2e-3, abs=1e-5, nan_ok=True)
+            assert computed.get(metric, math.nan) == expected, f"{metric} with {way}"
