@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ModuleSpec
+from threading import Lock
 
 Place = tuple[str, str | None]
 """A module and the name of a definition in it; None for the whole module."""
@@ -54,6 +55,11 @@ class Source:
         return None
 
 
+_PARSER = Lock()
+"""Held while source is parsed: flows share a process, and Python 3.11 fails if two threads build syntax trees at once
+(SystemError: AST constructor recursion depth mismatch)."""
+
+
 @cache
 def read(module: str) -> Source | None:
     """Parse a module; None if there is no such module or its source is not available."""
@@ -61,7 +67,9 @@ def read(module: str) -> Source | None:
     if text is None:
         return None
     try:
-        tree = _Meaning().visit(ast.parse(text))
+        with _PARSER:
+            parsed = ast.parse(text)
+        tree = _Meaning().visit(parsed)
     except SyntaxError:  # reported when the module is imported
         return None
     definitions: dict[str, list[ast.stmt]] = {}

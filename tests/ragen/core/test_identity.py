@@ -1,12 +1,16 @@
 """The identity of code changes with the meaning of the code, and with nothing else."""
 
+import ast
 import importlib
 import py_compile
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,6 +261,24 @@ def test_all_that_is_registered_here_has_a_source(names: str) -> None:
     identities = {name: code_identity(target) for name, target in entries.items()}
     assert all(len(identity) == 16 for identity in identities.values()), identities
     assert len(set(identities.values())) == len(entries)
+
+
+def test_threads_take_turns_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 fails where two of them build syntax trees at once, as two runs in the serving process may."""
+    parse, inside, most = ast.parse, [0], [0]
+
+    def slow(text: str, *rest: Any, **more: Any) -> ast.Module:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.05)
+        inside[0] -= 1
+        return parse(text, *rest, **more)
+
+    monkeypatch.setattr(ast, "parse", slow)
+    modules = [f"starpo.ragen.core.{name}" for name in ("errors", "lookup", "registry", "seeding")]
+    with ThreadPoolExecutor(len(modules)) as threads:
+        assert all(threads.map(read.__wrapped__, modules))
+    assert most == [1]
 
 
 def test_nothing_is_imported_and_no_torch() -> None:
