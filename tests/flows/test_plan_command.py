@@ -1,6 +1,7 @@
 """`ragen plan`, and `ragen train` of a run that does not fit."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits", "vLLM"} <= set(parts)
     assert parts["policy: weights"] == 4 * 494_032_768
     assert found["storage_bytes"]["checkpoints_kept"] == 9
+
+
+def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    page = (root / "docs/plan.md").read_text()
+    for name, said in (
+        ("sokoban-paper", "`ragen plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
+        ("sokoban-paper-3b-lora", "`sokoban-paper-3b-lora` {:.0f} GiB"),
+    ):
+        plan(name, gpu_memory="80GB")
+        (peak,) = re.findall(r"peak +([\d.]+)", capsys.readouterr().out)
+        assert said.format(float(peak)) in page
 
 
 def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
