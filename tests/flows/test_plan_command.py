@@ -38,8 +38,8 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["storage_bytes"]["checkpoints_kept"] == 9
 
 
-def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    page = (root / "docs/plan.md").read_text()
+def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/plan.md").read_text(encoding="utf-8")
     for name, said in (
         ("sokoban-paper", "`ragen plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
         ("sokoban-paper-3b-lora", "`sokoban-paper-3b-lora` {:.0f} GiB"),
