@@ -8,6 +8,7 @@ Only the parent packages of a module are imported.
 import ast
 import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -55,11 +56,6 @@ class Source:
         return None
 
 
-_PARSER = Lock()
-"""Held while source is parsed: flows share a process, and Python 3.11 fails if two threads build syntax trees at once
-(SystemError: AST constructor recursion depth mismatch)."""
-
-
 @cache
 def read(module: str) -> Source | None:
     """Parse a module; None if there is no such module or its source is not available."""
@@ -67,9 +63,7 @@ def read(module: str) -> Source | None:
     if text is None:
         return None
     try:
-        with _PARSER:
-            parsed = ast.parse(text)
-        tree = _Meaning().visit(parsed)
+        tree = _Meaning().visit(_parse(text))
     except SyntaxError:  # reported when the module is imported
         return None
     definitions: dict[str, list[ast.stmt]] = {}
@@ -84,6 +78,18 @@ def read(module: str) -> Source | None:
         for name in _bound(statement):
             definitions.setdefault(name, []).append(statement)
     return Source(module, tree.body, definitions, imports, tuple(stars))
+
+
+_PARSING = Lock()
+
+
+def _parse(text: str) -> ast.Module:
+    """Parse a source text, in one thread at a time: Python 3.11 raises SystemError if two build syntax trees at once."""
+    with _PARSING:
+        for _ in range(8):
+            with suppress(SystemError):  # another library parsed in another thread
+                return ast.parse(text)
+        return ast.parse(text)
 
 
 class _Meaning(ast.NodeTransformer):
