@@ -84,7 +84,7 @@ _PARSING = Lock()
 
 
 def _parse(text: str) -> ast.Module:
-    """Parse a source text, in one thread at a time: Python 3.11 raises SystemError if two build syntax trees at once."""
+    """Parse a source text in one thread at a time, as Python 3.11 raises SystemError if two build syntax trees."""
     with _PARSING:
         for _ in range(8):
             with suppress(SystemError):  # another library parsed in another thread
