@@ -192,6 +192,15 @@ def test_an_override_without_path_or_value_is_refused(text):
         ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'sample_std', "),
         ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' needs scores >= 0"),
         ({"filter.strategy": "top_k"}, "filter.strategy = 'top_k' needs filter.keep_count"),
+        (
+            {
+                "rollout.group_size": 1,
+                "filter.should_drop_zero_variance": False,
+                "filter.metric": "entropy_std",
+                "filter.strategy": "top_p_linear",
+            },
+            "filter.metric = 'entropy_std' is 0 in a group of one",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, message):
