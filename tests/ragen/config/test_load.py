@@ -371,6 +371,27 @@ def test_options_go_with_what_they_are_of(presets, where):
     assert (unnamed.advantage_options["depth"], unnamed.advantage_options["alpha"]) == (2, 3.0)
 
 
+@pytest.mark.parametrize("where", ["override", "schedule", "remedy"])
+def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
+    """Options that were filled in, and so never written by the user, must not keep a component in the list."""
+    names = ["environment", "overlong", "agreement"]
+    before = {"reward.components": names, "reward.options.overlong": {"max_tokens": 64, "buffer_tokens": 8}}
+    before |= {"filter.strategy": "top_k", "filter.keep_count": 2, "iterations": 2}
+    config = _load(presets({}), "base", before)
+    after = {"reward.components": names[:2], "filter.strategy": "none"}
+    if where == "override":
+        changed = apply_overrides(config, after)
+    elif where == "schedule":
+        changed = apply_overrides(config, {"schedule": [{"iteration": 1, "set": after}]}).at(1)
+    else:
+        apply_overrides(config, {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": [after]})
+        return
+    assert changed.reward.options == {"overlong": config.reward.options["overlong"]}
+    assert changed.filter.keep_count is None
+    with pytest.raises(ConfigError, match="'agreement' is not one of components"):
+        apply_overrides(changed, {"reward.options.agreement": {"reward": 1.0}})
+
+
 def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):
     """Also for settings that already have a digest, such as those of an ablation's cell or of a deployment."""
     for name in ("one", "two"):
