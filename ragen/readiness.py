@@ -107,22 +107,31 @@ def _of_weights(config: StarPOConfig) -> list[str]:
 
 
 def _of_prompt(config: StarPOConfig) -> list[str]:
-    agent = config.agent
+    """Return the first fault of the prompt in any environment that the run plays, whose grammars may differ."""
+    parts = [part for settings in config.panels.values() for part in settings.tagged().values()]
+    return next((found for part in parts if (found := _of_prompt_in(part, config.agent))), [])
+
+
+def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str]:
     try:
-        world = make(config.environment)
+        world = make(settings)
         observation, _ = world.reset(seed=0)
+        rules, grammar = world.rules(), world.grammar
     except Exception:
         return []  # reported by `_of_environment`
     try:
         prompt = prompt_of(agent)
-        prompt.introduction(world.rules(), world.grammar, agent)
+        prompt.introduction(rules, grammar, agent)
         for turn, reward in enumerate((None, 1.0)):  # a later turn may use what the first does not
             prompt.turn_message(
                 observation, turn=turn, actions_left=1, reward=reward, had_invalid_action=turn > 0, agent=agent,
-                grammar=world.grammar, max_response_tokens=1,
+                grammar=grammar, max_response_tokens=1,
             )  # fmt: skip
     except StarPOError as error:
         return [str(error)]
+    except Exception as error:  # a third-party prompt may raise anything
+        fault = describe_fault(error, PROMPTS[agent.prompt].partition(":")[0])
+        return [f"prompt '{agent.prompt}' cannot be shown in '{settings.type}': {fault}"]
     return []
 
 

@@ -161,6 +161,12 @@ class StarPOConfig(Settings):
                 "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "
                 "set it to false, or rollout.group_size >= 2"
             )
+        is_zero = self.filter.metric in ("std", "sample_std", "entropy_std")
+        if self.rollout.group_size == 1 and self.filter.strategy == "top_p_linear" and is_zero:
+            raise ValueError(
+                f"filter.metric = '{self.filter.metric}' is 0 in a group of one, and filter.strategy = 'top_p_linear' "
+                "keeps no group without a score: set rollout.group_size >= 2, or another metric or strategy"
+            )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
         is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"

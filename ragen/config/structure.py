@@ -3,8 +3,9 @@
 Merging is deep: tables are merged key by key, everything else is replaced. There are two exceptions. First, settings
 that mean nothing to their new context are dropped: a table that becomes another alternative (the environment's or the
 policy's `type` changes) is replaced, as are the options of a replaced part of the objective (`advantage_options` where
-`advantage` changes) and the digest of a replaced file or folder (`digest` where `path` changes). Second, an empty table
-clears the inherited one.
+`advantage` changes), those of a replaced filter, with its `keep_count`, those of reward components that a new list
+leaves out, and the digest of a replaced file or folder (`digest` where `path` changes). Second, an empty table clears
+the inherited one.
 """
 
 import json
@@ -110,12 +111,20 @@ def changed_settings(old: Any, new: Any, place: str = "") -> Iterator[tuple[str,
 
 
 def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
-    """Drop the options and digests of replaced settings, such as `advantage_options` where `advantage` changes."""
+    """Drop the options and digests of replaced settings, such as `advantage_options` where `advantage` changes.
+
+    The options of a filter, and of reward components by their names, are called `options`.
+    """
     changed = {name for name, value in extra.items() if name in base and base[name] != value}
     replaced = {f"{name}_{of}" for name in changed for of in ("options", "digest")}
     if changed & _HAVE_DIGESTS:
         replaced.add("digest")
-    return {name: value for name, value in base.items() if name not in replaced}
+    if "strategy" in changed:
+        replaced |= {"options", "keep_count"}
+    kept = {name: value for name, value in base.items() if name not in replaced}
+    if "components" in changed and isinstance(extra["components"], list) and isinstance(kept.get("options"), dict):
+        kept["options"] = {name: of for name, of in kept["options"].items() if name in extra["components"]}
+    return kept
 
 
 def _is_other(base: Table, extra: Table, annotation: Any) -> bool:

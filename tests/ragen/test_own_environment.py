@@ -54,11 +54,15 @@ def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -
 def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
     file = folder / f"{NAME}.py"
     file.write_text(
-        file.read_text().replace('    """Cells."""', '    """Cells."""\n    rewards: tuple[float, ...] = (1.0, 0.5)')
+        file.read_text().replace(
+            '    """Cells."""',
+            '    """Cells."""\n    rewards: tuple[float, ...] = (1.0, 0.5)\n    names: dict[str, list[str]] = {}',
+        )
     )
     config = preset(str(folder / f"{NAME}.toml"), {"environment.rewards": [2, 1]})
     assert config.environment.rewards == (2.0, 1.0)  # type: ignore[attr-defined]
     assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
+    assert obstacles(config) == []
 
 
 def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:

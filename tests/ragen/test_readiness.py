@@ -106,6 +106,31 @@ def test_a_prompt_that_only_a_later_turn_could_not_render(later: str) -> None:
     assert "block turn: 'dict object' has no attribute 'max_turn'" in found
 
 
+TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
+
+
+@pytest.mark.parametrize(
+    "played",
+    [
+        {"environment": {"type": "mixture", "parts": {"a": {"environment": part}, "b": {"environment": other}}}}
+        for part, other in ((LAKE, TOOLS), (TOOLS, LAKE))
+    ]
+    + [{"environment": LAKE, "evaluation.variants": {"Tools": TOOLS}}],
+    ids=["second part", "first part", "variant"],
+)
+@pytest.mark.parametrize(
+    ("used", "fault"),
+    [("'by ' + separator", 'can only concatenate str (not "NoneType")'), ("1 / (separator or '')|length", "ZeroDiv")],
+)
+def test_a_prompt_that_one_of_several_environments_could_not_render(
+    played: dict[str, Any], used: str, fault: str
+) -> None:
+    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
+    small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
+    (found,) = obstacles(preset("smoke", {**played, **small}))
+    assert fault in found
+
+
 def test_a_variant_is_named() -> None:
     variant = {"type": "sokoban", "height": 5, "width": 5, "generator": "distance", "max_solution": 1}
     variant |= {"min_solution": 1}

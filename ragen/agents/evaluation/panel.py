@@ -42,7 +42,6 @@ class Panel:
         return frozenset(self.state_digests) - self.shared
 
 
-@lru_cache(maxsize=64)
 def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int) -> Panel:
     """Draw a panel.
 
@@ -59,6 +58,12 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
     Raises:
         EnvironmentFault: If the environment runs out of distinct initial states, or fails.
     """
+    return _make_panel(type(settings), settings.model_dump_json(), num_prompts, panel_seed)
+
+
+@lru_cache(maxsize=64)  # by JSON, as settings with lists or tables have no hash
+def _make_panel(model: type[EnvironmentSettings], settings_json: str, num_prompts: int, panel_seed: int) -> Panel:
+    settings = model.model_validate_json(settings_json)
     worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
     digests: list[str] = []

@@ -192,6 +192,15 @@ def test_an_override_without_path_or_value_is_refused(text):
         ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'sample_std', "),
         ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' needs scores >= 0"),
         ({"filter.strategy": "top_k"}, "filter.strategy = 'top_k' needs filter.keep_count"),
+        (
+            {
+                "rollout.group_size": 1,
+                "filter.should_drop_zero_variance": False,
+                "filter.metric": "entropy_std",
+                "filter.strategy": "top_p_linear",
+            },
+            "filter.metric = 'entropy_std' is 0 in a group of one",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, message):
@@ -360,6 +369,27 @@ def test_options_go_with_what_they_are_of(presets, where):
     assert other.advantage_options == {}
     unnamed = _load(folder, "run", {"update.advantage_options.alpha": 3.0}).update
     assert (unnamed.advantage_options["depth"], unnamed.advantage_options["alpha"]) == (2, 3.0)
+
+
+@pytest.mark.parametrize("where", ["override", "schedule", "remedy"])
+def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
+    """Options that were filled in, and so never written by the user, must not keep a component in the list."""
+    names = ["environment", "overlong", "agreement"]
+    before = {"reward.components": names, "reward.options.overlong": {"max_tokens": 64, "buffer_tokens": 8}}
+    before |= {"filter.strategy": "top_k", "filter.keep_count": 2, "iterations": 2}
+    config = _load(presets({}), "base", before)
+    after = {"reward.components": names[:2], "filter.strategy": "none"}
+    if where == "override":
+        changed = apply_overrides(config, after)
+    elif where == "schedule":
+        changed = apply_overrides(config, {"schedule": [{"iteration": 1, "set": after}]}).at(1)
+    else:
+        apply_overrides(config, {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": [after]})
+        return
+    assert changed.reward.options == {"overlong": config.reward.options["overlong"]}
+    assert changed.filter.keep_count is None
+    with pytest.raises(ConfigError, match="'agreement' is not one of components"):
+        apply_overrides(changed, {"reward.options.agreement": {"reward": 1.0}})
 
 
 def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):

@@ -66,6 +66,11 @@ def test_what_is_false_is_found(name, observation, reasoning, false):
     assert [claim.about for claim in found if not claim.is_true] == false
 
 
+@pytest.mark.parametrize("observation", [EXPONENTS.replace("7", "x"), EXPONENTS[:-8], EXPONENTS.replace("\n", " ")])
+def test_what_is_no_board_of_2048_is_not_judged(observation):
+    assert judge("game_2048")(observation, "largest 7 rows 1 columns 1 free Up") == []
+
+
 @pytest.mark.parametrize("name", ["game_2048", "rubik", "sudoku"])
 @given(observation=st.text(max_size=80), reasoning=st.text(max_size=80))
 def test_judging_never_raises(name, observation, reasoning):

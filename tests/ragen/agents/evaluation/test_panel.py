@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from starpo.ragen.agents.evaluation import panel as panel_module
-from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.evaluation.panel import _make_panel, make_panel
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import initial_states, make
 from starpo.ragen.envs.bandit.environment import BanditSettings
@@ -81,7 +81,7 @@ def test_few_initial_states_may_repeat():
 def test_a_panel_is_a_function_of_settings_and_seed():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 8, panel_seed=3)
-    assert make_panel.__wrapped__(settings, 8, panel_seed=3) == panel
+    assert _make_panel.__wrapped__(FrozenLakeSettings, settings.model_dump_json(), 8, 3) == panel
     others = [
         make_panel(settings, 8, panel_seed=4),
         make_panel(settings, 9, panel_seed=3),

@@ -78,6 +78,8 @@ def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
     second = lineage.update("1" * 32, lineage.first("0" * 32, None), "f" * 32)
     third = lineage.update("2" * 32, second, "b" * 32, "c")
     assert training_states(lineage.store, third) == TrainingStates(frozenset({digest("c")}), 2)
+    orphan = lineage.update("4" * 32, "3" * 32, "c" * 32, "d")
+    assert training_states(lineage.store, orphan) == TrainingStates(frozenset({digest("d")}), 1)
 
 
 def test_a_pretrained_policy_has_begun_nowhere_here(lineage: Lineage) -> None:

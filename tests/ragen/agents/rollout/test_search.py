@@ -156,9 +156,14 @@ def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
     assert [(row["status"], row["origin"]) for row in broken.rows] == [("env_error", "policy")]
     late = searched(BestOfConfig(), {}, deadline_s=0)
     assert [(row["status"], row["origin"]) for row in late.rows] == [("timeout", "policy")]
-    full = searched(BeamConfig(), lambda *_: say("Left"), max_context_tokens=85)
-    assert [(row["status"], row["origin"]) for row in full.rows] == [("ok", "search"), ("truncated", "policy")]
-    assert [row["turn"] for row in full.siblings] == [0] * 4
+    for search in (BeamConfig(), LookaheadConfig()):
+        full = searched(search, lambda *_: say("Left"), max_context_tokens=85)
+        assert [(row["status"], row["origin"]) for row in full.rows] == [("ok", "search"), ("truncated", "policy")]
+        assert [row["turn"] for row in full.siblings] == [0] * 4
+    # LookaheadConfig: -0.1 for the step, and the price of all actions left where the simulated turn has no room
+    left = full.rows[1]["actions_left"]
+    assert [row["score"] for row in full.siblings] == pytest.approx([-0.1 - 0.1 * left] * 4)
+    assert full.session.num_calls == 1
     silent = searched(BestOfConfig(), {}, max_context_tokens=61)
     assert [(row["status"], row["origin"]) for row in silent.rows] == [("truncated", "policy")]
 

@@ -133,6 +133,7 @@ def test_before_the_first_reset_there_is_no_part():
     mixture = make(MIXTURE)
     assert not mixture.is_success
     assert mixture.has_chance
+    assert mixture.is_replayable
     with pytest.raises(EnvironmentFault, match="no part before the first reset"):
         mixture.render()
 
@@ -156,7 +157,9 @@ def test_the_preset_survives_json_and_a_part_can_be_exchanged():
 def test_each_part_is_demonstrated_by_its_own_player_in_its_share():
     lessons = resolve(Mixture.lessons)(MIXTURE)
     assert Counter(lesson.type for lesson in lessons) == {"frozen_lake": 45, "bandit": 15}
-    assert {lesson.names for lesson in lessons if lesson.type == "bandit"} == set(NAME_PAIRS)
+    rare = MixtureSettings(parts={**PARTS, "wet": {"share": 99.0, "environment": LAKE}})
+    for taught in (lessons, resolve(Mixture.lessons)(rare)):
+        assert {lesson.names for lesson in taught if lesson.type == "bandit"} == set(NAME_PAIRS)
     demonstrate = resolve(Mixture.demonstrator)
     mixture, lake = make(MIXTURE), make(LAKE)
     for world in (mixture, lake):

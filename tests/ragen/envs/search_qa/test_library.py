@@ -90,7 +90,8 @@ def test_a_users_library(tmp_path, caplog):
     ]
     documents.write_text("\n".join(map(json.dumps, rows)))
     questions.write_text(
-        json.dumps({"question": "Capital of Italy?", "answers": ["Rome"]}) + '\n{"question": "Why?"}\n'
+        json.dumps({"question": "Capital of Italy?", "answers": ["Rome"]})
+        + '\n{"question": "Why?"}\n{"question": " "}\n'
     )
     files = [text for file in (documents, questions) for text in (str(file), file_digest(str(file)))]
     with caplog.at_level(logging.WARNING):
@@ -98,7 +99,7 @@ def test_a_users_library(tmp_path, caplog):
     assert [document.title for document in library.search("capital", 5)] == ["Rome"]
     assert [question.text for question in library.questions] == ["Capital of Italy?"]
     assert "1 of 3 rows cannot be used (line 2: 'text' is missing)" in caplog.text
-    assert "1 of 2 rows cannot be used (line 2: 'answers' is missing)" in caplog.text
+    assert "2 of 3 rows cannot be used (line 2: 'answers' is missing; line 3: 'question' is no text)" in caplog.text
     questions.write_text('{"question": "Why?", "answers": []}')
     with pytest.raises(EnvironmentFault, match=r"no list of texts.*nothing is left to play"):
         stored(*files[:3], file_digest(str(questions)))
