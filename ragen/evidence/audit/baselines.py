@@ -4,9 +4,8 @@ import pyarrow as pa
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, Severity
-from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
-
-_IS_ERROR = f"status in ({', '.join(repr(status) for status in ERROR_STATUSES)})"
+from starpo.ragen.evidence.audit.views import IS_ERROR
+from starpo.schemas.datasets import UNKNOWN_FINISH
 
 _GROUPS = f"""
 with played as (
@@ -14,10 +13,10 @@ with played as (
         run,
         iteration,
         trajectory_id,
-        bool_or({_IS_ERROR}) as has_failed,
-        bool_or({_IS_ERROR} or finish_reason = 'none') as is_incomplete,
+        bool_or({IS_ERROR}) as has_failed,
+        bool_or({IS_ERROR} or finish_reason = 'none') as is_incomplete,
         bool_or(finish_reason = '{UNKNOWN_FINISH}') as is_untold,
-        list_sort(list(distinct status) filter ({_IS_ERROR} or finish_reason = 'none')) as statuses
+        list_sort(list(distinct status) filter ({IS_ERROR} or finish_reason = 'none')) as statuses
     from turns
     group by run, iteration, trajectory_id
 ),

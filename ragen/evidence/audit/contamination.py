@@ -10,8 +10,9 @@ from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.envs.make import make
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, Severity
+from starpo.ragen.evidence.audit.views import IS_ERROR
 
-_PANELS = """
+_PANELS = f"""
 with played as (
     select
         run,
@@ -22,6 +23,7 @@ with played as (
         initial_state_digest,
         ends_with(cell, '/seen') as is_apart,
         success,
+        {IS_ERROR} as has_failed,
         is_seen,
         is_demonstrated,
         num_unknown
@@ -40,8 +42,8 @@ select
     count(distinct initial_state_digest) filter (is_seen) as seen,
     count(distinct initial_state_digest) filter (is_demonstrated) as demonstrated,
     count(distinct initial_state_digest) filter (is_seen and not is_apart) as mixed_in,
-    round(avg(success::integer) filter (is_seen), 4) as success_seen,
-    round(avg(success::integer) filter (not is_seen), 4) as success_unseen,
+    round(avg(success::integer) filter (is_seen and not has_failed), 4) as success_seen,
+    round(avg(success::integer) filter (not is_seen and not has_failed), 4) as success_unseen,
     coalesce(max(num_unknown), 1)::bigint as unknown_origins,
     min(initial_state_digest) filter (is_seen) as example
 from played

@@ -4,8 +4,9 @@ import pyarrow as pa
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
+from starpo.ragen.learning.filter.select import SURPLUS
 
-_FATES = """
+_FATES = f"""
 select
     run,
     iteration,
@@ -13,7 +14,9 @@ select
     count(*) filter (kept) as kept,
     count(*) filter (not kept and reason like '%zero variance%') as zero_variance,
     count(*) filter (not kept and num_valid = 0) as no_valid_trajectory,
-    count(*) filter (not kept and num_valid > 0 and reason not like '%zero variance%') as ranked_too_low,
+    count(*) filter (not kept and starts_with(reason, '{SURPLUS}')) as surplus,
+    count(*) filter (not kept and num_valid > 0 and reason not like '%zero variance%'
+                     and not starts_with(reason, '{SURPLUS}')) as ranked_too_low,
     round(min(score) filter (kept), 4) as lowest_kept_score,
     round(max(score) filter (not kept), 4) as highest_dropped_score,
     min(reason) filter (not kept) as example
@@ -56,9 +59,9 @@ def groups_by_reason(database: Database) -> Finding:
         ),
         meaning=(
             "zero_variance: all returns of the group are equal, so it says nothing about what is better. "
-            "no_valid_trajectory: every member met an error. ranked_too_low: outscored by other groups. More and more "
-            "groups without variance mean that tasks have become too easy or hopeless. `ragen show RUN --iteration N` "
-            "prints every group's own reason."
+            "no_valid_trajectory: every member met an error. surplus: beyond filter.num_wanted. ranked_too_low: "
+            "outscored by other groups. More and more groups without variance mean that tasks have become too easy or "
+            "hopeless. `ragen show RUN --iteration N` prints every group's own reason."
         ),
         table=faults if faults.num_rows else table,
         is_over_time=not faults.num_rows,

@@ -34,8 +34,8 @@ cases as (
     union all select 'least probable, nats per token', surprise, * from measured
     union all select 'characters outside of ASCII', nullif(strange_characters, 0), * from measured
     union all select 'most actions without effect', nullif(idle_actions, 0), * from measured
-    union all select 'furthest above its group, return', above_group, * from measured
-    union all select 'furthest below its group, return', -above_group, * from measured
+    union all select 'furthest above its group, return', above_group, * from measured where above_group > 1e-9
+    union all select 'furthest below its group, return', -above_group, * from measured where above_group < -1e-9
 )
 select measure, place, round(value, 4) as value, run, iteration, trajectory_id, tokens::bigint as tokens,
        round(trajectory_return, 4) as trajectory_return

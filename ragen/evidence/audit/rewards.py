@@ -52,7 +52,7 @@ compared as (
 )
 select {_TURN}, fault, stored, computed
 from compared
-where stored is null or computed is null or not isfinite(stored)
+where stored is null or computed is null or not isfinite(stored) or not isfinite(computed)
    or abs(stored - computed) > 1e-6 * greatest(1.0, abs(stored), abs(computed))
 order by run, iteration, trajectory_id, turn, fault
 """

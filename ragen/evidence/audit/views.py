@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from starpo.schemas.datasets import DATASETS, STATUSES, UNKNOWN_FINISH
+from starpo.schemas.datasets import DATASETS, ERROR_STATUSES, STATUSES, UNKNOWN_FINISH
 
 _FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
 _BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
@@ -105,6 +105,9 @@ artifact does not have them."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
+
+IS_ERROR = f"status in ({', '.join(repr(status) for status in ERROR_STATUSES)})"
+"""SQL condition for a turn or an episode that an error or the deadline ended."""
 
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
 """SQL condition for a response imported from a source without tokens. Token counts are null for it."""

@@ -3,6 +3,7 @@
 text -> parse_choice -> predicate of a trajectory
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -41,8 +42,20 @@ def _condition(text: str) -> Choice:
         raise ConfigError(
             f"{quoted(text)} is not a condition on trajectories; expected success, kept, valid, or such as return>=0.5"
         )
-    compare, bound = _SIGNS[found[1]], float(found[2])
-    return lambda played: played.trajectory_return is not None and compare(played.trajectory_return, bound)
+    sign, bound = found[1], float(found[2])
+
+    def holds(played: Played) -> bool:
+        value = played.trajectory_return
+        if value is None:
+            return False
+        return "=" in sign if are_equal(value, bound) else _SIGNS[sign](value, bound)
+
+    return holds
+
+
+def are_equal(one: float, other: float) -> bool:
+    """Whether two returns are equal, up to the rounding of their sums."""
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def parse_iterations(text: str) -> set[int]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.exchange.choosing import are_equal
 from starpo.ragen.evidence.exchange.played import Part, Played
 
 Extent = Literal["first", "all"]
@@ -30,13 +31,13 @@ class Candidate:
 
 
 def candidate(played: Played, extent: Extent) -> Candidate | None:
-    """Convert a trajectory to one side of a pair; None without a return or a response, or if it ended in an error.
+    """Convert a trajectory to one side of a pair; None without a return or response, after an error, or if greedy.
 
     Raises:
         ConfigError: If `extent` is 'all' and the trajectory has several contexts.
     """
     contexts = played.contexts()
-    if played.trajectory_return is None or not played.is_valid or not contexts:
+    if played.trajectory_return is None or not played.is_valid or played.is_greedy or not contexts:
         return None
     if extent == "all" and len(contexts) > 1:
         raise ConfigError(
@@ -61,7 +62,7 @@ def pairs(group: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
     ordered = sorted(group, key=lambda one: (-one.trajectory_return, one.member))
     for better, worse in zip(ordered[: len(ordered) // 2], reversed(ordered), strict=False):
         is_same = better.answer == worse.answer or better.prompt != worse.prompt
-        if better.trajectory_return <= worse.trajectory_return or is_same:
+        if is_same or are_equal(better.trajectory_return, worse.trajectory_return):
             continue
         yield {
             "prompt": _messages(better.prompt),

@@ -121,7 +121,8 @@ def compared_panels(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> tu
     other = []
     for name in names:
         lines = _compared(runs, name)
-        if len(lines) > 1 and any(len(line.raw) > 1 for line in lines) and not name.endswith(("_low", "_high")):
+        is_end = name.endswith(("/success_low", "/success_high"))
+        if len(lines) > 1 and any(len(line.raw) > 1 for line in lines) and not is_end:
             other.append(Panel(name, "", lines, is_share=name.endswith("/success")))
     return main, other
 

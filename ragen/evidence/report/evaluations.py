@@ -3,6 +3,7 @@
 episodes of one cell -> Batch
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
@@ -108,6 +109,6 @@ def _turn(observation: str, response: str, executed: list[str], replay: EpisodeR
     }
 
 
-def _mean(values: Any) -> float:
+def _mean(values: Iterable[bool]) -> float | None:
     numbers = [float(value) for value in values]
-    return sum(numbers) / len(numbers) if numbers else 0.0
+    return sum(numbers) / len(numbers) if numbers else None

@@ -131,11 +131,13 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
 def _num_kept(config: StarPOConfig) -> int:
     """Return the maximum number of groups that the filter keeps over all attempts."""
     kept, chosen = config.rollout.num_groups, config.filter
+    scopes = len(config.tags) if chosen.scope == "environment" and config.tags else 1
     if chosen.strategy == "top_k":
-        scopes = len(config.tags) if chosen.scope == "environment" and config.tags else 1
         kept = min(scopes * (chosen.keep_count or kept), kept)
-    elif chosen.strategy == "top_fraction":
-        kept = max(1, math.floor(chosen.keep * kept + 0.5))
+    elif chosen.strategy == "top_fraction" and scopes == 1:
+        kept = max(1, math.floor(chosen.keep * kept + 0.5 + 1e-9))
+    elif chosen.strategy == "top_fraction":  # of every part at least one, and less than one more than its share
+        kept = min(math.ceil(chosen.keep * kept + scopes - 1e-9) - 1, kept)
     kept *= config.rollout.max_attempts
     return min(chosen.num_wanted or kept, kept)
 
@@ -151,11 +153,11 @@ def seconds(
     """Estimate the seconds of an iteration.
 
     Training: 6 P operations per token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1),
-    at the device's `training_share`. An update scores all tokens with the policy before and after it and trains
-    `num_epochs` times; the critic trains as often and is scored once; a process reward model is scored before and after
-    its single step, the reference once. Activation checkpointing adds 2 P to training, and nothing to scoring. Every
-    token is counted, although prefixes shared by segments are computed only once: how much is shared is not known
-    before the rollout.
+    at the device's `training_share`. An update scores all tokens with the policy before and after it (or the share
+    `scored_share`, if the rollout's log-probs are those of the policy) and trains `num_epochs` times; the critic trains
+    as often and is scored once; a process reward model is scored before and after its single step, the reference once.
+    Activation checkpointing adds 2 P to training, and nothing to scoring. Every token is counted, although prefixes
+    shared by segments are computed only once: how much is shared is not known before the rollout.
 
     Decoding: a step reads all weights and the KV cache of the rows in the batch, at `decoding_share` of the device's
     bandwidth, and takes at least the time of 2 P operations per token. On a CPU both rates are those measured with the
@@ -174,7 +176,7 @@ def seconds(
     training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
     update = config.update
     num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
-    num_scored = 2 + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
+    num_scored = 2 * update.scored_share + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
     recomputed = 4 / 3 if update.activation_checkpointing else 1.0
     passes = recomputed * num_trained + num_scored / 3
     device = machine.device

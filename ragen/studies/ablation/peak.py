@@ -6,6 +6,9 @@ beside the last checkpoint, never instead of it, and beside a second number with
 
 import numpy as np
 
+_ROUNDING = 1e-12
+"""Means closer together than this are ties."""
+
 
 def peak(rates: np.ndarray) -> tuple[int, float]:
     """Find the best checkpoint on average over seeds and prompts; the earliest in case of ties.
@@ -17,7 +20,7 @@ def peak(rates: np.ndarray) -> tuple[int, float]:
         Its index, and its mean success, which is biased upwards.
     """
     means = np.nanmean(rates, axis=(1, 2))
-    best = int(np.argmax(means))
+    best = int(np.argmax(means >= means.max() - _ROUNDING))
     return best, float(means[best])
 
 

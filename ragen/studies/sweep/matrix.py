@@ -47,9 +47,9 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
     for run in sorted(result.runs, key=_by_training(result)):
         for panel in result.environments:
             scores = [score for score in result.scores if (score.run, score.environment) == (run, panel)]
-            coolest = min((score.temperature for score in scores), default=0.0)
-            scores = sorted((s for s in scores if s.temperature == coolest), key=lambda score: score.iteration)
             cells = [cell for cell in result.cells if (cell.run, cell.environment) == (run, panel)]
+            coolest = min((cell.temperature for cell in cells), default=0.0)
+            scores = sorted((s for s in scores if s.temperature == coolest), key=lambda score: score.iteration)
             asked = sorted({cell.iteration for cell in cells})
             by_iteration = {score.iteration: score for score in scores}
             ends = (asked[0], asked[-1]) if asked else None  # only differences between exactly these two

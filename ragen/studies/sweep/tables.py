@@ -2,7 +2,7 @@
 
 from starpo.ragen.studies.result import Table, share
 from starpo.ragen.studies.sweep.matrix import matrix_conclusion, matrix_rows
-from starpo.ragen.studies.sweep.result import SweepResult
+from starpo.ragen.studies.sweep.result import Standing, SweepResult
 
 _TEXTS = ("run",)
 
@@ -49,11 +49,17 @@ def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
             "checkpoint": str(standing.iteration),
             "T": f"{standing.temperature:g}",
             "success": _interval(standing.success, standing.low, standing.high) or "not measured",
-            "to the first": str(standing.difference or "first") if standing.rank else "",
+            "to the first": _to_the_first(standing, result.leaderboard[0]),
             **({name: share(standing.by_environment.get(name)) for name in result.environments} if is_several else {}),
         }
         for standing in result.leaderboard
     ]
+
+
+def _to_the_first(standing: Standing, first: Standing) -> str:
+    if not standing.rank or standing is first:
+        return "first" if standing.rank else ""
+    return str(standing.difference or "no prompt in common")
 
 
 def _by_panel(result: SweepResult) -> list[dict[str, str]]:

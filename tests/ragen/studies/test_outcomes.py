@@ -112,13 +112,14 @@ def test_seconds_of_training_count_what_was_dropped_too(tmp_path, make_run):
     assert read_seconds(store, "mine") == {0: 0.0, 1: 9.0}
 
 
-def test_seconds_of_training_count_every_attempt(tmp_path, make_run):
+def test_seconds_of_training_count_every_attempt_and_no_other_stage(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)
     records = store.runs.iterations("mine")
     store.runs.record_stage("mine", 0, "rollout:1", records[1]["rollout"])
     for iteration, stages in records.items():
-        for stage in ("rollout", "reward", "variance_filter", "update"):
-            for kind, key in stages[stage].items():
-                set_seconds(tmp_path / kind / key, 7.0 if (iteration, stage) == (1, "rollout") else 1.0)
+        for stage, keys in stages.items():
+            seconds = 1.0 if stage in ("rollout", "reward", "variance_filter", "update") else 100.0
+            for kind, key in keys.items():
+                set_seconds(tmp_path / kind / key, 7.0 if (iteration, stage) == (1, "rollout") else seconds)
     assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 4.0 + 7.0}

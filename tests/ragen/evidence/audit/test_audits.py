@@ -171,6 +171,8 @@ class TestRewards:
         ("change", "fault"),
         [
             ({"total": 100.0}, "total is not the sum of component_values"),
+            ({"component_values": [float("nan"), 0.0, 0.0]}, "total is not the sum of component_values"),
+            ({"component_values": [float("inf"), 0.0, 0.0]}, "total is not the sum of component_values"),
             ({"trajectory_return": 100.0}, "trajectory_return is not the sum of total"),
             ({"component_values": [50.0, -50.3, 0.0]}, "the component environment is not the sum of action_rewards"),
             ({"is_valid": False}, "is_valid (1 or 0) contradicts the statuses"),
@@ -278,6 +280,12 @@ class TestGroups:
         stages["selection"] = changed(stages["selection"], lambda *_: {"reason": "dropped: a test"})
         assert found("groups", tables(**stages)).severity == "fault"
 
+    def test_groups_beyond_the_number_wanted_are_not_outscored(self, tables: Ask) -> None:
+        turns = played_turns(num_groups=4)
+        config = FilterConfig(strategy="none", num_wanted=1, should_drop_zero_variance=False)
+        (fates,) = found("groups", tables(selection=select_groups(turns, rewarded(turns), config))).table.to_pylist()
+        assert (fates["kept"], fates["surplus"], fates["ranked_too_low"]) == (1, 3, 0)
+
     def test_an_empty_iteration_is_a_warning(self, tables: Ask) -> None:
         selection = changed(self.stages()["selection"], lambda *_: {"kept": False, "reason": "dropped: a test"})
         finding = found("groups", tables(selection=selection))
@@ -299,6 +307,13 @@ class TestOutliers:
         assert first["longest single response, tokens"]["value"] == 200
         assert first["furthest above its group, return"]["value"] > 0
         assert max(row["place"] for row in finding.table.to_pylist()) == 3
+
+    def test_only_what_is_above_its_group_is_far_above_it(self, tables: Ask) -> None:
+        turns = played_turns()
+        paid = changed(rewarded(turns), lambda _, row: {"trajectory_return": float(row["trajectory_id"] == "g0000-0")})
+        rows = found("outliers", tables(turns=turns, rewards=paid)).table.to_pylist()
+        above, below = ([r["value"] for r in rows if f"furthest {side}" in r["measure"]] for side in ("above", "below"))
+        assert (above, below) == ([0.75], [0.25] * 3)
 
 
 class TestErrors:

@@ -53,6 +53,7 @@ class Evaluated:
         iteration: int,
         states: dict[str, bool],
         apart: str = "",
+        failed: str = "",
         env: str = "sokoban",
         checkpoint: int = 1,
         tags: dict[str, str] | None = None,
@@ -60,8 +61,9 @@ class Evaluated:
     ) -> None:
         """Store an evaluation with `states`: state -> success.
 
-        States in `apart` are measured separately; `tags` maps states to parts of the mixture `env`. The environment of
-        the panel is `environment`, by default the type `env` with default settings.
+        States in `apart` are measured separately, those in `failed` ended in an error; `tags` maps states to parts of
+        the mixture `env`. The environment of the panel is `environment`, by default the type `env` with default
+        settings.
         """
         rows: list[dict[str, Any]] = [
             {
@@ -71,6 +73,7 @@ class Evaluated:
                 "env_seed": number,
                 "initial_state_digest": digest(state),
                 "success": success,
+                "status": "env_error" if state in failed else "ok",
             }
             for number, (state, success) in enumerate(states.items())
         ]
@@ -95,12 +98,12 @@ class Evaluated:
 
 def test_a_clean_panel(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
-    run.evaluate(1, {"e": True, "f": False})
+    run.evaluate(1, {"e": True, "f": False, "1": False}, failed="1")
     finding = run.finding()
     assert finding.severity == "note"
     assert finding.summary == "None of 1 evaluations starts from a state of training."
     (row,) = finding.table.to_pylist()
-    assert (row["states"], row["seen"], row["share"], row["unknown_origins"]) == (2, 0, 0.0, 0)
+    assert (row["states"], row["seen"], row["share"], row["unknown_origins"]) == (3, 0, 0.0, 0)
     assert (row["success_seen"], row["success_unseen"]) == (None, 0.5)
 
 

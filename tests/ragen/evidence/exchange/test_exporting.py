@@ -116,6 +116,19 @@ def test_pairs_are_of_a_group_by_return(store, put_run, tmp_path):
     ]
 
 
+def test_greedy_members_and_returns_that_differ_by_rounding_alone_form_no_pair(store, put_run, tmp_path):
+    summed = 0.1 + 0.2  # not 0.3
+    rows = played_turns(FULL, ((0.3, summed, 1.0), (summed, 0.3, 1.0))).to_pylist()
+    for row in rows:
+        row["origin"] = "greedy" if row["member"] == 2 else "policy"
+    put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
+    with pytest.raises(ConfigError, match="they give no pair of different returns"):
+        exported(store, tmp_path / "out", "preferences")
+    counts = [exported(store, tmp_path / str(n), "verl", (f"return{sign}0.3",)).num_chosen
+              for n, sign in enumerate((">=", "<=", ">"))]  # fmt: skip
+    assert counts == [6, 4, 2]
+
+
 def test_pairs_of_windows_are_of_first_turns(store, put_run, tmp_path):
     put_run(agent=WINDOW)
     with pytest.raises(ConfigError, match="in 3 contexts, so it is not one conversation"):

@@ -58,7 +58,8 @@ def test_runs_are_compared_on_the_panels_of_their_own_environments() -> None:
             {"evaluation/sokoban/success": {0: 0.2}, "update/gradient_norm": {0: 1.0}, "x": {0: 1.0, 1: 2.0}},
         ),
         ("b", "bandit", {"evaluation/bandit/success": {0: 0.9}, "update/gradient_norm": {0: 0.0}, "x": {0: 3.0}}),
-        ("c", "bandit", {"only/here": {0: 1.0, 1: 2.0}}),
+        ("c", "bandit", {"only/here": {0: 1.0, 1: 2.0}, "update/clip_fraction_low": {0: 0.0, 1: 0.1}}),
+        ("d", "bandit", {"update/clip_fraction_low": {0: 0.0}}),
     ]
     main, other = compared_panels(runs)
     assert [(panel.title, [line.label for line in panel.lines]) for panel in main] == [
@@ -67,5 +68,6 @@ def test_runs_are_compared_on_the_panels_of_their_own_environments() -> None:
     ]
     assert not main[1].is_log  # one of them is 0
     assert [(panel.title, [(line.label, line.colour) for line in panel.lines]) for panel in other] == [
-        ("x", [("a", 0), ("b", 1)])
+        ("update/clip_fraction_low", [("c", 2), ("d", 3)]),
+        ("x", [("a", 0), ("b", 1)]),
     ]

@@ -178,14 +178,15 @@ def test_known_rates_are_taken() -> None:
     ("settings", "trained", "scored"),
     [
         ({"advantage": "grpo"}, 2, 2),
+        ({"advantage": "grpo", "scored_share": 0.25}, 2, 0.5),
         ({"advantage": "grpo", "kl_coefficient": 0.1}, 2, 3),
         ({"advantage": "gae", "advantage_scale": "none"}, 4, 3),
         ({"advantage": "istar"}, 3, 4),
     ],
-    ids=["policy", "reference", "critic", "process rewards"],
+    ids=["policy", "a share scored", "reference", "critic", "process rewards"],
 )
 def test_activations_are_computed_again_where_there_is_a_backward_pass(
-    settings: dict[str, object], trained: int, scored: int
+    settings: dict[str, object], trained: int, scored: float
 ) -> None:
     """A forward pass takes a third of a training pass; scoring is only a forward pass, so its time does not change."""
     for is_checkpointed, training_pass in ((False, 1), (True, 4 / 3)):
@@ -232,6 +233,7 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
         ({"filter.strategy": "top_k", "filter.keep_count": 1}, 0.25),
         ({"filter.strategy": "top_fraction", "filter.keep": 0.3}, 0.25),  # 1.2 groups are rounded to 1
         ({"filter.strategy": "top_fraction", "filter.keep": 0.01}, 0.25),  # at least one
+        ({"filter.strategy": "top_fraction", "filter.keep": 0.29, "rollout.num_groups": 50}, 0.3),  # 14.5 is rounded up
         ({"filter.strategy": "none", "filter.num_wanted": 3}, 0.75),
         ({"filter.strategy": "none", "filter.num_wanted": 6, "rollout.max_attempts": 3}, 1.5),
         ({"filter.strategy": "none", "filter.num_wanted": 16, "rollout.max_attempts": 3}, 3.0),
@@ -240,3 +242,10 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
 )
 def test_as_many_groups_are_trained_on_as_are_kept(settings: dict[str, Any], share: float) -> None:
     assert count_tokens(preset("smoke", {"rollout.num_groups": 4, **settings})).kept == share
+
+
+def test_every_part_of_a_mixture_may_keep_a_group() -> None:
+    settings = {"filter.strategy": "top_fraction", "filter.scope": "environment", "rollout.num_groups": 16}
+    num_parts = len(preset("mixture").tags)
+    for keep, number in ((0.01, num_parts), (0.25, 4 + num_parts - 1), (1.0, 16)):
+        assert count_tokens(preset("mixture", {**settings, "filter.keep": keep})).kept == number / 16

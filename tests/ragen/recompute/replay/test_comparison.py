@@ -53,6 +53,7 @@ def test_a_vector_of_zeros_has_no_direction() -> None:
     zeros, ones = np.zeros(3), np.ones(3)
     assert compare_directions("x", [(zeros, ones)]) == {}
     assert compare_directions("x", [(ones, zeros)]) == {"x_norm_ratio": 0.0}
+    assert compare_directions("x", [(ones / 9, ones / 9)]) == pytest.approx({"x_cosine": 1.0, "x_norm_ratio": 1.0})
 
 
 @given(VECTORS, VECTORS, st.integers(0, 6), st.floats(0.01, 100))

@@ -112,6 +112,11 @@ def named(base, cells, **changes):
     return expand(Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], **changes), base, "mine.toml")
 
 
+def test_cells_of_a_figure_that_compares_no_success_may_have_different_panels(base):
+    cells = {"a": {}, "b": {"evaluation.panel_seed": 99}}
+    assert [cell.label for cell in named(base, cells, figure="length")] == ["a", "b"]
+
+
 def test_cells_with_names_differ_in_any_settings_and_the_first_is_the_base(base):
     vanilla, ours = named(base, {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25, "online_k": 5}})
     assert (vanilla.is_base, ours.is_base, vanilla.config) == (True, False, base)

@@ -7,6 +7,8 @@ from starpo.ragen.studies.ablation.peak import cross_fitted_peak, peak
 def test_peak_is_the_earliest_best_mean():
     rates = np.array([[[0.0, 1.0]], [[1.0, 1.0]], [[1.0, 1.0]], [[0.0, 0.0]]])  # means 0.5, 1, 1, 0
     assert peak(rates) == (1, 1.0)
+    # the sums 0 + 2/3 + 1 + 1/3 and 0 + 1/3 + 2/3 + 1 differ by rounding alone
+    assert peak(np.array([[[0, 2 / 3, 1, 1 / 3]], [[0, 1 / 3, 2 / 3, 1]]])) == (0, pytest.approx(0.5))
 
 
 def test_cross_fitting_by_hand():

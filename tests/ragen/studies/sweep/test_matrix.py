@@ -71,6 +71,15 @@ def test_an_entry_has_both_ends_and_knows_its_own_environment(result) -> None:
     assert (found["s", "bandit"].last, found["s", "bandit"].words) == (None, "failed")
 
 
+def test_a_higher_temperature_does_not_stand_in_for_the_lowest(result) -> None:
+    hot = {"temperature": 1.0}
+    both = {
+        "cells": [*result.cells, *(cell.model_copy(update=hot) for cell in result.cells)],
+        "scores": [s.model_copy(update=hot) if (s.run, s.environment) == ("s", "bandit") else s for s in result.scores],
+    }
+    assert entries(result.model_copy(update=both))["s", "bandit"].first is None
+
+
 def test_a_difference_is_that_of_the_checkpoints_that_are_shown_or_none(result) -> None:
     between = [t.model_copy(update={"first": 4}) if (t.run, t.environment) == ("b", "bandit") else t
                for t in result.transfers]  # fmt: skip

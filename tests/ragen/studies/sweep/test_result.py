@@ -11,6 +11,7 @@ from starpo.ragen.studies.outcomes import Outcome
 from starpo.ragen.studies.sweep.cells import SweepCell
 from starpo.ragen.studies.sweep.result import SweepResult, summarise
 from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep.tables import sweep_tables
 
 PROMPTS = [(number, f"d{number}") for number in range(10)]
 
@@ -71,6 +72,10 @@ def test_the_best_comes_first_and_the_others_are_compared_with_it() -> None:
     assert equal.mean == 0.0
     assert last.mean == pytest.approx(-0.6)  # six prompts of ten
     assert last.low < -0.6 < last.high < 0
+    apart = [result.leaderboard[0], *(s.model_copy(update={"difference": None}) for s in result.leaderboard[1:])]
+    for standings, second in ((result.leaderboard, str(equal)), (apart, "no prompt in common")):
+        rows = sweep_tables(result.model_copy(update={"leaderboard": standings}))[0].rows
+        assert [row["to the first"] for row in rows[:2]] == ["first", second]
 
 
 def test_environments_count_the_same() -> None:
