@@ -4,7 +4,7 @@ computed."""
 import math
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ SMALL = {
 PRESETS = ("smoke", "smoke", "smoke", "frozen-lake", "bandit", "countdown", "rubik", "sudoku", "game-2048")
 SPACE: dict[str, tuple[Any, ...]] = {
     "online_k": (1, 1, 2),
-    "agent.prompt": ("state", "state", "full"),
     "agent.context": ("window", "full"),
     "agent.max_turns": (1, 2, 5),
     "agent.max_actions": (1, 3, 10),
@@ -167,19 +166,17 @@ class Direct(Runner):
         ]
 
 
-def drawn(seed: int) -> tuple[str, dict[str, Any]]:
-    """Return a preset and settings: of a random value for each in random order, those that are accepted."""
+def drawn(seed: int, ways: Sequence[Mapping[str, Any]] = ({},)) -> tuple[str, dict[str, Any]]:
+    """Return a preset and settings: of random values in random order, those that are accepted with each of `ways`."""
     rng = random.Random(seed)
     name, settings = rng.choice(PRESETS), dict(SMALL)
     for setting in rng.sample(list(SPACE), len(SPACE)):
         value = rng.choice(SPACE[setting])
-        with_others = TOGETHER.get(f"{setting} = {value}", {})
-        wider = {**settings, setting: value, **with_others}
-        try:
-            preset(name, wider)
-        except ConfigError:
-            continue
-        settings = wider
+        wider = {**settings, setting: value, **TOGETHER.get(f"{setting} = {value}", {})}
+        with suppress(ConfigError):
+            for way in ways:
+                preset(name, {**wider, **way})
+            settings = wider
     return name, settings
 
 
@@ -190,7 +187,7 @@ def trained(config: StarPOConfig, folder: Path) -> Direct:
     return runner
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(3, 24))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(3, 10))])
 def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
     name, settings = drawn(seed)
     first, second = (trained(preset(name, settings), tmp_path / folder) for folder in "ab")
@@ -199,19 +196,19 @@ def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
     assert not any(map(math.isinf, measured))
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(30, 33), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(33, 54))]
-)
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(3, 10))])
 def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path) -> None:
-    name, settings = drawn(seed)
-    settings |= ONE_STEP
-    runner = trained(preset(name, settings), tmp_path)
-    iteration, work = next((at, work) for at, work in runner.done if work.stage.name == "update")
+    name, settings = drawn(seed, [ONE_STEP | change for change in OTHERWISE.values()])
+    runner = trained(preset(name, settings | ONE_STEP), tmp_path)
+    updates = [(iteration, work) for iteration, work in runner.done if work.stage.name == "update"]
+    if not updates:
+        pytest.skip("the filter kept no group")
+    iteration, work = updates[0]
     measured = runner.measured(iteration)
     data = {role: key for role, key in work.inputs.items() if role not in ("checkpoint", "reference")}
     start = next(done.key for _, done in runner.done if done.stage.name == "warm_start")
     for way, change in OTHERWISE.items():
-        config = preset(name, {**settings, **change}).at(iteration)
+        config = preset(name, settings | ONE_STEP | change).at(iteration)
         again = update(config, iteration, work.inputs["checkpoint"], start, **data).carry_out(runner.store)
         computed = stored_metrics(runner.store, again["metrics"])
         for metric in (f"update/{number}" for number in NUMBERS):
