@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from starpo.ragen.evidence.exchange.trace import FORMAT, IMPORTED_MARK
 from starpo.schemas.datasets import DATASETS, STATUSES, UNKNOWN_FINISH
 
 _FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
@@ -109,6 +110,13 @@ _TURNS_OF = "run, iteration, trajectory_id"
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
 """SQL condition for a response imported from a source without tokens. Token counts are null for it."""
 
+WITHOUT_FORMAT = (
+    f"(starts_with(info, '{IMPORTED_MARK}') "
+    f"and list_contains(json_extract_string(info, '$.imported.absent[*]'), '{FORMAT}'))"
+)
+"""SQL condition for a response imported from a source that does not say which are well formed. `format_ok` is no fact
+of it."""
+
 TRAJECTORIES = f"""
 with played as (
     select
@@ -122,7 +130,9 @@ with played as (
         sum(len(executed_actions))::integer as num_actions,
         sum(len(list_filter(action_effective, lambda is_effective: is_effective)))::integer as num_effective_actions,
         if(bool_or({WITHOUT_TOKENS}), null, sum(len(response_ids))::integer) as num_response_tokens,
-        sum((not format_ok and finish_reason <> 'none')::integer)::integer as num_format_errors,
+        if(
+            bool_or({WITHOUT_FORMAT}), null, sum((not format_ok and finish_reason <> 'none')::integer)::integer
+        ) as num_format_errors,
         bool_or(success) as success,
         bool_or(terminated) as terminated,
         bool_or(truncated) as truncated,
@@ -155,8 +165,8 @@ left join (from samples select * exclude (group_id)) as samples using ({_TURNS_O
 """
 """One row per trajectory: its aggregated turns, its return, the filter's decision on its group, and the update's
 measurements. The last three are null if the stage did not run, or did not train on it; `status` is the worst of its
-turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` is null for a trajectory imported
-from a source without tokens."""
+turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` and
+`num_format_errors` are null for a trajectory imported from a source without tokens, and without `format_ok`."""
 
 DECODED = "decoded"
 """SQL function of (run, tokens) that decodes tokens with the run's tokenizer; null if no checkpoint has one."""

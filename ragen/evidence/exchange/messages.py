@@ -44,8 +44,8 @@ def read_messages(value: Any) -> Trace:
         raise TraceFault("is no JSON object")
     if value.get("num_contexts", 1) != 1:
         raise TraceFault(
-            f"is one of {str(value['num_contexts'])[:40]} contexts of a trajectory, whose return is that of them all; such "
-            "trajectories are exchanged as ATIF"
+            f"is one of {str(value['num_contexts'])[:40]} contexts of a trajectory, whose return is that of them all; "
+            "such trajectories are exchanged as ATIF"
         )
     return Trace(
         name_of(value.get("trajectory_id", value.get("id"))),

@@ -104,7 +104,7 @@ def test_without_log_probs_or_tokens_they_are_absent(take: TakeIn) -> None:
     assert {row["finish_reason"] for row in rows} == {"unknown"}
     assert json.loads(rows[2]["info"])["imported"]["absent"] == [
         "env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest",
-        "prompt_ids", "response_ids", "behaviour_logprobs", "success",
+        "format_ok", "prompt_ids", "response_ids", "behaviour_logprobs", "success",
     ]  # fmt: skip
 
 
