@@ -62,7 +62,7 @@ def duplicate_responses(database: Database) -> Finding:
         severity="warning" if echoes else "note",
         summary=(
             f"{first_to_last(table, 'distinct_responses', 'share of distinct responses')}, "
-            f"{first_to_last(table, 'distinct_reasoning', 'of distinct reasoning')}{echo}."
+            f"{first_to_last(table, 'distinct_reasoning', 'share of distinct reasoning')}{echo}."
         ),
         meaning=(
             "Shares are of an iteration's responses; reasoning is the text inside the think tags. Terse policies "
