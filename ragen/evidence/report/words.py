@@ -76,6 +76,9 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
         ("Work in stages", duration(seconds)),
         ("Store", data.store_url),
     ]
+    if run.flow == "replay":
+        start, stop = (run.parameters.get(end, UNKNOWN) for end in ("start", "stop"))
+        found.insert(0, ("Replay of", f"{run.parameters.get('base', UNKNOWN)}, from checkpoint {start} to {stop}"))
     if state is not None:
         found.insert(-1, ("Last heartbeat", moment(state.heartbeat)))
     return [(name, value) for name, value in found if value != UNKNOWN]
