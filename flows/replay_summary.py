@@ -74,7 +74,9 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
     header, *rows = _rows(facts, "\n")
     named = [dict(zip(header, row, strict=True)) for row in rows]
     print_table(console, named, title=run, names=header, numbers=header)
-    for line in (f"{', '.join(_PAIRS)}: the base's, below it the branch's", *_lines(facts)):
+    if pairs := [label for label in header if label in _PAIRS]:
+        say(console, f"{', '.join(pairs)}: the base's, below it the branch's")
+    for line in _lines(facts):
         say(console, line)
 
 

@@ -73,9 +73,10 @@ def _print(console: Console, found: Diagnosis) -> None:
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
     for iteration, buckets in measured(found.series).items():
-        print_table(
-            console, _gradient_rows(buckets), title=f"gradients at iteration {iteration}, by the groups' reward std"
-        )
+        rows = _gradient_rows(buckets)
+        print_table(console, rows, title=f"gradients at iteration {iteration}, by the groups' reward std")
+        if any(row[name] == "" for row in rows for name in row if name.endswith(" snr")):
+            say(console, "a blank signal-to-noise ratio (snr): it takes two groups whose gradients differ")
     if found.num_computed:
         say(console, f"computed and stored for this: {found.num_computed} stages")
     for reason, number in found.not_computed.items():
@@ -98,7 +99,9 @@ def _point_row(point: Point) -> dict[str, Any]:
 
 
 def _gradient_rows(buckets: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
-    columns = dict.fromkeys(name for bucket in buckets.values() for name in bucket)
+    found = dict.fromkeys(name for bucket in buckets.values() for name in bucket)
+    ratios = {name: name.removesuffix("_norm") + "_snr" for name in found if name.endswith("_norm")}
+    columns = dict.fromkeys(each for name in found for each in (name, ratios.get(name, name)))
     return [
         {"bucket": number, **{name.replace("_", " "): _short(bucket.get(name)) for name in columns}}
         for number, bucket in buckets.items()

@@ -26,6 +26,8 @@ from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="import", version=1)
+_APPLIED = "sokoban"
+"""Preset whose reward and filter are applied if none is named."""
 
 
 def import_(
@@ -45,7 +47,13 @@ def import_(
             help="whole: set groups of unusual size aside. alone: each trajectory is a group. Default: whole.",
         ),
     ] = None,
-    preset: Annotated[str, typer.Option("--preset", help="Settings of reward, filter and environment.")] = "sokoban",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="Settings that they were made with. Default: none is known; reward and filter are those of 'sokoban'.",
+        ),
+    ] = None,
     set_: SetOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -56,7 +64,7 @@ def import_(
     if form == "turns" and groups is not None:
         raise ConfigError(f"--groups {groups} is for foreign traces; turns contain their groups: leave it out")
     files = [each for file in files for each in iterations_of(file, form)]
-    config = load_preset(preset, parse_overrides(set_))
+    config = load_preset(preset or _APPLIED, parse_overrides(set_))
     importer = Importer(open_store(store), run)
     if form == "turns":
         for file, table in [(file, read_turns(file)) for file in files]:
@@ -127,7 +135,7 @@ class Importer(Runner):
         self.num_set_aside += aside.num_traces
         self.num_turns += self._store.manifest("turns", self.rollouts[-1]["turns"]).num_rows or 0
 
-    def record(self, preset: str, config: dict[str, object], files: list[str], form: str) -> None:
+    def record(self, preset: str | None, config: dict[str, object], files: list[str], form: str) -> None:
         """Record the run."""
         parameters: dict[str, object] = {"files": files, "turns": [keys["turns"] for keys in self.rollouts]}
         if form != "turns":

@@ -56,7 +56,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         print_json(
             {
                 **run_facts(store, record),
-                "config": record.config,
+                "config": record.stated,
                 "parameters": record.parameters,
                 "per_iteration": rows,
                 "unreplayable": unreplayable_of(store, store.runs.iterations(run).values()),

@@ -25,9 +25,10 @@ def database() -> Database:
             row = {"run": "r", "config": '{"filter": {"keep": 0.5}}', "status": "completed"}
             return pa.Table.from_pylist([row], schema=RECORD_VIEWS["runs"])
         if view == "artifacts":
-            row = {"run": "r", "iteration": 0, "stage": "rollout", "kind": "turns", "artifact": "a", "is_reused": False,
-                   "size_bytes": 10, "seconds": 1.0}  # fmt: skip
-            return pa.Table.from_pylist([row], schema=RECORD_VIEWS["artifacts"])
+            row = {"run": "r", "iteration": 0, "stage": "update", "kind": "samples", "artifact": "a",
+                   "is_reused": False, "size_bytes": 10, "seconds": 1.5}  # fmt: skip
+            rows = [row, row | {"kind": "checkpoint", "seconds": 1.25}]
+            return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["artifacts"])
         table, schema = example(view), DATASET_VIEWS[view]
         facts = {"run": "r", "iteration": 0, "artifact": "a", "is_reused": False}
         rows = [{**row, **facts} for row in table.to_pylist()]
@@ -45,6 +46,11 @@ def test_a_query_of_the_guide_runs(database: Database, query: str) -> None:
     answer = database.query(query)
     assert answer.num_columns >= 2
     assert answer.num_rows or "having" in query
+
+
+def test_work_that_makes_several_artifacts_is_timed_once(database: Database) -> None:
+    [query] = [query for query in QUERIES if "as seconds" in query]
+    assert database.query(query).to_pylist() == [{"stage": "update", "times": 1, "seconds": 1.5}]
 
 
 def test_the_guide_names_every_view_and_audit() -> None:

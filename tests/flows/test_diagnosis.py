@@ -1,5 +1,9 @@
 """Stored runs that a back-test counts."""
 
+import pytest
+from typer.testing import CliRunner
+
+from starpo.flows.cli import app
 from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
@@ -28,3 +32,23 @@ def test_a_replay_is_no_run_besides_the_one_that_played(tmp_path) -> None:
         tested = backtest_runs(store, asked)
         assert [(outcome.run, outcome.fell) for outcome in tested.scores[0].outcomes] == [("mine", 8)]
         assert list(tested.not_judged) == ["again"]
+
+
+@pytest.mark.parametrize("num_groups", [1, 2])
+def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups: int) -> None:
+    store = Store(str(tmp_path / "store"))
+    put_run(store, "mine", "starpo", [0.5])
+    bucket = {
+        "num_groups": num_groups,
+        "reward_std": 0.5,
+        "task_norm": 2.0,
+        **({"task_snr": 0.25} if num_groups > 1 else {}),
+    }
+    values = {f"gradients/bucket_1/{name}": value for name, value in bucket.items()}
+    made = Facts(key="f" * 32, stage=Stage(name="gradient_probe", version=1), settings={}, inputs={}, seed=0)
+    store.put_table("metrics", metrics_table(0, "gradient_probe", values), made)
+    store.runs.record_stage("mine", 0, "gradient_probe", {"metrics": made.key})
+    said = CliRunner().invoke(app, ["diagnose", "mine", "--every", "0", "--store", store.url]).stdout
+    assert "task snr" in said
+    assert ("a blank signal-to-noise ratio (snr): it takes two groups" in said) == (num_groups == 1)
+    assert ("0.25" in said) == (num_groups == 2)

@@ -15,7 +15,8 @@ from starpo.flows.cli import app
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, DataError, StoreError
 from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.evidence.report.words import embedded_words
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.evidence.report.words import embedded_words, facts
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
@@ -197,6 +198,50 @@ def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_
     [group] = json.loads(gzip.decompress(batch.packed))["groups"]
     assert (group["reason"], group["members"][0]["success"]) == ("", None)
     assert "have no pictures: they were played elsewhere." in embedded_words(gather(store, "mine"))[0]
+
+
+def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(store: Store, tmp_path: Path) -> None:
+    """The settings that it was made with are known to nobody; those of a default would pass for them in reports."""
+    file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT, "group_id": "g", "reward": n} for n in (0.0, 1.0)])
+    assert run_import(store, "mine", file, "--format", "messages", *KEEP_ALL).exit_code == 0
+    assert run_import(store, "named", file, "--format", "messages", *KEEP_ALL, "--preset", "sokoban").exit_code == 0
+    made_with = {"Environment", "Policy", "Advantage", "Seed"}
+    found, stated = (dict(facts(gather(store, run))) for run in ("mine", "named"))
+    assert made_with.isdisjoint(found)
+    assert made_with <= stated.keys()
+    assert (found["Iterations"], found["Preset"], stated["Preset"]) == ("1 of 1", "none", "sokoban")
+    shown = CliRunner().invoke(app, ["show", "mine", "--json", "--store", store.url])
+    [row] = asked(store, "select preset, config from runs")
+    assert json.loads(shown.stdout)["config"].keys() == json.loads(row["config"]).keys() == {"reward", "filter"}
+    assert row["preset"] is None
+    page = render_report(gather(store, "mine"))
+    assert "filter.strategy" in page
+    assert "update.advantage" not in page
+    assert verify_run(store, "mine").is_faultless
+
+
+def test_whether_a_response_was_malformed_is_not_made_up(store: Store, tmp_path: Path) -> None:
+    said = ["<think>up is free</think>up", "", "up"]
+    traces = [
+        {"messages": [CHAT[0], {"role": "assistant", "content": text}], "group_id": "g", "reward": float(bool(text))}
+        for text in said
+    ]
+    file = write_lines(tmp_path / "chat.jsonl", traces)
+    assert run_import(store, "mine", file, "--format", "messages", *KEEP_ALL).exit_code == 0
+    names = {row["name"] for row in asked(store, "select name from metrics")}
+    assert "rollout/success_rate" in names
+    assert not {"rollout/format_ok", "reward/malformed_return_gap"} & names
+    assert asked(store, "select distinct num_format_errors n from trajectories") == [{"n": None}]
+    assert [row["think"] for row in asked(store, "select think from turns order by member")] == [
+        "up is free",
+        None,
+        None,
+    ]
+    audit = CliRunner().invoke(app, ["audit", "mine", "formats", "--json", "--store", store.url])
+    assert (audit.exit_code, "0.3333" in audit.stdout) == (0, False), audit.output
+    [batch] = gather(store, "mine").rollouts
+    [group] = json.loads(gzip.decompress(batch.packed))["groups"]
+    assert [member["errors"] for member in group["members"]] == [None] * 3
 
 
 def test_where_nothing_is_sound_nothing_is_imported(store: Store, tmp_path: Path) -> None:

@@ -232,6 +232,18 @@ class Database:
         return connection
 
 
+def described_views() -> dict[str, pa.Schema]:
+    """Return every view with its columns; the metadata `meaning` of each says what it means."""
+    stored = {**DATASET_VIEWS, **RECORD_VIEWS}
+    with Database(lambda view: stored[view].empty_table()) as database:
+        derived = {name: database.query(f"from {name}").schema for name in DERIVED_VIEWS}
+    for name, view in DERIVED_VIEWS.items():
+        known = {field.name: field.metadata for source in reversed(view.sources) for field in stored[source]}
+        known |= {column: {"meaning": meaning} for column, meaning in view.meanings.items()}
+        derived[name] = pa.schema([field.with_metadata(known[field.name]) for field in derived[name]])
+    return {name: {**stored, **derived}[name] for name in VIEW_NAMES}
+
+
 def _by_column(decode: Decode) -> Callable[[pa.Array, pa.Array], pa.Array]:
     """Vectorise `decode` over columns. The closure must not reference the database, which could then never be freed."""
 

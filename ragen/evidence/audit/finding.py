@@ -35,7 +35,7 @@ class Finding:
 
 
 def first_to_last(table: pa.Table, column: str, label: str) -> str:
-    """Describe how a column changes over time: `label 0.91 -> 0.12`; `no label` if there are no values.
+    """Describe how a column changes over time: `label 0.91 -> 0.12`; `label not measured` if there are no values.
 
     Args:
         table: One row per iteration, in order.
@@ -44,7 +44,7 @@ def first_to_last(table: pa.Table, column: str, label: str) -> str:
     """
     values = [value for value in table[column].to_pylist() if value is not None]
     if not values:
-        return f"no {label}"
+        return f"{label} not measured"
     return f"{label} {values[0]:.4g}" if len(values) == 1 else f"{label} {values[0]:.4g} -> {values[-1]:.4g}"
 
 

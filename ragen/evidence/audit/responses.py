@@ -2,6 +2,7 @@
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
+from starpo.ragen.evidence.audit.views import WITHOUT_FORMAT
 
 ECHO_SHARE = 0.5
 """Share of an iteration from which a single repeated reasoning counts as independent of the observation."""
@@ -61,7 +62,7 @@ def duplicate_responses(database: Database) -> Finding:
         severity="warning" if echoes else "note",
         summary=(
             f"{first_to_last(table, 'distinct_responses', 'share of distinct responses')}, "
-            f"{first_to_last(table, 'distinct_reasoning', 'of distinct reasoning')}{echo}."
+            f"{first_to_last(table, 'distinct_reasoning', 'share of distinct reasoning')}{echo}."
         ),
         meaning=(
             "Shares are of an iteration's responses; reasoning is the text inside the think tags. Terse policies "
@@ -76,7 +77,7 @@ def duplicate_responses(database: Database) -> Finding:
 def invalid_formats(database: Database) -> Finding:
     """Measure the share of malformed responses over time, and what is wrong with them."""
     table = database.query(
-        """
+        f"""
         select
             run,
             iteration,
@@ -88,7 +89,7 @@ def invalid_formats(database: Database) -> Finding:
             min(trajectory_id || ', turn ' || turn) filter (not format_ok) as example,
             min_by(response, trajectory_id || ', turn ' || turn) filter (not format_ok) as example_response
         from turns
-        where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
+        where finish_reason <> 'none' and not is_reused and origin <> 'greedy' and not {WITHOUT_FORMAT}
         group by run, iteration
         order by run, iteration
         """
@@ -101,7 +102,8 @@ def invalid_formats(database: Database) -> Finding:
         meaning=(
             "cut_off: the response reached its token limit. bad_tags: think and answer tags are not well formed. "
             "bad_actions: the answer names none, or one that the environment does not know. A rising share is often "
-            "the first sign of a collapse; the reward's format_penalty and its component 'forfeit' work against it."
+            "the first sign of a collapse; the reward's format_penalty and its component 'forfeit' work against it. "
+            "Imported responses count where their source says which of them are well formed."
         ),
         table=table,
         is_over_time=True,

@@ -134,7 +134,7 @@ class _StoredViews:
                     "preset": run.preset,
                     "status": state.status if state else None,
                     "created": run.created,
-                    "config": canonical_json(run.config),
+                    "config": canonical_json(run.stated),
                 }
             )
         return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["runs"])

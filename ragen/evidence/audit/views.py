@@ -18,29 +18,38 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from starpo.ragen.evidence.exchange.trace import FORMAT, IMPORTED_MARK
 from starpo.schemas.datasets import DATASETS, ERROR_STATUSES, STATUSES, UNKNOWN_FINISH
 
-_FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
-_BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
-_ATTEMPT = pa.field(
+
+def _column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"meaning": meaning})
+
+
+_RUN = _column("run", pa.string(), "name of the run")
+_FRONT = [
+    _RUN,
+    _column("iteration", pa.int32(), "updates that the run had done before; one artifact may be in several"),
+]
+_BACK = [
+    _column("artifact", pa.string(), "key of the artifact that holds the row; those that one work makes share it"),
+    _column("is_reused", pa.bool_(), "whether an earlier iteration of the run uses the same artifact (Online-k)"),
+]
+_ATTEMPT = _column(
     "attempt",
     pa.int32(),
-    metadata={
-        "meaning": "which of the iteration's rollouts it belongs to: 0 for the first, more if too few groups were "
-        "kept (rollout.max_attempts)"
-    },
+    "which of the iteration's rollouts it belongs to: 0 for the first, more if too few groups were kept "
+    "(rollout.max_attempts)",
 )
 _USE = {
     "selection": [_ATTEMPT],
     "turns": [
         _ATTEMPT,
-        pa.field(
+        _column(
             "staleness",
             pa.int32(),
-            metadata={
-                "meaning": "updates by which the policy that played the turn was behind the one that this iteration's "
-                "update began with; null in a replay, whose turns another run's policy played"
-            },
+            "updates by which the policy that played the turn was behind the one that this iteration's update began "
+            "with; null in a replay, whose turns another run's policy played",
         ),
     ],
 }
@@ -58,50 +67,52 @@ DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DAT
 
 RECORD_VIEWS: dict[str, pa.Schema] = {
     "runs": pa.schema(
-        {
-            "run": pa.string(),
-            "flow": pa.string(),
-            "preset": pa.string(),
-            "status": pa.string(),
-            "created": pa.timestamp("us", tz="UTC"),
-            "config": pa.string(),
-        }
+        [
+            _RUN,
+            _column("flow", pa.string(), "what made the run: starpo (training, forks), replay or import"),
+            _column("preset", pa.string(), "preset that its settings came from; null: none is known"),
+            _column("status", pa.string(), "running, completed or failed; null: not recorded"),
+            _column("created", pa.timestamp("us", tz="UTC"), "when it was created"),
+            _column("config", pa.string(), "its settings as JSON: config->>'$.filter.keep'"),
+        ]
     ),
     "artifacts": pa.schema(
-        {
-            "run": pa.string(),
-            "iteration": pa.int32(),
-            "stage": pa.string(),
-            "kind": pa.string(),
-            "artifact": pa.string(),
-            "is_reused": pa.bool_(),
-            "is_dropped": pa.bool_(),
-            "num_rows": pa.int64(),
-            "size_bytes": pa.int64(),
-            "seconds": pa.float64(),
-        }
+        [
+            *_FRONT,
+            _column("stage", pa.string(), "stage that made it, as the run's record names it"),
+            _column("kind", pa.string(), "what it is: a dataset such as turns, or checkpoint"),
+            _column("artifact", pa.string(), "its key; the artifacts that one work makes share it"),
+            _BACK[1],
+            _column("is_dropped", pa.bool_(), "whether only its manifest is left"),
+            _column("num_rows", pa.int64(), "rows of a dataset; null for others"),
+            _column("size_bytes", pa.int64(), "bytes of its files, also of those that were dropped"),
+            _column(
+                "seconds",
+                pa.float64(),
+                "from the beginning of the work that made it, in whichever run that was, until it was to be written: "
+                "the work took the most seconds among its artifacts; null: not recorded",
+            ),
+        ]
     ),
     "panels": pa.schema(
-        {
-            "run": pa.string(),
-            "iteration": pa.int32(),
-            "initial_state_digest": pa.string(),
-            "is_seen": pa.bool_(),
-            "is_demonstrated": pa.bool_(),
-            "num_unknown": pa.int64(),
-            "environment": pa.string(),
-            "artifact": pa.string(),
-            "is_reused": pa.bool_(),
-        }
+        [
+            *_FRONT,
+            _column("initial_state_digest", pa.string(), "digest of an initial state that was evaluated"),
+            _column(
+                "is_seen", pa.bool_(), "whether a rollout or demonstration behind the evaluated policy had begun in it"
+            ),
+            _column("is_demonstrated", pa.bool_(), "whether a demonstration behind the policy had"),
+            _column(
+                "num_unknown",
+                pa.int64(),
+                "stages of the policy's training that are no longer in the store, so that more may have been seen",
+            ),
+            _column("environment", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
+            *_BACK,
+        ]
     ),
 }
-"""Views of the records of runs, artifacts and evaluations. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is
-the wall-clock time of the work that produced the artifact, in whichever run that was; null if the manifest does not
-record it. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
-`episodes`: `is_seen` if a rollout or a demonstration behind the evaluated policy had begun in it, `is_demonstrated` if
-a demonstration had. `num_unknown` is the number of stages of that policy's training that are no longer in the store, so
-that more states may have been seen. `environment` is JSON: the settings of the evaluated environment; null if the
-artifact does not have them."""
+"""Views of the records of runs, artifacts and evaluations."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
@@ -111,6 +122,13 @@ IS_ERROR = f"status in ({', '.join(repr(status) for status in ERROR_STATUSES)})"
 
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
 """SQL condition for a response imported from a source without tokens. Token counts are null for it."""
+
+WITHOUT_FORMAT = (
+    f"(starts_with(info, '{IMPORTED_MARK}') "
+    f"and list_contains(json_extract_string(info, '$.imported.absent[*]'), '{FORMAT}'))"
+)
+"""SQL condition for a response imported from a source that does not say which are well formed. `format_ok` is no fact
+of it."""
 
 TRAJECTORIES = f"""
 with played as (
@@ -125,7 +143,9 @@ with played as (
         sum(len(executed_actions))::integer as num_actions,
         sum(len(list_filter(action_effective, lambda is_effective: is_effective)))::integer as num_effective_actions,
         if(bool_or({WITHOUT_TOKENS}), null, sum(len(response_ids))::integer) as num_response_tokens,
-        sum((not format_ok and finish_reason <> 'none')::integer)::integer as num_format_errors,
+        if(
+            bool_or({WITHOUT_FORMAT}), null, sum((not format_ok and finish_reason <> 'none')::integer)::integer
+        ) as num_format_errors,
         bool_or(success) as success,
         bool_or(terminated) as terminated,
         bool_or(truncated) as truncated,
@@ -158,8 +178,8 @@ left join (from samples select * exclude (group_id)) as samples using ({_TURNS_O
 """
 """One row per trajectory: its aggregated turns, its return, the filter's decision on its group, and the update's
 measurements. The last three are null if the stage did not run, or did not train on it; `status` is the worst of its
-turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` is null for a trajectory imported
-from a source without tokens."""
+turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` and
+`num_format_errors` are null for a trajectory imported from a source without tokens, and without `format_ok`."""
 
 DECODED = "decoded"
 """SQL function of (run, tokens) that decodes tokens with the run's tokenizer; null if no checkpoint has one."""
@@ -198,18 +218,45 @@ class DerivedView(NamedTuple):
 
     Attributes:
         about: Meaning of a row.
+        meanings: Column -> its meaning, of those that are not columns of a source.
         sql: Query that defines the view.
         sources: Views that the query reads.
     """
 
     about: str
+    meanings: dict[str, str]
     sql: str
     sources: tuple[str, ...]
 
 
 DERIVED_VIEWS: dict[str, DerivedView] = {
-    "trajectories": DerivedView("a row per trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
-    "prompts": DerivedView("a row per turn: what the model saw, as text", PROMPTS, ("turns",)),
+    "trajectories": DerivedView(
+        "a row per trajectory",
+        {
+            "origin": "'search' if search chose one of its responses; else as in turns",
+            "num_turns": "turns",
+            "num_actions": "executed actions",
+            "num_effective_actions": "executed actions that had an effect",
+            "num_response_tokens": "tokens of its responses; null: imported without tokens",
+            "num_format_errors": "malformed responses; null: imported from a source that does not say",
+            "success": "whether the goal was reached in some turn",
+            "terminated": "whether the environment ended it",
+            "truncated": "whether a limit ended it",
+            "status": f"the worst of its turns; from good to bad: {', '.join(STATUSES)}",
+        },
+        TRAJECTORIES,
+        ("turns", "rewards", "selection", "samples"),
+    ),
+    "prompts": DerivedView(
+        "a row per turn: what the model saw, as text",
+        {
+            "num_prompt_tokens": "tokens added before this response",
+            "prompt": "prompt_ids as text, special tokens included; null: no checkpoint has the run's tokenizer",
+            "context": "everything before the response as text, earlier responses included; null as for prompt",
+        },
+        PROMPTS,
+        ("turns",),
+    ),
 }
 """View -> its definition."""
 

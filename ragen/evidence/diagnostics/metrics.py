@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import DataError
+from starpo.ragen.evidence.exchange.trace import FORMAT, lacks
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
 from starpo.schemas.datasets import ERROR_STATUSES, METRICS, UNKNOWN_FINISH
 from starpo.schemas.rules import ZERO_VARIANCE_STD
@@ -35,8 +36,8 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     reasoning), `compression_ratio` (bytes of all responses over their bytes after bzip2; it rises as they repeat), and
     `repeated_ngram_share` (share of 4-grams of words that occur earlier in the same response).
 
-    Imported responses are excluded from token metrics if their source has no tokens, and from `length_share` if it does
-    not record why they ended.
+    Imported responses are excluded from token metrics if their source has no tokens, from `length_share` if it does
+    not record why they ended, and from `format_ok` if it does not say which of them are well formed.
 
     `entropy`: mean negative behaviour log-probability, nats per token; denominator: response tokens. It estimates the
     entropy of the sampling distribution. `effective_action_share`: denominator: executed actions.
@@ -48,7 +49,7 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
         Names, each prefixed with `rollout/`, and values. Without any turns, only the counts, all 0.
     """
     columns = ["trajectory_id", "status", "success", "truncated", "forfeited_actions", "executed_actions"]
-    columns += ["action_effective", "behaviour_logprobs", "response", "think", "format_ok", "finish_reason"]
+    columns += ["action_effective", "behaviour_logprobs", "response", "think", "format_ok", "finish_reason", "info"]
     frame = pl.DataFrame(turns.filter(pc.not_equal(turns["origin"], "greedy")).select(columns)).with_columns(
         is_valid=pl.col("status").is_in(ERROR_STATUSES).not_().all().over("trajectory_id"),
         num_actions=pl.col("executed_actions").list.len().cast(pl.Int64),
@@ -80,7 +81,7 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     measured = responses.filter(pl.col("num_tokens") > 0)["num_tokens"]
     reasonings = responses["think"].drop_nulls()
     values |= {
-        "format_ok": _mean(responses["format_ok"]),
+        "format_ok": _mean(responses.filter(~lacks(responses["info"], FORMAT))["format_ok"]),
         "length_share": _mean(responses.filter(pl.col("finish_reason") != UNKNOWN_FINISH)["finish_reason"] == "length"),
         "entropy": _ratio(-responses["logprob_sum"].sum(), measured.sum()),
         "response_length_mean": _mean(measured),
@@ -117,7 +118,8 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
     over trajectories of the component's sum over turns. `in_group_std`: mean over groups of the standard deviation of
     the group's returns, over groups of at least two valid trajectories; `in_group_std_spread`: standard deviation of
     these over groups. `malformed_return_gap`: mean return of trajectories with a malformed response minus that of the
-    others; above 0, malformed responses pay off, and the format will collapse.
+    others; above 0, malformed responses pay off, and the format will collapse. Imported trajectories whose source does
+    not say which responses are well formed are excluded from it.
 
     Args:
         rewards: Dataset `rewards`.
@@ -127,8 +129,9 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
         Names, each prefixed with `reward/`, and values; empty without any valid trajectory.
     """
     valid = pl.DataFrame(rewards.drop_columns(["normalised_return"])).filter("is_valid")
+    told = pl.DataFrame(turns.select(["trajectory_id", "status", "info"]))
     malformed = (
-        pl.DataFrame(turns.select(["trajectory_id", "status"]))
+        told.filter(~lacks(told["info"], FORMAT))
         .group_by("trajectory_id", maintain_order=True)
         .agg(is_malformed=(pl.col("status") == "format_error").any())
     )

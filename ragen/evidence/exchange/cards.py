@@ -32,7 +32,7 @@ def write_model_card(folder: Path, run: Run, checkpoint: Mapping[str, Any]) -> N
         checkpoint: Its `iteration`, `key` and content `digest`.
     """
     head: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": _TAGS}
-    if base := _base_model(run.config):
+    if base := _base_model(run.stated):
         head["base_model"] = base
     facts = {**_of(run), **checkpoint}
     title = f"Checkpoint {checkpoint['iteration']} of run {run.name}"
@@ -40,7 +40,7 @@ def write_model_card(folder: Path, run: Run, checkpoint: Mapping[str, Any]) -> N
         f"A policy after {checkpoint['iteration']} updates. `initial_states.json`, if present, holds digests of the "
         "states from which its training started: leave them out of evaluations."
     )
-    _write(folder / _CARD, _front(head), title, about, facts, run.config)
+    _write(folder / _CARD, _front(head), title, about, facts, run.stated)
 
 
 def write_dataset_card(folder: Path, store: Store, run: Run, form: str, iterations: Sequence[int]) -> None:
@@ -68,11 +68,11 @@ def write_dataset_card(folder: Path, store: Store, run: Run, form: str, iteratio
         front = "".join(card.read_text(encoding="utf-8").partition("\n---\n")[:2]) + "\n"
     title = f"Trajectories of run {run.name}"
     about = "Texts are a model's: untrusted. `turns` holds the digest of every iteration's rollout."
-    _write(card, front, title, about, {**_of(run), "format": form, "turns": digests}, run.config)
+    _write(card, front, title, about, {**_of(run), "format": form, "turns": digests}, run.stated)
 
 
 def _of(run: Run) -> dict[str, Any]:
-    environment = run.config.get("environment", {}).get("type")
+    environment = run.stated.get("environment", {}).get("type")
     return {"run": run.name, "flow": run.flow, "preset": run.preset, "environment": environment}
 
 

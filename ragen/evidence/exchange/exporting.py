@@ -115,7 +115,7 @@ def _pairs(chosen: Iterator[Played], extent: Extent) -> Iterator[tuple[int, Mapp
 
 
 def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path, done: Export) -> None:
-    policy = recorded.store.runs.get(recorded.run).config.get("policy")
+    policy = recorded.store.runs.get(recorded.run).stated.get("policy")
     policy = policy if isinstance(policy, dict) else {}
     model = str(policy.get("name_or_path") or policy.get("type") or "unknown")
     for played in chosen:

@@ -35,6 +35,7 @@ _TRAJECTORIES = pa.schema(
         "truncated": pa.bool_(),
         "status": pa.string(),
         "turns": pa.list_(pa.int32()),
+        "num_contexts": pa.int32(),
     }
 )
 _ROWS_AT_ONCE = 4_096

@@ -2,9 +2,10 @@
 
     context of a trajectory -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
 
-A line is one context of the model: a whole trajectory with context = 'full', one per turn with 'window'. Contents are
-the text between the pieces of the chat template, so that the same template yields the same tokens; an opening tag that
-the prompt ends with is part of the response. Assistant messages that a window merely repeats have `"weight": 0`.
+A line is one context of the model: a whole trajectory with context = 'full', one per turn with 'window'. Only a
+trajectory of one context is imported: `num_contexts` is the number of them. Contents are the text between the pieces of
+the chat template, so that the same template yields the same tokens; an opening tag that the prompt ends with is part of
+the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,22 +27,26 @@ Line = dict[str, Any]
 
 def message_lines(played: Played) -> Iterator[Line]:
     """Yield one line per context of a trajectory."""
-    for context in played.contexts():
+    contexts = played.contexts()
+    for context in contexts:
         messages = [_message(part) for part in context.parts]
-        yield {"messages": messages, **played.facts(), "turns": [context.first_turn, context.last_turn]}
+        place = {"turns": [context.first_turn, context.last_turn], "num_contexts": len(contexts)}
+        yield {"messages": messages, **played.facts(), **place}
 
 
 def read_messages(value: Any) -> Trace:
     """Read the trajectory of a line with `messages`, or `prompt` and `completion`; id, group and reward are optional.
 
     Raises:
-        TraceFault: If there are no messages, one is not text, or the line is a later part of a trajectory.
+        TraceFault: If there are no messages, one is not text, or the line is a part of a trajectory.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
-    turns = value.get("turns")
-    if isinstance(turns, list) and turns[:1] != [0]:
-        raise TraceFault("is a later context of a trajectory of several; such are exchanged as ATIF")
+    if value.get("num_contexts", 1) != 1:
+        raise TraceFault(
+            f"is one of {str(value['num_contexts'])[:40]} contexts of a trajectory, whose return is that of them all; "
+            "such trajectories are exchanged as ATIF"
+        )
     return Trace(
         name_of(value.get("trajectory_id", value.get("id"))),
         name_of(value.get("group_id")),

@@ -5,15 +5,19 @@
 Data missing in the source stays missing and is never invented: without tokens, `prompt_ids`, `response_ids` and
 `behaviour_logprobs` are empty and `finish_reason` is 'unknown'; without log-probs, `behaviour_logprobs` is empty and
 `finish_reason` is 'unknown'. `info` lists what else is missing, and there are no rewards if the source has none. A
-response counts as one action, so that a reward can be assigned to its turn.
+response counts as one action, so that a reward can be assigned to its turn; whether its own system would have called it
+well formed is not known, so that no statistic counts its `format_ok`.
 """
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import polars as pl
 
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.turn_rules import MAX_VOCABULARY, MIN_LOGPROB
@@ -28,11 +32,36 @@ MAX_TOKENS = 2**24
 """Maximum number of tokens in all prompts and responses of a trace."""
 
 _ACTION_CHARACTERS = 60
-_NEVER_TOLD = ("env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest")
-"""Columns without a counterpart in other systems; their values only distinguish groups and states."""
+FORMAT = "format_ok"
+_NEVER_TOLD = (
+    "env_seed",
+    "dynamics_seed",
+    "sampling_seed",
+    "action_cost",
+    "initial_state_digest",
+    "state_digest",
+    FORMAT,
+)
+"""Columns without a counterpart in other systems; their values only distinguish groups and states, or fit the rules of
+`turns`."""
+_LEADING_THINK = re.compile(r"<think>(.+?)</think>", re.DOTALL)
 
 IMPORTED_MARK = '{"imported": '
 """Prefix of `info` in imported rows."""
+
+
+def lacks(info: pl.Series, column: str) -> pl.Series:
+    """Whether each row was imported from a source that lacks the column.
+
+    Args:
+        info: Column `info` of `turns`.
+        column: Name of another column.
+    """
+    is_imported = info.str.starts_with(IMPORTED_MARK)
+    if not is_imported.any():
+        return is_imported
+    absent = info.str.json_path_match("$.imported.absent")
+    return is_imported & absent.str.contains(json.dumps(column), literal=True).fill_null(False)
 
 
 class TraceFault(ValueError):  # noqa: N818 (it is data that has the fault)
@@ -46,7 +75,7 @@ class TraceTurn:
     Attributes:
         messages: (role, text) of the messages since the previous response.
         response: Text of the response.
-        think: Reasoning, if it can be separated; `response` then begins with `<think>think</think>`.
+        think: Reasoning, if the source separates it; `response` then begins with `<think>think</think>`.
         prompt_ids: Tokens added before the response since the previous one, or since the context start; None if the
             source has none.
         response_ids: Sampled tokens; None if the source has none.
@@ -157,7 +186,7 @@ def _same_columns(trace: Trace, trajectory_id: str, group_id: str) -> Row:
 
 
 def _turn_columns(turn: TraceTurn, reward: float | None) -> Row:
-    answer = _answer(turn)
+    think, answer = _parts(turn)
     action = answer.strip()[:_ACTION_CHARACTERS].strip()
     has_tokens = turn.response_ids is not None
     is_recorded = has_tokens and turn.logprobs is not None
@@ -168,7 +197,7 @@ def _turn_columns(turn: TraceTurn, reward: float | None) -> Row:
         "response_ids": list(turn.response_ids or []),
         "behaviour_logprobs": list(turn.logprobs or []) if is_recorded else [],
         "response": turn.response,
-        "think": turn.think,
+        "think": think,
         "answer": answer if action else None,
         "parsed_actions": [action] if action else [],
         "executed_actions": executed,
@@ -183,10 +212,13 @@ def _turn_columns(turn: TraceTurn, reward: float | None) -> Row:
     }
 
 
-def _answer(turn: TraceTurn) -> str:
-    if not turn.think:
-        return turn.response
-    return turn.response.removeprefix(f"<think>{turn.think}</think>")
+def _parts(turn: TraceTurn) -> tuple[str | None, str]:
+    """Return the reasoning, which the source separates or the response begins with, and the answer after it."""
+    if turn.think:
+        return turn.think, turn.response.removeprefix(f"<think>{turn.think}</think>")
+    if found := _LEADING_THINK.match(turn.response):
+        return found[1], turn.response[found.end() :]
+    return None, turn.response
 
 
 def _rewards(trace: Trace) -> list[float | None]:
@@ -203,7 +235,7 @@ def _rewards(trace: Trace) -> list[float | None]:
 
 def _acting(trace: Trace) -> list[int]:
     """Return the indices of the non-empty responses."""
-    return [number for number, turn in enumerate(trace.turns) if _answer(turn).strip()]
+    return [number for number, turn in enumerate(trace.turns) if _parts(turn)[1].strip()]
 
 
 def _info(trace: Trace, turn: TraceTurn, source: str) -> str:

@@ -114,7 +114,7 @@ def gather_runs(store: Store, runs: Sequence[str]) -> list[ComparedRun]:
 
 def differences(runs: Sequence[ComparedRun]) -> tuple[list[Difference], int]:
     """Return the settings that differ, and the number of settings that are equal in all runs."""
-    settings = [settings_as_text(run.run.config) for run in runs]
+    settings = [settings_as_text(run.run.stated) for run in runs]
     paths = list(dict.fromkeys(path for of_run in settings for path in of_run))
     found = [Difference(path, [of_run.get(path, ABSENT) for of_run in settings]) for path in paths]
     differing = [difference for difference in found if len(set(difference.values)) > 1]

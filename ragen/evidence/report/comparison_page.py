@@ -66,9 +66,9 @@ def _row(run: ComparedRun) -> dict[str, Any]:
     return {
         "name": run.run.name,
         "state": run.state.status if run.state else "unknown",
-        "environment": run.environment,
+        "environment": run.run.stated.get("environment", {}).get("type", words.UNKNOWN),
         "preset": run.run.preset or "none",
-        "seed": str(run.run.config.get("seed", "unknown")),
+        "seed": str(run.run.stated.get("seed", words.UNKNOWN)),
         "updates": len({place.iteration for place in run.artifacts if place.stage == "update"}),
         "planned": words.iterations_asked(run.run),
         "first": _written(successes[0] if successes else None),

@@ -9,6 +9,7 @@ from typing import Any
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.exchange.played import imported_facts
+from starpo.ragen.evidence.exchange.trace import FORMAT
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.reading import Place, Reader
@@ -123,6 +124,7 @@ def _trajectory(
 ) -> Row:
     prompts = _prompts(rows, transcriber)
     imported = imported_facts(rows[-1])
+    absent = imported.get("absent", ())
     frames = replay_frames(settings, rows) if settings is not None and not imported else None
     paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
     return {
@@ -132,9 +134,9 @@ def _trajectory(
         "seed": str(rows[0]["env_seed"]),  # too large for a JavaScript number
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,
-        "success": None if "success" in imported.get("absent", ()) else any(row["success"] for row in rows),
+        "success": None if "success" in absent else any(row["success"] for row in rows),
         "status": max((row["status"] for row in rows), key=STATUSES.index),
-        "errors": sum(row["status"] == "format_error" for row in rows),
+        "errors": None if FORMAT in absent else sum(row["status"] == "format_error" for row in rows),
         "drawn": frames is not None,
         "turns": [
             {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}

@@ -15,6 +15,9 @@ from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.times import stage_seconds
 from starpo.ragen.store.records.run import Run
 
+UNKNOWN = "unknown"
+"""Value of a fact that a run does not state."""
+
 
 def headline(series: Mapping[str, Series], environment: str) -> str:
     """Describe the run's success on the panel of its environment, in a sentence."""
@@ -57,33 +60,38 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:
-    """Return names and values of the key facts."""
-    run, state, config = data.run, data.state, data.run.config
+    """Return names and values of the key facts; those that the run does not state are left out."""
+    run, state, config = data.run, data.state, data.run.stated
     seconds = sum(sum(series.values()) for series in stage_seconds(data.manifests).values())
     found = [
-        ("State", state.status if state else "unknown"),
+        ("State", state.status if state else "not recorded"),
         ("Iterations", f"{data.num_iterations} of {iterations_asked(run)}"),
-        ("Environment", run.environment),
+        ("Environment", config.get("environment", {}).get("type", UNKNOWN)),
         ("Policy", policy(config.get("policy", {}))),
-        ("Advantage", str(config.get("update", {}).get("advantage", "unknown"))),
+        ("Advantage", str(config.get("update", {}).get("advantage", UNKNOWN))),
         ("Filter", filter_rule(config.get("filter", {}))),
-        ("Seed", str(config.get("seed", "unknown"))),
+        ("Seed", str(config.get("seed", UNKNOWN))),
         ("Preset", run.preset or "none"),
         ("Started", moment(run.created)),
         ("Work in stages", duration(seconds)),
         ("Store", data.store_url),
     ]
+    if run.flow == "replay":
+        start, stop = (run.parameters.get(end, UNKNOWN) for end in ("start", "stop"))
+        found.insert(0, ("Replay of", f"{run.parameters.get('base', UNKNOWN)}, from checkpoint {start} to {stop}"))
     if state is not None:
         found.insert(-1, ("Last heartbeat", moment(state.heartbeat)))
-    return found
+    return [(name, value) for name, value in found if value != UNKNOWN]
 
 
 def iterations_asked(run: Run) -> str:
-    """Return the planned number of iterations: from the settings, or of the range that a replay covers."""
+    """Return the planned number of iterations: of the settings, a replay's range, or an import's files."""
     start, stop = run.parameters.get("start"), run.parameters.get("stop")
     if run.flow == "replay" and isinstance(start, int) and isinstance(stop, int):
         return str(stop - start)
-    return str(run.config.get("iterations", "unknown"))
+    if run.flow == "import":
+        return str(len(run.parameters.get("files", ())))
+    return str(run.config.get("iterations", UNKNOWN))
 
 
 def embedded_words(data: ReportData) -> list[str]:
@@ -156,7 +164,7 @@ def policy(settings: Mapping[str, Any]) -> str:
     """Describe the trained model."""
     if settings.get("type") == "tiny":
         return f"tiny: {settings['num_layers']} layers of {settings['hidden_size']}"
-    return str(settings.get("name_or_path", "unknown"))
+    return str(settings.get("name_or_path", UNKNOWN))
 
 
 def filter_rule(settings: Mapping[str, Any]) -> str:

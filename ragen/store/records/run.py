@@ -27,7 +27,8 @@ class Run(_Record):
     flow: str
     """Name of the flow."""
     preset: str | None
-    """Preset that its settings came from; None: no preset."""
+    """Preset that its settings came from; None: no preset. An import without one knows only some of its settings
+    (`stated`)."""
     created: datetime
     """Creation time, in UTC."""
     config: dict[str, Any]
@@ -51,6 +52,13 @@ class Run(_Record):
                 f"run.json of {self.name} is damaged: its config names no environment.type; restore it from a copy"
             )
         return str(settings["type"])
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Settings that it states: all or, of an import without a preset, those that were applied to what it read."""
+        if self.flow == "import" and self.preset is None:
+            return {name: self.config[name] for name in ("reward", "filter") if name in self.config}
+        return self.config
 
 
 class RunState(_Record):

@@ -7,7 +7,7 @@ const FACETS = [
   { name: "outcome", label: "Outcome", of: (row) => outcomeOf(row.member) },
   { name: "decision", label: "Filter", of: (row) => (row.group.kept === null ? "none" : row.group.kept ? "kept" : "dropped"), say: (v) => (v === "none" ? "no decision" : v) },
   { name: "advantage", label: "Advantage", of: (row) => { const a = row.member.sample?.advantage; return a === undefined ? "none" : a > 0 ? "positive" : a < 0 ? "negative" : "zero"; }, say: (v) => (v === "none" ? "not trained on" : v) },
-  { name: "format", label: "Format", of: (row) => (row.member.errors ? "errors" : "sound"), say: (v) => (v === "errors" ? "with format errors" : "without format errors") },
+  { name: "format", label: "Format", of: (row) => (row.member.errors === null ? "unknown" : row.member.errors ? "errors" : "sound"), say: (v) => ({ errors: "with format errors", sound: "without format errors", unknown: "not recorded" })[v] },
   { name: "status", label: "Worst status", of: (row) => row.member.status, say: (v) => v.replace("_", " ") },
 ];
 

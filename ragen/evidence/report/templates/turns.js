@@ -41,9 +41,9 @@ function trajectoryFacts(trajectory, group) {
     ["Outcome", outcomePill(trajectory)],
     ["Return", number(trajectory.return)],
     ["Turns", String(trajectory.turns.length)],
-    ["Format errors", String(trajectory.errors)],
+    ["Format errors", trajectory.errors === null ? "not recorded" : String(trajectory.errors)],
     ...(group.kept === null ? [] : [["Advantage", sample ? html("span", { class: sample.advantage < 0 ? "down" : "up" }, signed(sample.advantage)) : "not trained on"]]),
-    ...(sample ? [["Share of the loss", percent(sample.share)], ["Mean ratio", number(sample.ratio, 4)], ["Clipped", percent(sample.clip)], ["KL to behaviour", number(sample.kl)], ["Entropy", number(sample.entropy)]] : []),
+    ...(sample ? [["Share of the loss", percent(sample.share)], ["Mean ratio", number(sample.ratio, 4)], ["Clipped", percent(sample.clip)], ["KL to behaviour, estimated (may be below 0)", number(sample.kl)], ["Entropy", number(sample.entropy)]] : []),
     ["Seed", trajectory.seed],
   ];
   return html("dl", { class: "inline-facts" }, facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));

@@ -84,7 +84,7 @@ def test_first_to_last() -> None:
     table = pa.table({"x": [None, 1.0, 0.25]})
     assert first_to_last(table, "x", "share") == "share 1 -> 0.25"
     assert first_to_last(table.slice(0, 2), "x", "share") == "share 1"
-    assert first_to_last(table.slice(0, 1), "x", "share") == "no share"
+    assert first_to_last(table.slice(0, 1), "x", "share") == "share not measured"
 
 
 class TestDuplicates:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.core.errors import QueryError
-from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.database import Database, described_views
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
 
 from .conftest import Ask, played_turns
@@ -160,3 +160,16 @@ def test_a_failure_to_read_is_explained_by_whoever_knows_the_files() -> None:
         pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
     ):
         database.query("from turns")
+
+
+def test_every_column_of_every_view_has_a_meaning() -> None:
+    views = described_views()
+    assert tuple(views) == VIEW_NAMES
+    assert [
+        (view, field.name)
+        for view, schema in views.items()
+        for field in schema
+        if not (field.metadata or {}).get(b"meaning")
+    ] == []
+    assert b"null: imported without tokens" in views["trajectories"].field("num_response_tokens").metadata[b"meaning"]
+    assert views["trajectories"].field("env_seed").metadata == DATASET_VIEWS["turns"].field("env_seed").metadata

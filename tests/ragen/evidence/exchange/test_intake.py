@@ -104,7 +104,7 @@ def test_without_log_probs_or_tokens_they_are_absent(take: TakeIn) -> None:
     assert {row["finish_reason"] for row in rows} == {"unknown"}
     assert json.loads(rows[2]["info"])["imported"]["absent"] == [
         "env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest",
-        "prompt_ids", "response_ids", "behaviour_logprobs", "success",
+        "format_ok", "prompt_ids", "response_ids", "behaviour_logprobs", "success",
     ]  # fmt: skip
 
 
@@ -245,8 +245,10 @@ def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take:
 def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=WINDOW)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    _, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
-    assert any("is a later context of a trajectory of several" in line for line in aside.lines())
+    found, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert (taken.num_traces, found.num_rows, aside.num_traces) == (0, 0, 24)  # 8 trajectories, each of 3 turns
+    (line,) = aside.lines()
+    assert "is one of 3 contexts of a trajectory" in line
 
 
 def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, tmp_path: Path) -> None:
