@@ -19,7 +19,7 @@ _CORNERS: tuple[tuple[Regime, float, float, str, str], ...] = (
     ("collapsed", 0.01, 0.02, "left", "one reasoning for all"),
     ("specialised", 0.99, 0.02, "right", "one reasoning for each prompt"),
 )
-_MEANINGS = {
+_MEANINGS: dict[str, str] = {
     "baseline": "what later probes are compared with",
     "unclear": "neither its I(X; Z) nor that of the first probe is above chance",
     **{name: meaning for name, *_, meaning in _CORNERS},
