@@ -45,6 +45,9 @@ class Shipped:
         names = self.names()
         path = self.folder / f"{name_or_path}.toml" if name_or_path in names else Path(name_or_path)
         if not path.is_file():
+            if path.suffix == ".toml":
+                hint = near(path.stem, names)
+                raise ConfigError(f"{path}: no such file; expected {self.word} by name or a TOML file{hint}")
             raise ConfigError(
                 f"'{name_or_path}' is neither {self.word} nor a TOML file{near(name_or_path, names)}; "
                 f"{self.word.split()[-1]}s: {', '.join(names)}{self.advice}"
