@@ -10,6 +10,7 @@ from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, NoVerdictError, StarPOError
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 
@@ -66,7 +67,7 @@ def verify(
     if share < 1:
         say(console, f"sampled iterations: {', '.join(map(str, verification.iterations))}")
     seconds = f"{verification.seconds:.0f} s"
-    say(console, f"{run}: {verification.num_iterations} iterations in {seconds}: {_outcome(verification)}")
+    say(console, f"{run}: {counted(verification.num_iterations, 'iteration')} in {seconds}: {_outcome(verification)}")
     raise typer.Exit(verification.exit_code)
 
 
