@@ -39,7 +39,11 @@ def envs(
             checked = {"replayable": None, "replay_fault": f"not checked: {error}", "findings": []}
         rows.append(row | checked)
     for name, one in ({} if names else OTHERS).items():
-        unchecked = {"replayable": None, "replay_fault": "not checked: it needs settings of yours", "findings": []}
+        unchecked: dict[str, Any] = {
+            "replayable": None,
+            "replay_fault": "not checked: it needs settings of yours",
+            "findings": [],
+        }
         rows.append({"name": name, "type": one.type, "about": one.description} | (unchecked if check else {}))
     print_rows(rows if as_json else [_shown(row) for row in rows], as_json, "environments", "")
     if any(row.get("findings") for row in rows):

@@ -367,7 +367,7 @@ def test_bad_arguments_are_one_message(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command(*arguments, "--store", str(finished), monkeypatch=monkeypatch) == 1
+    assert command(*arguments, "--store", str(finished), monkeypatch=monkeypatch) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
