@@ -131,8 +131,8 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
     for row in decided:
         say(
             console,
-            f"{row['metric']} decides what comes next and is not measured yet (in {counted(row['runs'], 'run')}, from "
-            f"iteration {row['first_iteration']} on): the plan assumes nothing unusual",
+            f"{row['metric']} decides what comes next and is not measured yet (in {row['runs']} runs, from iteration "
+            f"{row['first_iteration']} on): the plan assumes nothing unusual",
         )
     for run, reason in stops.items():
         say(console, f"{run} stops early, according to its stored data: {reason}")

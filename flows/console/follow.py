@@ -134,7 +134,7 @@ def _is_starting(run: str) -> bool:
 
 def _numbers(facts: dict[str, float]) -> str:
     at = facts.get("evaluated_at", facts.get("iteration"))
-    age = "" if at == facts.get("iteration") else f" (after {counted(at, 'update')})"
+    age = "" if at is None or at == facts.get("iteration") else f" (after {counted(at, 'update')})"
     shown = (
         ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),
