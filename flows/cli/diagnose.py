@@ -13,7 +13,6 @@ from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
-from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Signal
 from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
@@ -77,12 +76,8 @@ def _print(console: Console, found: Diagnosis) -> None:
         print_table(
             console, _gradient_rows(buckets), title=f"gradients at iteration {iteration}, by the groups' reward std"
         )
-        if not any(name.endswith("_snr") for bucket in buckets.values() for name in bucket):
-            say(
-                console, "no signal-to-noise ratio: that takes a bucket of at least two groups with different gradients"
-            )
     if found.num_computed:
-        say(console, f"computed and stored for this: {counted(found.num_computed, 'stage')}")
+        say(console, f"computed and stored for this: {found.num_computed} stages")
     for reason, number in found.not_computed.items():
         say(console, f"not computed ({number}): {reason}")
 

@@ -49,19 +49,3 @@ def test_leads_are_not_drawn_without_a_collapse(tmp_path) -> None:
     assert done.stdout.startswith("1 run; in 0 of them success halved")
     assert (done.returncode, "leads.svg is not drawn: " in done.stderr) == (1, True)
     assert not (tmp_path / "leads.svg").exists()
-
-
-def test_gradients_of_single_groups_say_that_they_have_no_ratio(tmp_path) -> None:
-    store = Store(str(tmp_path / "store"))
-    put_run(store, "mine", "starpo", [0.8])
-    values = {"gradients/bucket_1/num_groups": 1.0, "gradients/bucket_1/task_norm": 0.5}
-    said = []
-    for more in ({}, {"gradients/bucket_1/task_snr": 0.2}):
-        name = f"probed-{len(more)}"
-        put_run(store, name, "starpo", [0.8])
-        key, table = f"{9 + len(more):032x}", metrics_table(0, "gradient_probe", values | more)
-        facts = Facts(key=key, stage=Stage(name="gradient_probe", version=1), settings={}, inputs={}, seed=0)
-        store.put_table("metrics", table, facts)
-        store.runs.record_stage(name, 0, "gradient_probe", {"metrics": key})
-        said.append(ragen("diagnose", name, "--every", "0", RAGEN_STORE=store.url).stdout)
-    assert ["no signal-to-noise ratio" in text for text in said] == [True, False]
