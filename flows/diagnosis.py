@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, MIN_POINTS, Score, backtest, fall
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Verdict, diagnose
@@ -27,6 +28,7 @@ from starpo.tasks.probe import probe
 
 DEFAULT_EVERY = 10
 """Iterations between probes, for a run whose settings have no probes."""
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -141,16 +143,15 @@ def backtest_runs(
             continue
         num_points = len(series.get(SUCCESS, {}))
         if num_points < MIN_POINTS:
-            not_judged[name] = f"{num_points} iterations with a success rate; expected at least {MIN_POINTS}"
+            not_judged[name] = f"{counted(num_points, 'iteration')} with a success rate; expected at least {MIN_POINTS}"
         elif fall(series[SUCCESS]) is None and any("incident" in s for s in store.runs.iterations(name).values()):
             not_judged[name] = "it was ended by its own alarm, so whether its success would have halved is unknown"
         else:
             judged[name] = {**series, EVALUATED: series.get(f"evaluation/{record.environment}/success", {})}
     if not judged:
-        raise ConfigError(
-            f"none of {len(names)} runs in {store.url} can be judged: "
-            + "; ".join(f"{name}: {reason}" for name, reason in list(not_judged.items())[:3])
-        )
+        shown = [f"{name}: {reason}" for name, reason in list(not_judged.items())[:_MAX_NAMED]]
+        shown += [f"and {len(not_judged) - len(shown)} more"] if len(not_judged) > len(shown) else []
+        raise ConfigError(f"none of {len(names)} runs in {store.url} can be judged: {'; '.join(shown)}")
     return Backtest(backtest(judged), not_judged)
 
 

@@ -30,14 +30,19 @@ class Verification:
     Attributes:
         run: The run's name.
         findings: Findings, in the order of the stages.
-        num_iterations: Number of iterations verified.
+        iterations: Iterations verified.
         seconds: Duration of the verification.
     """
 
     run: str
     findings: list[CheckResult]
-    num_iterations: int
+    iterations: list[int]
     seconds: float
+
+    @property
+    def num_iterations(self) -> int:
+        """Number of iterations verified."""
+        return len(self.iterations)
 
     def count(self, verdict: Verdict) -> int:
         """Count the findings with this verdict."""
@@ -106,7 +111,8 @@ def verify_run(
             if on_visit is not None:
                 on_visit(number, len(visits), visit)
             findings += verifier.verify(visit)
-    return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
+    iterations = sorted({visit.iteration for visit in visits})
+    return Verification(run, findings, iterations, time.perf_counter() - started)
 
 
 def _of_seals(store: Store, run: str) -> CheckResult:

@@ -68,7 +68,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
         if status == "completed":
             walk.fault(*walk.ends_at, f"{end}, although the run's status is completed. {RECORD_ADVICE}")
         else:
-            walk.not_shown(*walk.ends_at, f"the run is {status} and was not finished: {end}")
+            walk.not_shown(*walk.ends_at, f"the run has not come to its end (its state is {status}): {end}")
     except RunStoppedError as error:
         if status == "completed":
             walk.fault(*walk.ends_at, f"the run's status is completed, but its record shows that it failed: {error}")

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from starpo.flows.cli.commands import STYLE, Commands
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import NoVerdictError, StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 
@@ -48,18 +48,19 @@ def _options(
 def main() -> None:
     """Entry point: an error that the user can fix is one message and exit code 1, never a traceback.
 
+    The exit code is 2 where 1 would be the verdict of a check, as it is for options that typer refuses.
     Any other error is a bug and prints a traceback, whose text is sanitised like any untrusted text.
     """
     os.environ.setdefault("DO_NOT_TRACK", "1")  # otherwise Prefect sends usage data and prints a notice each time
     try:
         app()
     except StarPOError as error:
-        _fail(f"error: {error}", _MAX_MESSAGE)
+        _fail(f"error: {error}", _MAX_MESSAGE, 2 if isinstance(error, NoVerdictError) else 1)
     except Exception:
-        _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT)
+        _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT, 1)
 
 
-def _fail(message: str, limit: int) -> NoReturn:
+def _fail(message: str, limit: int, code: int) -> NoReturn:
     """Print a sanitised error message and exit."""
     sys.stderr.write(visible(shortened(message, limit)) + "\n")
-    sys.exit(1)
+    sys.exit(code)

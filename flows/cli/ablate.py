@@ -15,6 +15,7 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.plan import RunPlan
 from starpo.flows.presets import GRIDS, PRESETS, served_grids
 from starpo.flows.rollback import ended_as
+from starpo.ragen.core.counts import counted
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Ablations
@@ -118,7 +119,7 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
             }
         )  # fmt: skip
         return
-    print_rows(_by_cell(rows), False, f"{plan.name}: {len(rows)} runs", "no run")
+    print_rows(_by_cell(rows), False, f"{plan.name}: {counted(len(rows), 'run')}", "no run")
     console = Console()
     say(console, f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
     say(

@@ -11,6 +11,8 @@ from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import backtest_runs
+from starpo.ragen.core.counts import counted
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.backtest import Score
 from starpo.ragen.evidence.diagnostics.backtest_chart import draw_leads
 
@@ -35,13 +37,15 @@ def backtest(
         shown = Console()
         fallen = {outcome.run: outcome.fell for outcome in tested.scores[0].outcomes if outcome.fell is not None}
         num_runs = len(tested.scores[0].outcomes)
-        say(shown, f"{num_runs} runs; in {len(fallen)} of them success halved and did not recover")
+        say(shown, f"{counted(num_runs, 'run')}; in {len(fallen)} of them success halved and did not recover")
         if fallen:
             print_table(shown, [{"run": run, "halved_at": iteration} for run, iteration in fallen.items()])
         print_table(shown, [_row(score) for score in tested.scores])
         for run, reason in tested.not_judged.items():
             say(shown, f"not judged: {run}: {reason}")
     if output is not None:
+        if not tested.scores[0].num_fallen:
+            raise ConfigError(f"{output} is not drawn: success halved in none of the runs, so there is no lead")
         say(console, f"drawn: {write_page(output, draw_leads(tested.scores))}")
 
 

@@ -47,7 +47,7 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     try:
         found, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
     except ServerError as error:
-        found, silence = [], f" ({error})"
+        found, silence = [], str(error)
     is_known = store.runs.find(run) is not None
     asked = [FlowRun(flow_run.id) for flow_run in found if flow_run.deployment_id is not None]
     if asked:
@@ -55,7 +55,8 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     elif not is_known:
         _refuse_unknown(store, run, silence)
     elif store.runs.is_running(run):
-        why = "as part of another flow run, such as an ablation: cancel that" if found else f"outside Prefect{silence}"
+        why = "as part of another flow run, such as an ablation: cancel that" if found else "outside Prefect"
+        why += f", as far as is known: {silence}" if silence else ""
         raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
     else:
         state = store.runs.state(run)
@@ -98,4 +99,6 @@ def _refuse_unknown(store: Store, run: str, silence: str) -> None:
     try:
         store.runs.get(run)
     except StoreError as error:
-        raise StoreError(f"{error}\nPrefect has no unfinished run of that name either{silence}") from error
+        unknown = f"Whether Prefect has an ablation or a sweep of that name is not known: {silence}"
+        more = unknown if silence else "Prefect has no unfinished run of that name either"
+        raise StoreError(f"{error}\n{more}") from error

@@ -19,6 +19,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.training_states import FILE, training_states, write_states
 from starpo.ragen.agents.policy.complete import complete, complete_folder
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.evidence.exchange.cards import write_model_card
 from starpo.ragen.evidence.exchange.hub import HubRepository, Pushed
@@ -223,7 +224,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield "kept; its files match their recorded digests"
     else:
         at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
-        yield f"derived from {at}, the nearest one kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
+        updates = counted(len(facts["updates"]), "update")
+        yield f"derived from {at}, the nearest one kept, by {updates} in {facts['seconds']} s"
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
     if "folder" in facts:

@@ -93,6 +93,7 @@ def _point_row(point: Point) -> dict[str, Any]:
         "iteration": point.iteration,
         "H(Z|X)": f"{point.diversity:.3f}",
         "I(X;Z)": f"{point.dependence:.3f}",
+        "standard errors": f"{point.standard_errors:.1f}",
         "retrieval above chance": f"{point.retrieval:.2f}",
         "regime": point.regime,
     }

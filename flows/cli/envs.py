@@ -10,7 +10,7 @@ from starpo.ragen.core.errors import MissingPackageError, RegistryError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check as check_environment
 from starpo.ragen.envs.replayability import replayability
-from starpo.ragen.envs.variants import VARIANTS, variant
+from starpo.ragen.envs.variants import OTHERS, VARIANTS, variant
 
 
 def envs(
@@ -38,6 +38,13 @@ def envs(
                 raise
             checked = {"replayable": None, "replay_fault": f"not checked: {error}", "findings": []}
         rows.append(row | checked)
+    for name, one in ({} if names else OTHERS).items():
+        unchecked: dict[str, Any] = {
+            "replayable": None,
+            "replay_fault": "not checked: it needs settings of yours",
+            "findings": [],
+        }
+        rows.append({"name": name, "type": one.type, "about": one.description} | (unchecked if check else {}))
     print_rows(rows if as_json else [_shown(row) for row in rows], as_json, "environments", "")
     if any(row.get("findings") for row in rows):
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.objective_forks import MIN_PAIRS, Gain, fork_gains, predictions
 from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.objectives import Compared
 from starpo.ragen.evidence.report.objectives_page import render_objectives
@@ -77,7 +78,7 @@ def _print(console: Console, lab: Lab) -> None:
     for name, settings in lab.kept.items():
         say(console, f"{name}: measured on the stored data, without {', '.join(settings)}")
     if lab.num_computed:
-        say(console, f"computed and stored for this: {lab.num_computed} stages")
+        say(console, f"computed and stored for this: {counted(lab.num_computed, 'stage')}")
     for name, reason in lab.left_out.items():
         say(console, f"left out: {name}: {reason}")
     for iteration, reason in lab.not_measured.items():

@@ -8,6 +8,7 @@ from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import evaluation_curve
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.audit.named import matching_runs
 from starpo.ragen.evidence.diagnostics.online import Reuse, by_reuse, reuses
 from starpo.ragen.store import Store
@@ -106,8 +107,9 @@ def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, f
     print_table(console, shown, title=title, numbers=_COLUMNS.values())
     limits = [f"{name} {summary[name]}" for name in _THRESHOLDS if summary[name] is not None]
     console.print(
-        f"{summary['num_updates']} updates on {summary['num_rollouts']} rollouts; {summary['num_early_rollouts']} of "
-        f"these were collected early ({', '.join(limits) if limits else 'no threshold is set'})",
+        f"{counted(summary['num_updates'], 'update')} on {counted(summary['num_rollouts'], 'rollout')}; "
+        f"{summary['num_early_rollouts']} of these were collected early "
+        f"({', '.join(limits) if limits else 'no threshold is set'})",
     )
 
 

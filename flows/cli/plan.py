@@ -12,6 +12,7 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
@@ -154,7 +155,8 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         f"{tokens.response:.0f} response tokens; {tokens.trained:,.0f} trained on; longest context "
         f"{tokens.longest_context:,}",
         "time": f"per iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
-        f"{config.iterations} iterations: {_seconds(total)}; evaluations, environments and storage not counted",
+        f"{counted(config.iterations, 'iteration')}: {_seconds(total)}; "
+        "evaluations, environments and storage not counted",
         "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
         f"({seconds.assumption})",
         "storage": f"{_gib(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
@@ -181,6 +183,8 @@ def _gib(size_bytes: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -6,7 +6,7 @@ import typer
 
 from starpo.flows.cli.options import JsonOption
 from starpo.flows.console.listing import print_rows
-from starpo.flows.presets import METHODS, PRESETS, preset
+from starpo.flows.presets import FRAGMENTS, METHODS, PRESETS, preset
 from starpo.ragen.core.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def presets(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets."""
+    """List the presets; those without an environment are for `extends` in a file of your own."""
     if methods:
         print_rows(
             [{"method": name, "about": METHODS.description(name)} for name in METHODS.names()], as_json, "methods", ""
@@ -33,4 +33,7 @@ def presets(
             continue
         rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
                      "iterations": config.iterations, "about": about})  # fmt: skip
+    for name in FRAGMENTS:
+        row = {"preset": name, "environment": "", "policy": "", "iterations": None}
+        rows.append(row | {"about": PRESETS.description(name)})
     print_rows(rows, as_json, "presets", "")

@@ -10,7 +10,8 @@ from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.counts import counted
+from starpo.ragen.core.errors import ConfigError, NoVerdictError, StarPOError
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
@@ -33,34 +34,40 @@ def verify(
 ) -> None:
     """Recompute a run's stages and compare; re-execute its actions, decode its tokens.
 
-    The store is only read. Exit code 0: everything matches. 1: something differs or is damaged. 3: nothing
-    differs, but some checks could not be made, for reasons that are printed.
+    The store is only read. Exit code 0: everything matches. 1: something differs or is damaged. 2: nothing was
+    verified, for example because there is no such run. 3: nothing differs, but some checks could not be made, for
+    reasons that are printed.
     """
-    opened, share = open_store(store), _share(sample)
-    opened.runs.get(run)  # report an unknown name before any heavy import
-    with progress_bar("loading", COUNTED) as show:
-        from starpo.flows.verify import verify_run
+    try:
+        opened, share = open_store(store), _share(sample)
+        opened.runs.get(run)  # report an unknown name before any heavy import
+        with progress_bar("loading", COUNTED) as show:
+            from starpo.flows.verify import verify_run
 
-        verification = verify_run(
-            opened,
-            run,
-            first=first,
-            last=last,
-            stages=stage or [],
-            share=share,
-            with_warm_start=warm_start,
-            on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
-        )
+            verification = verify_run(
+                opened,
+                run,
+                first=first,
+                last=last,
+                stages=stage or [],
+                share=share,
+                with_warm_start=warm_start,
+                on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
+            )
+    except StarPOError as error:
+        raise NoVerdictError(str(error)) from error
     if as_json:
-        facts = {name: getattr(verification, name) for name in ("outcome", "exit_code", "is_faultless")}
-        print_json(asdict(verification) | facts)
+        names = ("num_iterations", "outcome", "exit_code", "is_faultless")
+        print_json(asdict(verification) | {name: getattr(verification, name) for name in names})
         raise typer.Exit(verification.exit_code)
     console = Console()
     print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
     for line in _notes(verification.findings):
         say(console, line)
+    if share < 1:
+        say(console, f"sampled iterations: {', '.join(map(str, verification.iterations))}")
     seconds = f"{verification.seconds:.0f} s"
-    say(console, f"{run}: {verification.num_iterations} iterations in {seconds}: {_outcome(verification)}")
+    say(console, f"{run}: {counted(verification.num_iterations, 'iteration')} in {seconds}: {_outcome(verification)}")
     raise typer.Exit(verification.exit_code)
 
 

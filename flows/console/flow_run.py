@@ -72,7 +72,7 @@ class FlowRun:
         """Return its final state; None while it is unfinished, or while the server is too busy to answer.
 
         Raises:
-            ServerGoneError: If the server no longer answers.
+            ServerGoneError: If the server does not answer.
             ServerError: If the server no longer knows the flow run, or fails.
         """
         from prefect.client.orchestration import get_client
@@ -166,7 +166,7 @@ def asking(what: str) -> Iterator[None]:
             "in a moment"
         ) from error
     except httpx.TransportError as error:
-        raise ServerGoneError(f"the Prefect server at {address} no longer answers ({error})") from error
+        raise ServerGoneError(f"the Prefect server at {address} does not answer ({error})") from error
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status >= 500:

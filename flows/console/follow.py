@@ -11,6 +11,7 @@ from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.rollback import is_rollback
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Runs
@@ -133,7 +134,7 @@ def _is_starting(run: str) -> bool:
 
 def _numbers(facts: dict[str, float]) -> str:
     at = facts.get("evaluated_at", facts.get("iteration"))
-    age = "" if at == facts.get("iteration") else f" (after {at:.0f} updates)"
+    age = "" if at is None or at == facts.get("iteration") else f" (after {counted(at, 'update')})"
     shown = (
         ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),

@@ -5,6 +5,7 @@ from typing import Any
 
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
@@ -31,7 +32,8 @@ def success_line(store: Store, run: str) -> str:
     if not curve:
         return "not evaluated yet"
     return " -> ".join(
-        f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}] after {point['iteration']} updates"
+        f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}] "
+        f"after {counted(point['iteration'], 'update')}"
         for point in (curve if len(curve) == 1 else (curve[0], curve[-1]))
     )
 

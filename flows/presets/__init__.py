@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = ("paper", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s")
-"""Presets that only serve as a base for others: settings of an algorithm or a scale, without an environment."""
+"""Presets for `extends` alone: settings of an algorithm or a scale, without an environment."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ class Shipped:
         names = self.names()
         path = self.folder / f"{name_or_path}.toml" if name_or_path in names else Path(name_or_path)
         if not path.is_file():
+            if name_or_path in FRAGMENTS:
+                raise ConfigError(
+                    f"'{name_or_path}' is settings to extend others with, not {self.word}: write a TOML file with "
+                    f'extends = ["sokoban", "{name_or_path}"]'
+                )
+            if path.suffix == ".toml":
+                hint = near(path.stem, names)
+                raise ConfigError(f"{path}: no such file; expected {self.word} by name or a TOML file{hint}")
             raise ConfigError(
                 f"'{name_or_path}' is neither {self.word} nor a TOML file{near(name_or_path, names)}; "
                 f"{self.word.split()[-1]}s: {', '.join(names)}{self.advice}"
@@ -53,7 +61,8 @@ class Shipped:
 
     def description(self, name: str) -> str:
         """Return the description in the file's first line."""
-        return self.path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+        text = (self.folder / f"{name}.toml").read_text(encoding="utf-8")
+        return text.partition("\n")[0].removeprefix("#").strip()
 
 
 PRESETS = Shipped(

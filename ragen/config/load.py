@@ -45,7 +45,8 @@ def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> 
     Raises:
         ConfigError: If a file is missing, is not TOML or extends itself, or if a setting is unknown or invalid.
     """
-    return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], str(path))
+    name = path.stem if path.parent == search_path else str(path)
+    return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], name)
 
 
 def read_fragment(path: Path, search_path: Path) -> Table:

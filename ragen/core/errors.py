@@ -76,6 +76,10 @@ class NotAskedError(StoreError):
     """The answer of an external service is not in the store, and no service may be queried here."""
 
 
+class NoVerdictError(StarPOError):
+    """A check could not be started, such as of a run that does not exist; says nothing about what was to be checked."""
+
+
 class HubError(StarPOError):
     """The Hugging Face Hub cannot be reached, refuses the request, or there are no credentials for it."""
 

@@ -135,3 +135,11 @@ VARIANTS: dict[str, Variant] = {
 }
 """By name: the variants of RAGEN, otherwise configured as in the paper; those of the environments that RAGEN-2 adds;
 some tasks of suites; and every environment of an installed package with its default settings."""
+
+OTHERS: dict[str, Variant] = {
+    "mixture": Variant("episodes of several environments, which the settings list (docs/mixture.md)", "mixture"),
+    "alfworld/FOLDER": Variant("ALFWorld and other games of TextWorld, from a folder of yours", "alfworld"),
+    "verifiers/ID": Variant("an installed task set of verifiers", "verifiers"),
+    "openenv/ADDRESS": Variant("an environment on a server that implements OpenEnv's protocol", "openenv"),
+}
+"""Environments without a variant, since they need settings of the user's own: what to name -> what it is."""

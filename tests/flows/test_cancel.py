@@ -115,6 +115,13 @@ def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
     assert said(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
 
 
+def test_of_a_silent_server_nothing_is_claimed(said):
+    prefect = Prefect()
+    prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
+    with pytest.raises(StoreError, match=r"\nWhether Prefect has .* is not known: no answer$"):
+        said(prefect, "mina")
+
+
 def test_an_unknown_one_suggests_near_ones(said):
     with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nPrefect has no unfinished run"):
         said(Prefect(), "mina")

@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import starpo.flows.cli
+from starpo.flows.presets import preset
+from starpo.ragen.store import Store
 from tests.flows.command import ragen
 
 
@@ -51,6 +53,16 @@ def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
     result = ragen("verify", "mine", "--from", "-1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "Invalid value for '--from'" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["minne"], ["mine", "--stage", "rewards"], ["mine", "--sample", "10"]])
+def test_a_verification_that_cannot_start_has_no_verdict(tmp_path, arguments):
+    """Exit code 1 would say that something is different or damaged."""
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    result = ragen("verify", *arguments, RAGEN_STORE=store.url)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
 
 
 def test_a_query_without_a_run_is_told_so(tmp_path):

@@ -6,10 +6,12 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
+from tests.flows.command import ragen
 
 
 def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
@@ -52,3 +54,20 @@ def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups:
     assert "task snr" in said
     assert ("a blank signal-to-noise ratio (snr): it takes two groups" in said) == (num_groups == 1)
     assert ("0.25" in said) == (num_groups == 2)
+
+
+def test_of_runs_that_cannot_be_judged_three_are_named_and_the_rest_counted(tmp_path) -> None:
+    store = Store(str(tmp_path / "store"))
+    for number in range(5):
+        put_run(store, f"mine-{number}", "starpo", [0.8])
+    with pytest.raises(ConfigError, match=r"none of 5 .* mine-2: 1 iteration with a success rate; .*; and 2 more$"):
+        backtest_runs(store, None)
+
+
+def test_leads_are_not_drawn_without_a_collapse(tmp_path) -> None:
+    store = Store(str(tmp_path / "store"))
+    put_run(store, "mine", "starpo", [0.8] * 12)
+    done = ragen("backtest", "-o", "leads.svg", cwd=tmp_path, RAGEN_STORE=store.url)
+    assert done.stdout.startswith("1 run; in 0 of them success halved")
+    assert (done.returncode, "leads.svg is not drawn: " in done.stderr) == (1, True)
+    assert not (tmp_path / "leads.svg").exists()

@@ -81,7 +81,7 @@ def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
 
 def test_a_server_that_is_gone_is_told_from_one_that_is_busy(ended, read_fails_with):
     read_fails_with(httpx.ConnectError("[Errno 111] Connection refused"))
-    with pytest.raises(ServerGoneError, match=r"no longer answers \(\[Errno 111\]"):
+    with pytest.raises(ServerGoneError, match=r"does not answer \(\[Errno 111\]"):
         ended()
 
 

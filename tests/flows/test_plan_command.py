@@ -56,6 +56,12 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in said
 
 
+def test_no_time_is_planned_to_be_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plan("smoke", ["iterations=1"], gpu="cpu")
+    said = capsys.readouterr().out
+    assert "rollout under a second, update under a second; 1 iteration: under a second;" in said
+
+
 @pytest.mark.usefixtures("small_gpu")
 def test_a_cpu_has_the_cores_that_runs_use_however_many_gpus_there_are(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -131,6 +131,26 @@ def test_unknown_preset_lists_those_there_are() -> None:
         preset("sokobann")
 
 
+def test_a_missing_file_is_no_misspelt_preset() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^folder/smoke\.toml: no such file; .* or a TOML file \(did you mean 'smoke'"
+    ):
+        preset("folder/smoke.toml")
+
+
+def test_a_wrong_override_of_a_preset_names_the_preset_and_not_its_file() -> None:
+    with pytest.raises(ConfigError, match=r"^smoke: filter\.kep = 0\.5 \(override\): no such setting"):
+        preset("smoke", {"filter.kep": 0.5})
+
+
+def test_settings_to_extend_others_with_are_listed_and_say_how_to_use_them() -> None:
+    listed = CliRunner().invoke(app, ["presets", "--json"])
+    assert [row["preset"] for row in json.loads(listed.stdout)] == [*names(), *FRAGMENTS]
+    for read in (preset, method):
+        with pytest.raises(ConfigError, match=r"^'starpo-s' is settings to extend .*sokoban.*starpo-s"):
+            read("starpo-s")
+
+
 def test_override_reaches_the_setting() -> None:
     assert preset("sokoban", {"filter.keep": 0.25}).filter.keep == 0.25
 

@@ -109,7 +109,7 @@ def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> 
     said = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "plane.svg")])
     assert said.exit_code == 0, said.output
     assert said.stdout.startswith("plain: healthy: no signal holds")
-    assert "computed and stored for this: 1 stages" in said.stdout
+    assert "computed and stored for this: 1 stage\n" in said.stdout
     assert (tmp_path / "plane.svg").read_text().startswith("<svg")
     facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (facts["status"], facts["num_computed"], len(facts["probes"])) == ("healthy", 0, 3)

@@ -97,6 +97,6 @@ def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp
     )
     assert (looked.returncode, looked.stderr) == (0, ""), "where the code is not installed"
     refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=shell, capture_output=True, text=True)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "'stairs:Stairs' (named as module:attribute) cannot be loaded" in refused.stderr
     assert "Add its folder to PYTHONPATH" in refused.stderr

@@ -157,7 +157,9 @@ def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_e
             starpo(settings, preset="smoke", store=str(folder), run="twice")
     found, details = outcome(folder, "twice")
     assert found == "not shown"
-    assert any("the run is failed and was not finished: the record names no update" in each for each in details)
+    assert any(
+        "the run has not come to its end (its state is failed): the record names no update" in each for each in details
+    )
     starpo(settings, preset="smoke", store=str(folder), run="twice")
     assert outcome(folder, "twice") == ("verified", [])
     records = Store(str(folder)).runs.iterations("twice")

@@ -302,6 +302,18 @@ def test_the_command_prints_a_table_and_ends_with_0(
     assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 
+def test_the_command_says_which_iterations_it_sampled(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (RUN, "--store", str(finished), "--stage", "variance_filter", "--sample", "1%")
+    assert command(*arguments, monkeypatch=monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["num_iterations"] == 1
+    assert f"sampled iterations: {facts['iterations'][0]}\n" in out
+
+
 def test_the_command_names_a_fault_and_ends_with_1(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,7 +367,7 @@ def test_bad_arguments_are_one_message(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command(*arguments, "--store", str(finished), monkeypatch=monkeypatch) == 1
+    assert command(*arguments, "--store", str(finished), monkeypatch=monkeypatch) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err

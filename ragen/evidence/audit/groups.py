@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 from starpo.ragen.learning.filter.select import SURPLUS
@@ -54,7 +55,7 @@ def groups_by_reason(database: Database) -> Finding:
         severity="fault" if faults.num_rows else "warning" if num_empty else "note",
         summary=(
             f"{first_to_last(shares, 'kept_share', 'share of groups kept')}"
-            + (f"; nothing was kept in {num_empty} iterations" if num_empty else "")
+            + (f"; nothing was kept in {counted(num_empty, 'iteration')}" if num_empty else "")
             + (f"; {faults.num_rows} groups were not treated as the filter decided." if faults.num_rows else ".")
         ),
         meaning=(

@@ -1,5 +1,6 @@
 """Audits of the model's responses: duplicates over time, and malformed responses."""
 
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 from starpo.ragen.evidence.audit.views import WITHOUT_FORMAT
@@ -56,7 +57,7 @@ def duplicate_responses(database: Database) -> Finding:
         for row in table.select(["top_reasoning_share", "top_reasoning_observations"]).to_pylist()
         if (row["top_reasoning_share"] or 0) >= ECHO_SHARE and row["top_reasoning_observations"] >= ECHO_OBSERVATIONS
     ]
-    echo = f"; in {len(echoes)} iterations one reasoning makes up half or more" if echoes else ""
+    echo = f"; in {counted(len(echoes), 'iteration')} one reasoning makes up half or more" if echoes else ""
     return Finding(
         title="Duplicate responses and reasoning",
         severity="warning" if echoes else "note",

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding
 
@@ -67,11 +68,11 @@ def _summary(rows: list[dict[str, int | None]], num_faults: int) -> str:
         oldest = max(row["most"] or 0 for row in known)
         limits = sorted({row["allowed"] for row in known if row["allowed"] is not None})
         allowed = f"at most {' or '.join(map(str, limits))} allowed" if limits else "the limit is unknown"
-        parts.append(f"up to {oldest} updates old, in {len(known)} iterations; {allowed}")
+        parts.append(f"up to {counted(oldest, 'update')} old, in {counted(len(known), 'iteration')}; {allowed}")
     if num_faults:
         num_beyond = sum(row["beyond"] or 0 for row in rows)
-        parts.append(f"{num_beyond} trajectories of {num_faults} iterations are older than that")
+        parts.append(f"{num_beyond} trajectories of {counted(num_faults, 'iteration')} are older than that")
     if num_unknown := sum(bool(row["unknown"]) for row in rows):
-        parts.append(f"for {num_unknown} iterations it is unknown, as no policy of this run played them")
+        parts.append(f"for {counted(num_unknown, 'iteration')} it is unknown, as no policy of this run played them")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -5,6 +5,8 @@ metric series -> path -> draw_plane -> SVG
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, sqrt
+from typing import Literal
 
 from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
 from starpo.ragen.evidence.diagnostics.series import Series
@@ -17,6 +19,14 @@ _CORNERS: tuple[tuple[Regime, float, float, str, str], ...] = (
     ("collapsed", 0.01, 0.02, "left", "one reasoning for all"),
     ("specialised", 0.99, 0.02, "right", "one reasoning for each prompt"),
 )
+_MEANINGS: dict[str, str] = {
+    "baseline": "what later probes are compared with",
+    "unclear": "neither its I(X; Z) nor that of the first probe is above chance",
+    **{name: meaning for name, *_, meaning in _CORNERS},
+}
+_ABOVE_CHANCE = 2.0
+"""Standard errors from which I(X; Z) counts as above chance. Probes of policies that ignore the prompt had at most 0.4,
+those of policies that do not at least 8."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +37,23 @@ class Point:
         iteration: Number of updates done before.
         diversity: H(Z|X) of first turns, nats per token.
         dependence: I(X; Z) of first turns, nats per token.
+        standard_errors: `dependence` in standard errors: its z-score times the root of the number of reasonings.
         retrieval: Share of reasonings that are likeliest under their own prompt, minus chance.
-        regime: Regime relative to the run's first probe.
+        regime: Regime relative to the run's first probe, which is the baseline. 'unclear' if neither of them has a
+            dependence above chance.
     """
 
     iteration: int
     diversity: float
     dependence: float
+    standard_errors: float
     retrieval: float
-    regime: Regime
+    regime: Regime | Literal["baseline", "unclear"]
 
     @property
     def words(self) -> str:
         """The regime as text, with its iteration, as later probes may have found no reasoning to score."""
-        meaning = next(meaning for name, *_, meaning in _CORNERS if name == self.regime)
-        return f"at iteration {self.iteration} {self.regime}: {meaning}"
+        return f"at iteration {self.iteration}: {self.regime}, {_MEANINGS[self.regime]}"
 
 
 def path(series: Mapping[str, Series]) -> list[Point]:
@@ -50,17 +62,34 @@ def path(series: Mapping[str, Series]) -> list[Point]:
     Args:
         series: Metric name -> iteration -> value.
     """
-    diversity, dependence = (
-        series.get(f"{_ROWS}/{name}", {}) for name in ("conditional_entropy", "mutual_information")
+    diversity, dependence, z, bound, retrieval = (
+        series.get(f"{_ROWS}/{name}", {})
+        for name in (
+            "conditional_entropy",
+            "mutual_information",
+            "mutual_information_z",
+            "mutual_information_bound",
+            "retrieval_at_1_above_chance",
+        )
     )
-    retrieval = series.get(f"{_ROWS}/retrieval_at_1_above_chance", {})
     points: list[Point] = []
-    for iteration in sorted(diversity.keys() & dependence.keys()):
-        here = diversity[iteration], dependence[iteration]
-        first = (points[0].diversity, points[0].dependence) if points else here
-        shares = [value / start if start > 0 else 1.0 for value, start in zip(here, first, strict=True)]
-        points.append(Point(iteration, *here, retrieval.get(iteration, 0.0), regime(*shares)))
+    first: tuple[float, float] | None = None
+    for iteration in sorted(diversity.keys() & dependence.keys() & z.keys() & bound.keys()):
+        errors = z[iteration] * sqrt(exp(bound[iteration]))  # the bound is the logarithm of the number
+        here = diversity[iteration], dependence[iteration] if errors >= _ABOVE_CHANCE else 0.0
+        name = "baseline" if first is None else _regime(here, first)
+        first = first or here
+        points.append(
+            Point(iteration, diversity[iteration], dependence[iteration], errors, retrieval.get(iteration, 0.0), name)
+        )
     return points
+
+
+def _regime(here: tuple[float, float], first: tuple[float, float]) -> Regime | Literal["unclear"]:
+    """Return the regime of a probe beside the first one; of each, diversity and dependence, 0 if not above chance."""
+    if here[1] == first[1] == 0:
+        return "unclear"
+    return regime(*(value / start if start > 0 else 1.0 for value, start in zip(here, first, strict=True)))
 
 
 def draw_plane(run: str, points: Sequence[Point]) -> str:
@@ -71,7 +100,9 @@ def draw_plane(run: str, points: Sequence[Point]) -> str:
         points: At least one.
     """
     with style():
-        note = "Probes of the reasoning of first turns; numbers are updates done. Dashed: half of the first probe."
+        has_regimes = any(point.regime not in ("baseline", "unclear") for point in points)
+        note = "Probes of the reasoning of first turns; numbers are updates done."
+        note += " Dashed: half of the first probe." if has_regimes else ""
         figure = new_figure(6.4, 4.6, f"Reasoning of {run}", note)
         axes = figure.add_subplot()
         first, top = points[0], max(point.diversity for point in points)
@@ -82,9 +113,10 @@ def draw_plane(run: str, points: Sequence[Point]) -> str:
             xlim=(min(0.0, *(point.dependence for point in points)), 1.15 * max(right, 1e-3)),
             ylim=(-0.15 * max(top, 1e-3), 1.25 * max(top, 1e-3)),
         )
-        axes.axvline(0.5 * first.dependence, color="#d0d5dd", linestyle="--")
-        axes.axhline(0.5 * first.diversity, color="#d0d5dd", linestyle="--")
-        for name, x, y, side, meaning in _CORNERS:
+        if has_regimes:
+            axes.axvline(0.5 * first.dependence, color="#d0d5dd", linestyle="--")
+            axes.axhline(0.5 * first.diversity, color="#d0d5dd", linestyle="--")
+        for name, x, y, side, meaning in _CORNERS if has_regimes else ():
             place = {"ha": side, "va": "top" if y > 0.5 else "bottom", "transform": axes.transAxes}
             axes.text(x, y, f"{name}\n{meaning}", color="#8a94a3", fontsize=8, **place)  # type: ignore[arg-type]
         xs, ys = [point.dependence for point in points], [point.diversity for point in points]

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from starpo.ragen.config.structure import flattened
+from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.diagnostics.collapse import Verdict
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import ReportData
@@ -27,12 +28,13 @@ def headline(series: Mapping[str, Series], environment: str) -> str:
         return "No evaluation has been stored yet."
     (first, start), (last, end) = points[0], points[-1]
     if first == last:
-        return f"Success {interval(series, name, first)} after {updates(first)}."
+        return f"Success {interval(series, name, first)} after {counted(first, 'update')}."
     direction = "rose" if end > start else "fell" if end < start else "stayed"
     best = max(points, key=lambda point: point[1])
-    peak = f"; it was {best[1]:.1%} at its best, after {updates(best[0])}" if best[1] > end else ""
+    peak = f"; it was {best[1]:.1%} at its best, after {counted(best[0], 'update')}" if best[1] > end else ""
     span = f"from {interval(series, name, first)} to {interval(series, name, last)}" if direction != "stayed" else ""
-    return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {updates(last - first)}{peak}."
+    done = counted(last - first, "update")
+    return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {done}{peak}."
 
 
 def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
@@ -42,11 +44,6 @@ def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
     if iteration in low and iteration in high:
         value += f" (95% interval {low[iteration]:.1%} to {high[iteration]:.1%})"
     return value
-
-
-def updates(number: int) -> str:
-    """Format a number of updates."""
-    return "1 update" if number == 1 else f"{number} updates"
 
 
 def verdict_words(verdict: Verdict) -> str:
@@ -111,8 +108,9 @@ def _rollout_words(data: ReportData) -> str:
     else:
         of_all = f" of the run's {everything:,}" if everything >= shown else ""
         words = (
-            f"This page holds {shown:,}{of_all} training trajectories, from {len(own)} of {len(collected)} rollouts: "
-            "the first, the last, those at which a signal was raised, and others evenly spaced between. The rest are "
+            f"This page holds {shown:,}{of_all} training trajectories, from {len(own)} of "
+            f"{counted(len(collected), 'rollout')}: the first, the last, those at which a signal "
+            "was raised, and others evenly spaced between. The rest are "
             f"in the store: `ragen report {data.run.name} --embed N` adds those of iteration N to the page, "
             f"`ragen show {data.run.name} --iteration N --trajectory ID` prints one."
         )

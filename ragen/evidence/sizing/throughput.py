@@ -161,7 +161,7 @@ def seconds(
 
     Decoding: a step reads all weights and the KV cache of the rows in the batch, at `decoding_share` of the device's
     bandwidth, and takes at least the time of 2 P operations per token. On a CPU both rates are those measured with the
-    tiny policy, inversely proportional to the number of parameters.
+    tiny policy, inversely proportional to the number of parameters; a smaller policy is assumed to be no faster.
 
     Args:
         config: Settings of the run.
@@ -198,7 +198,7 @@ def seconds(
 def _trained_tokens_s(config: StarPOConfig, architecture: Architecture, machine: Machine) -> float:
     device = machine.device
     if device.is_cpu:
-        return TINY_TRAINED * _TINY_PARAMETERS / architecture.num_parameters * machine.number
+        return TINY_TRAINED * _beside_tiny(architecture) * machine.number
     number = min(machine.number, config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1)
     return number * device.training_share * device.flops[config.update.dtype] / (6 * architecture.num_parameters)
 
@@ -208,7 +208,7 @@ def _decoded_tokens_s(
 ) -> float:
     device, engine = machine.device, config.rollout.engine
     if device.is_cpu:
-        return TINY_DECODED * _TINY_PARAMETERS / architecture.num_parameters * machine.number
+        return TINY_DECODED * _beside_tiny(architecture) * machine.number
     dtype = engine_dtype(config, device.is_cpu)
     number = config.rollout.vllm.num_engines if engine == "vllm" else 1
     rows = tokens.num_trajectories / number
@@ -219,6 +219,11 @@ def _decoded_tokens_s(
         2 * architecture.num_parameters * rows / (device.flops[dtype] * device.training_share),
     )
     return number * rows / step_s
+
+
+def _beside_tiny(architecture: Architecture) -> float:
+    """Return the rate relative to the tiny policy's, at most 1: in a smaller one, weights do not set the pace."""
+    return min(1.0, _TINY_PARAMETERS / architecture.num_parameters)
 
 
 def shard_rows(config: StarPOConfig) -> int:

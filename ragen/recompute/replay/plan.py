@@ -13,6 +13,7 @@ from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import changed_settings
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
@@ -128,8 +129,9 @@ def plan_replay(
     stop = num_done if stop is None else stop
     if not 0 <= start < stop <= num_done:
         raise ConfigError(
-            f"--from {start} --to {stop} is not a range of run '{run}', which has finished {num_done} iterations: "
-            f"expected 0 <= from < to <= {num_done}. Checkpoint n is the one after n updates"
+            f"--from {start} --to {stop} is not a range of run '{run}', which has finished "
+            f"{counted(num_done, 'iteration')}: expected 0 <= from < to <= {num_done}. Checkpoint n is the one after n "
+            "updates"
         )
     plan = ReplayPlan(
         base=base,

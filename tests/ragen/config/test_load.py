@@ -48,7 +48,7 @@ def _load(folder, name="run", overrides=None):
 def _message(folder, name="run", overrides=None) -> str:
     with pytest.raises(ConfigError) as caught:
         _load(folder, name, overrides)
-    return str(caught.value).removeprefix(f"{folder / name}.toml: ")
+    return str(caught.value).removeprefix(f"{folder / name}.toml: ").removeprefix(f"{name}: ")
 
 
 def test_tables_are_merged_deep(presets):

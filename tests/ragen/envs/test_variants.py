@@ -4,9 +4,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from starpo.ragen.config.environment import EnvironmentConfig
-from starpo.ragen.core.registry import SUITES
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs import make
-from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.envs.variants import OTHERS, VARIANTS
 
 
 def test_the_papers_variants_are_there_each_with_one_line():
@@ -22,6 +22,11 @@ def test_the_papers_variants_are_there_each_with_one_line():
     }
     assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)
+
+
+def test_every_environment_is_listed_once_by_a_variant_or_without_one():
+    assert {one.type for one in VARIANTS.values()} | {one.type for one in OTHERS.values()} == set(ENVIRONMENTS)
+    assert not {one.type for one in VARIANTS.values()} & {one.type for one in OTHERS.values()}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -100,7 +100,7 @@ class TestDuplicates:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "I must win"})
         finding = found("duplicates", tables(turns=turns))
         assert finding.severity == "warning"
-        assert "in 1 iterations one reasoning makes up half or more" in finding.summary
+        assert "in 1 iteration one reasoning makes up half or more" in finding.summary
 
     def test_one_reasoning_for_one_board_is_none(self, tables: Ask) -> None:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "same", "observation": "same"})
@@ -290,7 +290,7 @@ class TestGroups:
         selection = changed(self.stages()["selection"], lambda *_: {"kept": False, "reason": "dropped: a test"})
         finding = found("groups", tables(selection=selection))
         assert finding.severity == "warning"
-        assert "nothing was kept in 1 iterations" in finding.summary
+        assert "nothing was kept in 1 iteration" in finding.summary
 
 
 class TestOutliers:

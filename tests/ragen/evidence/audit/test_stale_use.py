@@ -45,7 +45,7 @@ def test_within_the_limit() -> None:
 
 def test_played_ahead() -> None:
     with trained([0, 1], {"rollout": {"staleness": 1}}) as database:
-        assert stale_use(database).summary == "Up to 1 updates old, in 2 iterations; at most 1 allowed."
+        assert stale_use(database).summary == "Up to 1 update old, in 2 iterations; at most 1 allowed."
 
 
 def test_beyond_the_limit_is_a_fault_and_shown() -> None:
@@ -54,14 +54,14 @@ def test_beyond_the_limit_is_a_fault_and_shown() -> None:
     assert finding.severity == "fault"
     (row,) = finding.table.to_pylist()
     assert (row["iteration"], row["most"], row["allowed"], row["beyond"]) == (2, 2, 1, 4)
-    assert "4 trajectories of 1 iterations are older than that" in finding.summary
+    assert "4 trajectories of 1 iteration are older than that" in finding.summary
 
 
 def test_a_player_of_another_run_is_unknown_and_said() -> None:
     with trained([None, 0], {"rollout": {}}) as database:
         finding = stale_use(database)
     assert (finding.severity, finding.table["unknown"].to_pylist()) == ("note", [4, 0])
-    assert finding.summary.endswith("for 1 iterations it is unknown, as no policy of this run played them.")
+    assert finding.summary.endswith("for 1 iteration it is unknown, as no policy of this run played them.")
 
 
 def test_without_settings_the_limit_is_unknown_and_said() -> None:

@@ -16,7 +16,7 @@ from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, run_bytes
-from starpo.ragen.evidence.sizing.throughput import count_tokens, seconds
+from starpo.ragen.evidence.sizing.throughput import TINY_DECODED, TINY_TRAINED, count_tokens, seconds
 
 POLICY = {"hidden_size": 256, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 768}
 OVERRIDES = {
@@ -164,6 +164,14 @@ def test_time_of_the_default_run_is_that_of_a_measured_one() -> None:
     found = estimate(config, architecture_of(config), Machine(device("cpu"), 2), response_share=share).seconds
     assert 0.4 <= found.rollout <= 1.6
     assert 2.3 <= found.update <= 9.2
+
+
+def test_a_policy_smaller_than_the_measured_one_is_assumed_to_be_no_faster() -> None:
+    config, machine = preset("smoke"), Machine(device("cpu"), 1)
+    smallest = estimate(config, architecture_of(config), machine).seconds
+    assert (smallest.decoded_tokens_s, smallest.trained_tokens_s) == (TINY_DECODED, TINY_TRAINED)
+    larger = preset("smoke", {"policy.num_layers": 48})
+    assert estimate(larger, architecture_of(larger), machine).seconds.decoded_tokens_s < TINY_DECODED
 
 
 def test_known_rates_are_taken() -> None:
