@@ -12,10 +12,9 @@ from starpo.flows.console.answers import print_json_rows, write_csv, write_parqu
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, write
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.audit.database import view_columns
 from starpo.ragen.evidence.audit.named import matching_runs
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.evidence.audit.views import DERIVED_VIEWS
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
 
 _MAX_ROWS = 100
 """Maximum number of rows printed to a terminal."""
@@ -62,18 +61,20 @@ def print_views(as_json: bool) -> None:
     """Print the views of `ragen sql` with their columns, types and meaning."""
     columns = {
         view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
-        for view, schema in view_columns().items()
+        for view, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()
     }
     if as_json:
-        derived = {view: {"about": d.about, "from": list(d.sources)} for view, d in DERIVED_VIEWS.items()}
-        print_json([{"view": view, **derived.get(view, {}), "columns": rows} for view, rows in columns.items()])
+        of_data = [{"view": view, "columns": rows} for view, rows in columns.items()]
+        derived = [{"view": view, "about": d.about, "from": list(d.sources)} for view, d in DERIVED_VIEWS.items()]
+        print_json([*of_data, *derived])
         return
     console = Console()
     for view, rows in columns.items():
-        console.print(f"\n{view}", style="bold", end="")
-        made = DERIVED_VIEWS.get(view)
-        console.print(f": {made.about}, from {', '.join(made.sources)}" if made else "")
+        console.print(f"\n{view}", style="bold")
         print_table(console, rows)
+    for view, made in DERIVED_VIEWS.items():
+        console.print(f"\n{view}", style="bold", end="")
+        console.print(f": {made.about}, from {', '.join(made.sources)}; DESCRIBE {view} lists its columns")
 
 
 def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:

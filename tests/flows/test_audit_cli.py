@@ -15,10 +15,8 @@ import pytest
 from starpo.flows.cli.lineage import draw_lineage
 from starpo.flows.console.terminal import Console
 from starpo.ragen.core.registry import AUDITS
-from starpo.ragen.evidence.audit.database import view_columns
 from starpo.ragen.evidence.audit.finding import Finding, shown_rows
 from starpo.ragen.evidence.audit.lineage import Lineage, Work
-from starpo.ragen.evidence.audit.views import DERIVED_VIEWS, VIEW_NAMES
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
@@ -114,19 +112,7 @@ class TestSql:
         code, out, _ = ragen("sql", "--views")
         assert code == 0
         assert "actions that were executed" in out
-        assert "trajectories: a row per trajectory, from turns, rewards, selection, samples" in out
-
-    def test_every_column_of_every_view_has_a_meaning(self, ragen: Ragen) -> None:
-        _, out, _ = ragen("sql", "--json", "--views")
-        views = {view["view"]: view["columns"] for view in json.loads(out)}
-        assert sorted(views) == sorted(VIEW_NAMES)
-        assert [(view, row["column"]) for view, rows in views.items() for row in rows if not row["meaning"]] == []
-        success = {row["column"]: row["meaning"] for row in views["trajectories"]}["success"]
-        assert success == "whether the task's goal was reached in one of its turns"
-
-    @pytest.mark.parametrize("view", DERIVED_VIEWS)
-    def test_meanings_of_derived_views_are_those_of_their_columns(self, view: str) -> None:
-        assert set(DERIVED_VIEWS[view].meanings) <= set(view_columns()[view].names)
+        assert "trajectories" in out
 
     def test_an_unknown_run(self, ragen: Ragen) -> None:
         assert "did you mean mine" in refused(ragen("sql", "mein", "select 1"))

@@ -57,21 +57,6 @@ Retokenise = Callable[[str, Sequence[Sequence[int]]], list[list[int]] | None]
 """Run, token lists -> the tokens of each list after decoding and re-encoding; None if the run has no tokenizer."""
 
 
-def view_columns() -> dict[str, pa.Schema]:
-    """Return every view's columns, with their meaning as metadata."""
-    schemas = {**DATASET_VIEWS, **RECORD_VIEWS}
-    with Database(lambda view: schemas[view].empty_table()) as database:
-        for name, view in DERIVED_VIEWS.items():
-            of_sources = {field.name: field for source in reversed(view.sources) for field in DATASET_VIEWS[source]}
-            schemas[name] = pa.schema(
-                field.with_metadata({"meaning": view.meanings[field.name]})
-                if field.name in view.meanings
-                else field.with_metadata(of_sources[field.name].metadata)
-                for field in database.query(f"from {name}").schema
-            )
-    return schemas
-
-
 class Database:
     """SQL views that are loaded when a query first names them. Use as a context manager, from a single thread."""
 

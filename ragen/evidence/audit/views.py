@@ -20,32 +20,27 @@ import pyarrow as pa
 
 from starpo.schemas.datasets import DATASETS, STATUSES, UNKNOWN_FINISH
 
-
-def _column(name: str, type_: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, type_, metadata={"meaning": meaning})
-
-
-_RUN = _column("run", pa.string(), "name of the run")
-_ITERATION = _column("iteration", pa.int32(), "updates done before it, by the run's record")
-_ARTIFACT = _column("artifact", pa.string(), "key of the artifact that the row is in or about")
-_IS_REUSED = _column("is_reused", pa.bool_(), "whether an earlier iteration of the run refers to the same artifact")
-_FRONT = [_RUN, _ITERATION]
-_BACK = [_ARTIFACT, _IS_REUSED]
-_ATTEMPT = _column(
+_FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
+_BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
+_ATTEMPT = pa.field(
     "attempt",
     pa.int32(),
-    "which of the iteration's rollouts it belongs to: 0 for the first, more if too few groups were kept "
-    "(rollout.max_attempts)",
+    metadata={
+        "meaning": "which of the iteration's rollouts it belongs to: 0 for the first, more if too few groups were "
+        "kept (rollout.max_attempts)"
+    },
 )
 _USE = {
     "selection": [_ATTEMPT],
     "turns": [
         _ATTEMPT,
-        _column(
+        pa.field(
             "staleness",
             pa.int32(),
-            "updates by which the policy that played the turn was behind the one that this iteration's update began "
-            "with; null in a replay, whose turns another run's policy played",
+            metadata={
+                "meaning": "updates by which the policy that played the turn was behind the one that this iteration's "
+                "update began with; null in a replay, whose turns another run's policy played"
+            },
         ),
     ],
 }
@@ -63,58 +58,50 @@ DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DAT
 
 RECORD_VIEWS: dict[str, pa.Schema] = {
     "runs": pa.schema(
-        [
-            _RUN,
-            _column("flow", pa.string(), "what made it: starpo (training), replay, import"),
-            _column("preset", pa.string(), "preset that its settings came from; null: none"),
-            _column("status", pa.string(), "running, completed, failed; null: never written"),
-            _column("created", pa.timestamp("us", tz="UTC"), "when its record was created"),
-            _column("config", pa.string(), "its settings as JSON: config->>'$.filter.keep'"),
-        ]
+        {
+            "run": pa.string(),
+            "flow": pa.string(),
+            "preset": pa.string(),
+            "status": pa.string(),
+            "created": pa.timestamp("us", tz="UTC"),
+            "config": pa.string(),
+        }
     ),
     "artifacts": pa.schema(
-        [
-            _RUN,
-            _ITERATION,
-            _column("stage", pa.string(), "stage of the run that refers to it; evaluations as evaluate:ENVIRONMENT"),
-            _column("kind", pa.string(), "a dataset, as the views of datasets are called, or checkpoint"),
-            _ARTIFACT,
-            _IS_REUSED,
-            _column("is_dropped", pa.bool_(), "whether only its manifest is kept, from which it can be rebuilt"),
-            _column("num_rows", pa.int64(), "rows of a dataset; null for a checkpoint"),
-            _column("size_bytes", pa.int64(), "size of its files, for a dropped one before it was dropped"),
-            _column(
-                "seconds",
-                pa.float64(),
-                "wall-clock seconds from the beginning of the work that made it, in whichever run that was, until it "
-                "was written: the seconds of a work are the largest of its artifacts, which have one key; null: not "
-                "recorded",
-            ),
-        ]
+        {
+            "run": pa.string(),
+            "iteration": pa.int32(),
+            "stage": pa.string(),
+            "kind": pa.string(),
+            "artifact": pa.string(),
+            "is_reused": pa.bool_(),
+            "is_dropped": pa.bool_(),
+            "num_rows": pa.int64(),
+            "size_bytes": pa.int64(),
+            "seconds": pa.float64(),
+        }
     ),
     "panels": pa.schema(
-        [
-            _RUN,
-            _ITERATION,
-            _column("initial_state_digest", pa.string(), "an initial state of an evaluation, by its digest"),
-            _column(
-                "is_seen",
-                pa.bool_(),
-                "whether a rollout or a demonstration behind the evaluated policy had begun in it",
-            ),
-            _column("is_demonstrated", pa.bool_(), "whether a demonstration had"),
-            _column(
-                "num_unknown",
-                pa.int64(),
-                "stages of that policy's training that are no longer in the store, so more may have been seen",
-            ),
-            _column("environment", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
-            _ARTIFACT,
-            _IS_REUSED,
-        ]
+        {
+            "run": pa.string(),
+            "iteration": pa.int32(),
+            "initial_state_digest": pa.string(),
+            "is_seen": pa.bool_(),
+            "is_demonstrated": pa.bool_(),
+            "num_unknown": pa.int64(),
+            "environment": pa.string(),
+            "artifact": pa.string(),
+            "is_reused": pa.bool_(),
+        }
     ),
 }
-"""Views of the records of runs, artifacts and evaluations."""
+"""Views of the records of runs, artifacts and evaluations. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is
+the wall-clock time of the work that produced the artifact, in whichever run that was; null if the manifest does not
+record it. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
+`episodes`: `is_seen` if a rollout or a demonstration behind the evaluated policy had begun in it, `is_demonstrated` if
+a demonstration had. `num_unknown` is the number of stages of that policy's training that are no longer in the store, so
+that more states may have been seen. `environment` is JSON: the settings of the evaluated environment; null if the
+artifact does not have them."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
@@ -210,43 +197,16 @@ class DerivedView(NamedTuple):
         about: Meaning of a row.
         sql: Query that defines the view.
         sources: Views that the query reads.
-        meanings: Column -> meaning, unless it is that of the column of a source.
     """
 
     about: str
     sql: str
     sources: tuple[str, ...]
-    meanings: dict[str, str]
 
 
 DERIVED_VIEWS: dict[str, DerivedView] = {
-    "trajectories": DerivedView(
-        "a row per trajectory",
-        TRAJECTORIES,
-        ("turns", "rewards", "selection", "samples"),
-        {
-            "origin": "search if search chose one of its responses, else greedy or policy",
-            "num_turns": "number of its turns",
-            "num_actions": "number of actions that were executed",
-            "num_effective_actions": "number of executed actions that changed the state",
-            "num_response_tokens": "tokens of its responses; null: imported from a source without tokens",
-            "num_format_errors": "number of responses that are not format_ok",
-            "success": "whether the task's goal was reached in one of its turns",
-            "terminated": "whether the environment ended it",
-            "truncated": "whether a limit (turns, actions, context, deadline) ended it",
-            "status": f"the worst of its turns', of {', '.join(STATUSES)}",
-        },
-    ),
-    "prompts": DerivedView(
-        "a row per turn: what the model saw, as text",
-        PROMPTS,
-        ("turns",),
-        {
-            "num_prompt_tokens": "number of tokens that were added to the context before the response",
-            "prompt": "those tokens as text, special tokens included; null: no checkpoint has the run's tokenizer",
-            "context": "the whole context before the response as text, earlier responses included; null: as for prompt",
-        },
-    ),
+    "trajectories": DerivedView("a row per trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
+    "prompts": DerivedView("a row per turn: what the model saw, as text", PROMPTS, ("turns",)),
 }
 """View -> its definition."""
 
