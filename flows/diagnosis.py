@@ -4,6 +4,8 @@ run -> missing metrics and probes, computed and stored -> series -> verdict, pat
 runs -> series -> score of every alarm
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +31,7 @@ from starpo.tasks.probe import probe
 DEFAULT_EVERY = 10
 """Iterations between probes, for a run whose settings have no probes."""
 _MAX_NAMED = 3
+_DIGEST = re.compile(r"[0-9a-f]{12,}")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Diagnosis:
         verdict: Whether it is collapsing, and the evidence.
         points: Results of its probes.
         num_computed: Number of stages computed for this; they are stored and reused the next time.
-        not_computed: Reason -> number of stages that could not be computed.
+        num_failed: Number of stages that could not be computed.
+        not_computed: Why stages could not be computed, or there is nothing to compute -> how many.
     """
 
     run: str
@@ -49,6 +53,7 @@ class Diagnosis:
     verdict: Verdict
     points: list[Point]
     num_computed: int
+    num_failed: int
     not_computed: dict[str, int]
 
 
@@ -81,20 +86,21 @@ def diagnose_run(
     except ConfigError as error:  # settings of another release: stored metrics can still be judged
         works, not_computed = [], {str(error): 1}
     keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
-    num_computed = 0
+    num_computed, failures = 0, list[str]()
     for number, work in enumerate(works):
         on_stage(number, len(works))
         try:
-            num_computed += not work.is_stored(store)
+            is_new = not work.is_stored(store)
             keys.append(work.carry_out(store)["metrics"])
+            num_computed += is_new
         except StarPOError as error:
-            reason = one_line(error)
-            not_computed[reason] = not_computed.get(reason, 0) + 1
+            failures.append(one_line(error))
+    not_computed |= _by_kind(failures)
     if every != 0 and not policies(store, run):
         not_computed["it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"] = 1
     tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
     series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
-    return Diagnosis(run, series, diagnose(series), path(series), num_computed, not_computed)
+    return Diagnosis(run, series, diagnose(series), path(series), num_computed, len(failures), not_computed)
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,12 @@ def backtest_runs(
         shown += [f"and {len(not_judged) - len(shown)} more"] if len(not_judged) > len(shown) else []
         raise ConfigError(f"none of {len(names)} runs in {store.url} can be judged: {'; '.join(shown)}")
     return Backtest(backtest(judged), not_judged)
+
+
+def _by_kind(failures: Sequence[str]) -> dict[str, int]:
+    """Count failures that differ only in keys and other digests under the first of them."""
+    first: dict[str, str] = {}
+    return dict(Counter(first.setdefault(_DIGEST.sub("", failure), failure) for failure in failures))
 
 
 def _missing(

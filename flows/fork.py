@@ -15,9 +15,10 @@ from starpo.flows.plan import Planner
 from starpo.flows.run_code import code_of, settings_digits
 from starpo.flows.training import train
 from starpo.ragen.config.load import apply_overrides, recorded_config
-from starpo.ragen.config.schedule import changed_at
+from starpo.ragen.config.schedule import CHANGEABLE, changed_at
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, RunStoppedError
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run, other_code
@@ -67,9 +68,24 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
         known = f"1 to {last}" if last else "none: one iteration must be finished and another still to come"
         raise ConfigError(f"run '{run}' cannot be forked from checkpoint {iteration}; it can from {known}")
     schedule = changed_at(config.schedule, iteration, overrides)
-    config = apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
+    own, config = config, apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
+    if _continue_alike(own, config, iteration):
+        already = ", ".join(f"{path} = {quoted(value)}" for path, value in overrides.items())
+        raise ConfigError(
+            f"a fork that changes nothing is the run itself: from iteration {iteration} on, '{run}' already has "
+            f"{already}. Give another value, or another setting: --set PATH=VALUE"
+        )
     _check_is_found(store, run, iteration, config, checkpoints[iteration])
     return Fork(base, config, f"{run[:80]}-fork-{iteration}-{settings_digits(config)}")
+
+
+def _continue_alike(base: StarPOConfig, fork: StarPOConfig, iteration: int) -> bool:
+    """Whether a run and its fork have the same settings in every iteration from this one on."""
+    later = [change.iteration for change in base.schedule if iteration < change.iteration < base.iterations]
+    tables = set(CHANGEABLE)
+    return all(
+        base.at(n).model_dump(include=tables) == fork.at(n).model_dump(include=tables) for n in [iteration, *later]
+    )
 
 
 def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig, checkpoint: str) -> None:

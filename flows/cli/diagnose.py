@@ -39,7 +39,8 @@ def diagnose(
 ) -> None:
     """Tell whether a run is collapsing, since when and by which signals; probe its reasoning for template collapse.
 
-    Works on finished, interrupted, imported and older runs. What is missing is computed and stored.
+    Works on finished, interrupted, imported and older runs. What is missing is computed and stored. Exit code 1: some
+    of it could not be.
     """
     check_output(output, ".svg")
     check_output(gradients_output, ".svg")
@@ -61,6 +62,8 @@ def diagnose(
             raise ConfigError(f"{gradients_output} is not drawn: run '{run}' has no update to take gradients of")
         written = write_page(gradients_output, draw_gradients(run, buckets))
         say(Console(stderr=True), f"drawn: {written}")
+    if found.num_failed:
+        raise typer.Exit(1)
 
 
 def _print(console: Console, found: Diagnosis) -> None:
@@ -123,5 +126,6 @@ def _facts(found: Diagnosis) -> dict[str, Any]:
         "reasoning": reasoning,
         "gradients": measured(found.series),
         "num_computed": found.num_computed,
+        "num_failed": found.num_failed,
         "not_computed": found.not_computed,
     }

@@ -1,6 +1,7 @@
 """`ragen new`: working templates for a user's own environment or prompt."""
 
 import keyword
+import os
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.commands import STYLE
+from starpo.flows.console.pages import write_page
 from starpo.flows.console.terminal import write
 from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
@@ -18,6 +20,7 @@ from starpo.ragen.core.visible import quoted
 app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
 """Placeholders for the names in the templates."""
+_ELSEWHERE = "choose a folder that you may write to"
 _TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "settings.toml.txt": "{}.toml"}
 
 
@@ -40,10 +43,9 @@ def environment(
     paths = {template: folder / pattern.format(name) for template, pattern in _TEMPLATES.items()}
     for path in paths.values():
         _expect_new(path)
-    folder.mkdir(parents=True, exist_ok=True)
     for template, path in paths.items():
         text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
-        path.write_text(text.replace(_NAME, name).replace(_CLASS, _class_name(name)), encoding="utf-8")
+        write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
         write(f"wrote {path}")
     test, settings = paths["test.py.txt"], paths["settings.toml.txt"]
     write(f"next: export PYTHONPATH={folder.resolve()}; pytest {test}; ragen train {settings}")
@@ -57,14 +59,13 @@ def prompt(
     if file.suffix != ".jinja":
         raise ConfigError(f"'{file}' is not a template's name: expected one that ends in .jinja, such as mine.jinja")
     _expect_new(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(FULL_TEMPLATE, encoding="utf-8")
+    write_page(file, FULL_TEMPLATE, _ELSEWHERE)
     write(f"wrote {file}")
     write(f"next: ragen train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
 
 
 def _expect_new(path: Path) -> None:
-    if path.exists():
+    if os.access(path, os.F_OK):  # `exists` raises in a folder that may not be searched
         raise ConfigError(f"{path} already exists, and nothing was written: choose another name or folder")
 
 

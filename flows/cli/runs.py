@@ -1,4 +1,4 @@
-"""`ragen runs`: the runs of a store, newest first, or as a tree of forks."""
+"""`ragen runs`: the runs of a store, newest first, or as a tree of forks and replays."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from starpo.ragen.store import Store
 def runs(
     store: StoreOption = None,
     tree: Annotated[
-        bool, typer.Option("--tree", help="Draw the tree of forks: which run branches from which.")
+        bool, typer.Option("--tree", help="Draw the tree of forks and replays: which run branches from which.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -33,7 +33,7 @@ def runs(
 
 
 def print_tree(store: Store, as_json: bool) -> None:
-    """Print the training runs, the oldest first, each under the run that it branches from."""
+    """Print all runs, the oldest first, each under the run that it branches from."""
     roots = family(store)
     if as_json:
         print_json([_branch_facts(store, root) for root in roots])
@@ -49,9 +49,10 @@ def print_tree(store: Store, as_json: bool) -> None:
 
 def _drawn(store: Store, branch: Branch) -> Tree:
     facts = at_a_glance(_facts_or_fault(store, branch.run.name))
-    known = "damaged" if facts["state"] == "damaged" else f"{facts['iterations']} iterations  {facts['success']}"
-    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"  {known}")
-    if branch.start:
+    flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
+    known = "" if facts["state"] == "damaged" else f"  {facts['iterations']} iterations  {facts['success']}"
+    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"{flow}  {facts['state']}{known}")
+    if branch.start is not None:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
     tree = Tree(label)
     for fork in branch.forks:
@@ -71,7 +72,7 @@ def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
     if branch.changed is not None:
         changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
     forks = [_branch_facts(store, fork) for fork in branch.forks]
-    return {**_facts_or_fault(store, branch.run.name), "from": branch.start or None, "changed": changed, "forks": forks}
+    return {**_facts_or_fault(store, branch.run.name), "from": branch.start, "changed": changed, "forks": forks}
 
 
 def print_runs(store: Store, as_json: bool) -> None:

@@ -40,7 +40,9 @@ def show(
     elif iteration is not None:
         print_iteration(opened, run, iteration, as_json)
     elif timings:
-        print_rows(times_of(opened, run), as_json, f"{run}: median seconds of each stage", "nothing stored yet")
+        print_rows(
+            times_of(opened, run), as_json, f"{run}: median and total seconds of each stage", "nothing stored yet"
+        )
     else:
         print_run(opened, run, as_json)
 

@@ -15,7 +15,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store.keeping.copying import Copy, copy_run
-from starpo.ragen.store.keeping.garbage import Doomed, Garbage, delete_garbage, find_garbage
+from starpo.ragen.store.keeping.garbage import MIN_AGE, Doomed, Garbage, delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import Verification, verify_store
 from starpo.ragen.store.keeping.inventory import StoredFolder
 from starpo.ragen.store.keeping.reachability import describe
@@ -36,7 +36,7 @@ def store() -> None:
 @app.command()
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    min_age: Annotated[str, typer.Option(help="Keep anything younger, such as 90m, 12h, 1d.")] = "1d",
+    min_age: Annotated[str, typer.Option(help="Keep anything younger, such as 0s, 90m, 12h, 1d.")] = "1d",
     quarantine_older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Also delete older quarantined datasets. Default: none.")
     ] = None,
@@ -72,7 +72,10 @@ def forget(
     if not yes:
         typer.confirm(f"Forget run {run} in {opened.url}?", abort=True)
     opened.runs.forget(run)
-    write(f"{run} is forgotten; `ragen store gc` deletes what only it needed")
+    write(
+        f"{run} is forgotten; `ragen store gc` deletes what only it needed, once that is "
+        f"{_age(MIN_AGE.total_seconds())} old (sooner: --min-age 1h, or 0s while no run is active)"
+    )
 
 
 @app.command()
@@ -145,7 +148,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
         say(console, f"nothing in {url} can be deleted")
     say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
     for what, folders in {
-        f"kept: younger than {_age(garbage.min_age.total_seconds())}": garbage.young,
+        f"kept: younger than {_age(garbage.min_age.total_seconds())} (shorter: --min-age AGE)": garbage.young,
         "kept: in quarantine (--quarantine-older-than AGE)": garbage.quarantined,
         "kept: needed by a run in the meantime": [doomed.folder for doomed in restored],
     }.items():

@@ -66,8 +66,13 @@ def check_output(path: Path | None, *suffixes: str) -> None:
     raise ConfigError(f"{path} cannot be written ({found}); name another file with --output")
 
 
-def write_page(path: Path, text: str) -> Path:
+def write_page(path: Path, text: str, remedy: str = "name another file with --output") -> Path:
     """Write a file and return its absolute path.
+
+    Args:
+        path: The file; its folder is created.
+        text: Its content.
+        remedy: What to do if it cannot be written.
 
     Raises:
         ConfigError: If it cannot be written.
@@ -76,5 +81,5 @@ def write_page(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror}); name another file with --output") from error
+        raise ConfigError(f"{path} cannot be written ({error.strerror}); {remedy}") from error
     return path.resolve()

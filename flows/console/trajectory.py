@@ -1,4 +1,4 @@
-"""A trajectory in a terminal, turn by turn: prompts, observation, response, executed actions and their rewards."""
+"""A trajectory in a terminal, turn by turn: prompts, observation, response, executed actions and what they paid."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
 from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import read_attempts, recorded_data
+from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
 
 _OUTCOMES = {True: "goal reached", False: "goal not reached", None: "whether the goal was reached is not recorded"}
 
@@ -32,7 +32,7 @@ def print_trajectory(
         iteration: Iteration of the rollout.
         trajectory: Id of the trajectory.
         should_show_prompts: Also print the prompts; otherwise only their lengths.
-        as_json: Print the rows of dataset `turns`, each with its `prompt` as messages.
+        as_json: Print the rows of dataset `turns`, each with its `prompt` as messages and its `reward` by component.
 
     Raises:
         StoreError: If there is no such run, or no rollout at that iteration.
@@ -48,21 +48,52 @@ def print_trajectory(
         known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none"
         raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
     rows = chosen.to_pylist()
+    rewards = _rewards(store, recorded_data(stages), trajectory)
     prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None
     if as_json:
-        print_json([{**row, "prompt": prompts[turn] if prompts else None} for turn, row in enumerate(rows)])
+        print_json(
+            [
+                {**row, "prompt": prompts[turn] if prompts else None, "reward": _components(rewards.get(turn))}
+                for turn, row in enumerate(rows)
+            ]
+        )
         return
     console = Console()
     for turn in range(len(rows)):
-        _print_turn(console, rows, turn, prompts[turn] if prompts else [])
-    is_known = "success" not in imported_facts(rows[-1]).get("absent", ())
-    say(console, _OUTCOMES[rows[-1]["success"] if is_known else None])
+        _print_turn(console, rows, turn, prompts[turn] if prompts else [], _components(rewards.get(turn)))
+    total = f"; return {rewards[0]['trajectory_return']:.4g}" if 0 in rewards else ""
+    say(console, f"{_ending(rows[-1])}{total}")
     if any(len(text) > MAX_TEXT for row in rows for text in (row["observation"], row["response"])):
         say(console, "long texts are cut; --json shows them in full, and `ragen sql` parts of them")
     if not should_show_prompts:
         say(console, "--prompts shows the model's prompts")
     elif prompts is None:
         say(console, "prompts cannot be shown as text: no checkpoint with the run's tokenizer is in the store")
+
+
+def _rewards(store: Store, data: Mapping[str, str], trajectory: str) -> dict[int, Row]:
+    """Return turn -> its row of `rewards`; empty if the stage has not run."""
+    if not of_kind(data, "rewards"):
+        return {}
+    found = read_attempts(store, "rewards", data)
+    return {row["turn"]: row for row in found.filter(pc.equal(found["trajectory_id"], trajectory)).to_pylist()}
+
+
+def _components(reward: Row | None) -> dict[str, float] | None:
+    return None if reward is None else dict(zip(reward["component_names"], reward["component_values"], strict=True))
+
+
+def _ending(last: Row) -> str:
+    """Describe in words whether the goal was reached and, if not, what ended the episode, as far as that is known."""
+    imported = imported_facts(last)
+    outcome = _OUTCOMES[last["success"] if "success" not in imported.get("absent", ()) else None]
+    if last["success"] or imported:
+        return outcome
+    if last["terminated"]:
+        return f"{outcome}: the environment ended the episode"
+    if last["truncated"] and last["actions_left"] == len(last["executed_actions"]) + last["forfeited_actions"]:
+        return f"{outcome}: no action was left"
+    return f"{outcome}: a limit of turns, context or time ended the episode" if last["truncated"] else outcome
 
 
 def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | None:
@@ -77,7 +108,9 @@ def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | No
     return [[vars(message) for message in messages] for messages in transcriber.read(rows)]
 
 
-def _print_turn(console: Console, rows: Sequence[Row], turn: int, prompt: Messages) -> None:
+def _print_turn(
+    console: Console, rows: Sequence[Row], turn: int, prompt: Messages, reward: Mapping[str, float] | None
+) -> None:
     row = rows[turn]
     start = max(place for place in range(turn + 1) if rows[place]["is_context_start"])
     before = sum(len(seen["prompt_ids"]) + len(seen["response_ids"]) for seen in rows[start:turn])
@@ -91,5 +124,10 @@ def _print_turn(console: Console, rows: Sequence[Row], turn: int, prompt: Messag
         facts[name] = message["text"].strip("\n")
     facts |= {"observation": row["observation"], "response": row["response"]}
     paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
-    facts["executed"] = ", ".join(f"{action} {reward:+.3g}" for action, reward in paid) or "nothing"
+    facts["executed"] = ", ".join(f"{action} {value:+.3g}" for action, value in paid) or "nothing"
+    if row["forfeited_actions"]:
+        facts["forfeited"] = f"{row['forfeited_actions']} action{'' if row['forfeited_actions'] == 1 else 's'}"
+    if reward is not None:
+        parts = ", ".join(f"{name} {value:+.3g}" for name, value in reward.items() if value)
+        facts["reward"] = f"{sum(reward.values()):.4g}{f' ({parts})' if parts else ''}"
     print_record(console, {**facts, "status": row["status"]})

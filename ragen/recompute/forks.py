@@ -1,4 +1,4 @@
-"""Which runs of a store branch off from which others, determined by shared checkpoints, not by the records' claims.
+"""Which runs of a store branch off from which others: training runs by shared checkpoints, replays by their records.
 
 records of runs -> checkpoints of each -> the older run with the longest shared history -> Branch
 """
@@ -22,7 +22,7 @@ class Branch:
     Attributes:
         run: Record of the run.
         checkpoints: n -> key of the checkpoint after n updates.
-        start: Number of updates shared with the parent run; 0 without a parent.
+        start: Number of updates shared with the parent run; for a replay, those before it. None without a parent.
         changed: Dotted path -> (parent's value, own value), for settings that differ in the first iteration that is not
             shared. None if the settings of either run are of another release.
         forks: Runs that branch off from this one, oldest first.
@@ -30,37 +30,46 @@ class Branch:
 
     run: Run
     checkpoints: Mapping[int, str]
-    start: int = 0
+    start: int | None = None
     changed: dict[str, tuple[Any, Any]] | None = field(default_factory=dict)
     forks: list["Branch"] = field(default_factory=list)
 
 
 def family(store: Store) -> list[Branch]:
-    """Arrange the training runs of a store as trees, each run under the one that it branches off from.
+    """Arrange the runs of a store as trees, each run under the one that it branches off from.
 
-    A run branches off from an older one if they share at least one update; runs that share only a warm start are
-    siblings. Among several older runs, the parent is the one with most shared updates, the oldest in a tie. Runs with
-    unreadable records are left out (`ragen runs` names them).
+    A training run branches off from an older one if they share at least one update; runs that share only a warm start
+    are siblings. Among several older runs, the parent is the one with most shared updates, the oldest in a tie. A
+    replay branches off from the run whose rollouts it replays, after that run's forks. Imports stand by themselves.
+    Runs with unreadable records are left out (`ragen runs` names them).
 
     Returns:
         Runs without a parent, oldest first.
     """
-    branches: list[Branch] = []
+    trained: list[Branch] = []
     roots: list[Branch] = []
-    for run in sorted(_readable(store), key=lambda run: (run.created, run.name)):
+    known: dict[str, Branch] = {}
+    for run in sorted(_readable(store), key=lambda run: (run.flow == "replay", run.created, run.name)):
         try:
             branch = Branch(run, policies(store, run.name))
         except ArtifactDamagedError:
             continue
-        parent = max(branches, key=lambda older: _num_shared(older, branch), default=None)  # the first in a tie
-        branch.start = _num_shared(parent, branch) if parent else 0
-        if parent and branch.start:
-            branch.changed = _changed(parent.run, run, branch.start)
+        if run.flow == "replay":
+            start = run.parameters.get("start")
+            parent, start = known.get(str(run.parameters.get("base"))), start if isinstance(start, int) else 0
+        else:
+            parent = max(trained, key=lambda older: _num_shared(older, branch), default=None)  # the first in a tie
+            start = _num_shared(parent, branch) if parent else 0
+            parent = parent if start else None
+        if parent:
+            branch.start, branch.changed = start, _changed(parent.run, run, start)
             parent.forks.append(branch)
         else:
             roots.append(branch)
-        branches.append(branch)
-    return roots
+        known[run.name] = branch
+        if run.flow == "starpo":
+            trained.append(branch)
+    return sorted(roots, key=lambda root: (root.run.created, root.run.name))
 
 
 def _readable(store: Store) -> list[Run]:
@@ -70,7 +79,7 @@ def _readable(store: Store) -> list[Run]:
             runs.append(store.runs.get(name))
         except StoreError:
             continue
-    return [run for run in runs if run.flow == "starpo"]
+    return runs
 
 
 def _num_shared(older: Branch, newer: Branch) -> int:

@@ -1,6 +1,7 @@
 """The commands `sql`, `audit` and `lineage` as a user types them."""
 
 import csv
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -11,8 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from starpo.flows.cli.lineage import draw_lineage
+from starpo.flows.console.terminal import Console
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.finding import Finding, shown_rows
+from starpo.ragen.evidence.audit.lineage import Lineage, Work
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
@@ -228,6 +232,16 @@ class TestAudit:
             assert all(shown.count(number) == sizes[number] for number in set(shown)) or len(set(shown)) == 1
 
 
+DISTANCES = {"root": 0, "first": -1, "middle": -1, "last": -1, "source": -2}
+EDGES = tuple(
+    (source, "input", key)
+    for source, key in [
+        ("first", "root"), ("middle", "root"), ("last", "root"),
+        ("middle", "first"), ("source", "first"), ("first", "last"),
+    ]
+)  # fmt: skip
+
+
 class TestLineage:
     def test_a_tree(self, ragen: Ragen) -> None:
         code, out, _ = ragen("lineage", "mine:0:make-rewards")
@@ -235,6 +249,25 @@ class TestLineage:
         made, led = out.index("made from"), out.index("led to")
         assert made < out.index("turns: make-turns") < led < out.index("make-samples")
         assert "mine:0:make-selection" in out
+
+    def test_a_work_named_again_is_pointed_to_where_it_is_drawn(self) -> None:
+        works = {key: Work(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
+        found = Lineage(works["root"], works, EDGES, (), ())
+        console = Console(width=120)
+        with console.capture() as captured:
+            console.print(draw_lineage(found, 0))
+        lines = [line.strip(" │├└─") for line in captured.get().splitlines()]
+        shown = [(line.split()[1], line.partition("(see ")[2].rstrip(")")) for line in lines if ": " in line]
+        assert shown == [
+            ("first", ""), ("middle", "below"), ("source", ""), ("middle", ""), ("last", ""), ("first", "above"),
+        ]  # fmt: skip
+
+    def test_a_chain_of_any_length_is_drawn(self) -> None:
+        keys = ["root", *(f"w{number}" for number in range(1, 3000))]
+        works = {key: Work(key, key, ("metrics",), (), {}, (), -number) for number, key in enumerate(keys)}
+        edges = tuple((older, "checkpoint", key) for key, older in itertools.pairwise(keys))
+        tree = draw_lineage(Lineage(works["root"], works, edges, (), ()), 0)
+        assert str(tree.children[0].children[0].label).startswith("checkpoint: w1 ")
 
     def test_far_works_are_counted(self, ragen: Ragen) -> None:
         _, out, _ = ragen("lineage", "mine:0:make-metrics", "--depth", "1")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from tests.flows.command import Result, ragen
+from tests.permissions import obey_permissions
 
 RAGEN = [sys.executable, "-m", "starpo.flows.cli"]
 STAGE = Stage(name="rollout", version=1)
@@ -26,6 +28,13 @@ def ragen_apart(*arguments: str, cwd: Path, **env: str) -> Result:
     """Run the command in a separate process, as a shell does, with clients that are not set up yet."""
     return subprocess.run(
         [*RAGEN, *arguments], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120
+    )
+
+
+def ragen_obeying(*arguments: str, cwd: Path) -> Result:
+    """Run the command in a separate process to which file permissions apply, even as root."""
+    return subprocess.run(
+        [*RAGEN, *arguments], cwd=cwd, preexec_fn=obey_permissions, capture_output=True, text=True, timeout=120
     )
 
 
@@ -155,6 +164,20 @@ def test_an_s3_address_that_does_not_answer(tmp_path: Path) -> None:
 def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
     message = refused("up", cwd=tmp_path, run=ragen_apart, PREFECT_API_URL="http://prefect.invalid:4200/api")
     assert "prefect.invalid" in message
+
+
+@pytest.mark.parametrize("command", [("prompt", "place/mine.jinja"), ("environment", "stairs", "--folder", "place")])
+def test_a_template_in_a_file_instead_of_a_folder(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "place").touch()
+    message = refused("new", *command, cwd=tmp_path)
+    assert re.match(r"error: place/\S+ cannot be written \(File exists\); choose a folder that you may write", message)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
+def test_a_template_in_a_folder_that_is_not_yours(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir(mode=0o444)
+    message = refused("new", "prompt", "place/mine.jinja", cwd=tmp_path, run=ragen_obeying)
+    assert message.startswith("error: place/mine.jinja cannot be written (Permission denied); choose a folder")
 
 
 def test_unknown_environment(tmp_path: Path) -> None:

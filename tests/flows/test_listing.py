@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,12 +67,51 @@ def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
     runs(store=store.url, tree=True)
     out = capsys.readouterr().out
     assert f"{NAME}  damaged" in out
-    assert "sound  0 iterations" in out
+    assert "sound  unknown  0 iterations" in out
     assert [line.split()[0] for line in out.splitlines() if " is damaged: " in line] == ["a-file", NAME]
     shutil.rmtree(folder / NAME)
     shutil.rmtree(folder / "sound")
     runs(store=store.url, tree=True)
     assert "a-file is damaged" in capsys.readouterr().out
+
+
+def test_a_tree_has_replays_and_imports_and_says_how_runs_ended(tmp_path, capsys):
+    store = Store(str(tmp_path / "store"))
+
+    def put(name: str, flow: str, parameters: dict[str, Any], checkpoints: str, **settings: float) -> None:
+        config = preset("smoke", {"iterations": 4, **settings}).model_dump(mode="json")
+        store.runs.create(name, flow=flow, preset="smoke", config=config, parameters=parameters)
+        if flow == "starpo":
+            store.runs.record_stage(name, 0, "warm_start", {"checkpoint": "first"})
+        start = parameters.get("start", 0)
+        for iteration, checkpoint in enumerate(checkpoints, start):
+            store.runs.record_stage(name, iteration, "rollout", {"turns": "t"})
+            if flow != "import":
+                store.runs.record_stage(name, iteration, "update", {"checkpoint": checkpoint})
+
+    put("base", "starpo", {}, "abc")
+    put("like-the-replay", "replay", {"base": "base", "start": 1}, "xy", **{"filter.keep": 1.0})
+    put("from-the-beginning", "replay", {"base": "base", "start": 0}, "pqr", **{"filter.keep": 0.25})
+    put("theirs", "import", {}, "..")
+    put("fork", "starpo", {}, "axz", schedule=[{"iteration": 1, "set": {"filter.keep": 1.0}}])
+    put("orphan", "replay", {"base": "gone", "start": 1}, "uv")
+    store.runs.set_state("base", "failed", "stopped")
+    store.runs.set_state("theirs", "completed", "imported")
+    runs(store=store.url, tree=True, as_json=True)
+    trees = {tree["run"]: tree for tree in json.loads(capsys.readouterr().out)}
+    assert list(trees) == ["base", "theirs", "orphan"]
+    assert [(fork["run"], fork["from"], fork["forks"]) for fork in trees["base"]["forks"]] == [
+        ("fork", 1, []),  # its first update is that of a replay, which is no run to branch off from
+        ("like-the-replay", 1, []),
+        ("from-the-beginning", 0, []),
+    ]
+    assert trees["base"]["forks"][2]["changed"] == {"filter.keep": {"was": 0.5, "is": 0.25}}
+    runs(store=store.url, tree=True)
+    out = capsys.readouterr().out
+    assert "base  failed  3 iterations" in out
+    assert "theirs  import  completed  2 iterations" in out
+    assert "from-the-beginning  replay  unknown  3 iterations" in out
+    assert "from 0: filter.keep 0.5 -> 0.25" in out
 
 
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
@@ -81,7 +121,8 @@ def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
     store.put_table("turns", example("turns"), facts)
     store.runs.record_stage(NAME, 0, "rollout", {"turns": facts.key})
     show(NAME, timings=True, store=store.url, as_json=True)
-    assert json.loads(capsys.readouterr().out) == [{"stage": "rollout", "times": 1, "seconds": 1.5, "share": 1.0}]
+    [row] = json.loads(capsys.readouterr().out)
+    assert row == {"stage": "rollout", "times": 1, "seconds": 1.5, "total": 1.5, "share": 1.0}
 
 
 @pytest.mark.parametrize("listing", [runs, lambda store: show(NAME, store=store)])

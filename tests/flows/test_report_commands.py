@@ -58,6 +58,24 @@ def test_a_comparison_is_a_page_or_a_picture_by_its_name(store: str, tmp_path: P
     assert "<h1>A &lt;b&gt; title</h1>" in page.read_text()
 
 
+@pytest.mark.parametrize("runs", [["half"], ["half", "half"]])
+def test_a_comparison_of_a_run_with_itself_is_refused(store: str, tmp_path: Path, runs: list[str]) -> None:
+    error = refusal("compare", *runs, "--store", store, "-o", str(tmp_path / "one.html"))
+    assert "at least two runs, and only 'half' was named" in str(error)
+    assert "`ragen report`" in str(error)
+    assert not (tmp_path / "one.html").exists()
+
+
+def test_a_comparison_is_written_beside_the_reports(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    written = ragen("compare", "half", "quarter", "--store", store)
+    assert written == str(tmp_path / "state" / "reports" / "comparison.html")
+    assert not (tmp_path / "comparison.html").exists()
+
+
 def test_a_comparison_of_no_known_kind_is_refused(store: str, tmp_path: Path) -> None:
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.pdf"))
     assert "ends in .html" in str(error)

@@ -77,7 +77,7 @@ def test_gc_deletes_just_that(stored: Path) -> None:
 
 
 def test_gc_keeps_what_is_young_by_default(stored: Path) -> None:
-    assert "kept: younger than 1d: 4" in ragen("store", "gc", "--store", str(stored))
+    assert "kept: younger than 1d (shorter: --min-age AGE): 4" in ragen("store", "gc", "--store", str(stored))
 
 
 def test_gc_beside_a_gap(stored: Path) -> None:
@@ -116,7 +116,9 @@ def test_forget_then_gc_deletes_what_only_that_run_needed(stored: Path) -> None:
     config = Store(str(stored)).runs.get("mine").config
     another = Store(str(stored)).runs.create("other", flow="starpo", preset=None, config=config)
     before = {path for path in files(stored) if "runs" not in path.parts}
-    assert "is forgotten" in ragen("store", "forget", "mine", "--yes", "--store", str(stored))
+    said = ragen("store", "forget", "mine", "--yes", "--store", str(stored))
+    assert "is forgotten" in said
+    assert "once that is 1d old (sooner: --min-age 1h" in said
     assert [run["run"] for run in as_json("runs", "--store", str(stored))] == [another.name]
     assert {path for path in files(stored) if "runs" not in path.parts} == before
     ragen("store", "gc", "--min-age", "0s", "--store", str(stored))

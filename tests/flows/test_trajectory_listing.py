@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from starpo.flows.console.trajectory import print_trajectory
+from starpo.flows.console.trajectory import _ending, print_trajectory
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 
@@ -76,3 +78,36 @@ def test_without_a_tokenizer_that_is_said(store, capsys):
     store.drop("checkpoint", stage_key(STAGE, {}, {}, 0))
     assert "no checkpoint with the run's tokenizer" in shown(store, capsys, should_show_prompts=True)
     assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
+
+
+def test_what_a_turn_paid_is_shown_by_component(store, capsys):
+    assert {row["reward"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}  # not computed yet
+    assert "return" not in shown(store, capsys)
+    rows = example("rewards").to_pylist()
+    first = next(row for row in rows if (row["trajectory_id"], row["turn"]) == (turns()[0]["trajectory_id"], 0))
+    first |= {"component_names": ["environment", "format"], "component_values": [-0.25, -1.0], "total": -1.25}
+    for row in rows:
+        if row["trajectory_id"] == first["trajectory_id"]:
+            row["trajectory_return"] = first["total"] + 4 * -0.2
+    stage = Stage(name="reward", version=1)
+    facts = Facts(key=stage_key(stage, {}, {}, 0), stage=stage, settings={}, inputs={}, seed=0)
+    store.put_table("rewards", pa.Table.from_pylist(rows, schema=DATASETS["rewards"].schema), facts)
+    store.runs.record_stage("mine", 0, "reward", {"rewards": facts.key})
+    text = shown(store, capsys)
+    assert "reward       -1.25 (environment -0.25, format -1)" in text
+    assert "goal reached; return -2.05" in text
+    assert json.loads(shown(store, capsys, as_json=True))[0]["reward"] == {"environment": -0.25, "format": -1.0}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"truncated": True, "actions_left": 3, "forfeited_actions": 1}, "goal not reached: no action was left"),
+        ({"truncated": True, "actions_left": 4, "forfeited_actions": 1}, "goal not reached: a limit of turns, context"),
+        ({"terminated": True, "actions_left": 3}, "goal not reached: the environment ended the episode"),
+        ({"success": True, "terminated": True}, "goal reached"),
+    ],
+)
+def test_why_an_episode_ended_is_said(facts, said):
+    last = turns()[-1] | {"success": False, "terminated": False, "truncated": False, **facts}
+    assert _ending(last | {"executed_actions": ["Up", "Left"]}).startswith(said)

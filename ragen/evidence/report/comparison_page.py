@@ -90,15 +90,15 @@ def _written(point: Success | None) -> tuple[str, str]:
 
 
 def _counts(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
-    """Count per stage and run how many of its artifacts another run also uses, and of how many."""
-    keys = [{(place.stage, place.kind, place.key) for place in run.artifacts} for run in runs]
-    stages = sorted({stage for of_run in keys for stage, _, _ in of_run})
+    """Count per stage and run how many of its executions another run also uses, and of how many."""
+    keys = [{(place.stage, place.key) for place in run.artifacts} for run in runs]
+    stages = sorted({stage for of_run in keys for stage, _ in of_run})
     rows = []
     for stage in stages:
         cells = []
         for number, of_run in enumerate(keys):
-            own = {(kind, key) for s, kind, key in of_run if s == stage}
-            others = {(kind, key) for n, of in enumerate(keys) if n != number for _, kind, key in of}
+            own = {key for s, key in of_run if s == stage}
+            others = {key for n, of in enumerate(keys) if n != number for _, key in of}
             cells.append(f"{len(own & others)} of {len(own)}" if own else "none")
         rows.append((stage, cells))
     return rows

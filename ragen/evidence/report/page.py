@@ -19,7 +19,7 @@ from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
-from starpo.ragen.evidence.report.times import stage_seconds
+from starpo.ragen.evidence.report.times import breakdown, stage_seconds
 from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.schemas.manifest import Manifest
 
@@ -172,17 +172,8 @@ def _origin(manifest: Manifest) -> dict[str, str]:
 
 
 def _stage_rows(data: ReportData) -> list[tuple[str, int, str, str, str]]:
-    """Return (stage, number of times, total, mean, share of all) per stage, longest first."""
-    seconds = stage_seconds(data.manifests)
-    totals = {stage: sum(series.values()) for stage, series in seconds.items()}
-    everything = sum(totals.values()) or 1.0
+    """Return (stage, number of times, total, median, share of all) per stage, longest first."""
     return [
-        (
-            stage,
-            len(seconds[stage]),
-            words.duration(total),
-            f"{total / len(seconds[stage]):.2f} s",
-            f"{total / everything:.0%}",
-        )
-        for stage, total in sorted(totals.items(), key=lambda item: -item[1])
+        (row.stage, row.times, words.duration(row.total), f"{row.median:.2f} s", f"{row.share:.1%}")
+        for row in breakdown(data.manifests)
     ]

@@ -1,9 +1,10 @@
 """Breakdown of a run's time from its manifests; nothing is measured here.
 
-runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows
+runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> breakdown -> times_of -> rows
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -16,12 +17,29 @@ from starpo.schemas.manifest import Manifest
 BETWEEN = "between stages"
 
 
-def times_of(store: Store, run: str) -> list[dict[str, Any]]:
-    """Break down the time of an iteration: a row per stage, one for the time between, and one per part of the update.
+@dataclass(frozen=True)
+class StageTime:
+    """Time of a stage over a whole run.
 
-    `seconds`: median over the executions of the stage, including reading its inputs and storing all but its last
-    dataset. `between stages` is the rest of an iteration, including the writing of that last dataset: Prefect and the
-    store. `share`: share of all iterations, as median times number; parts of the update also count towards the update.
+    Attributes:
+        stage: Name of the stage, or `between stages`.
+        times: Number of executions.
+        total: Their seconds; of `between stages`, the median times the number.
+        median: Median of their seconds.
+        share: Share of the total in that of all stages and the time between them.
+    """
+
+    stage: str
+    times: int
+    total: float
+    median: float
+    share: float
+
+
+def times_of(store: Store, run: str) -> list[dict[str, Any]]:
+    """Break down the time of a run: a row per row of `breakdown`, then one per part of the update.
+
+    Parts of the update also count towards the update.
 
     Args:
         store: Store that holds the run.
@@ -34,16 +52,39 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
     artifacts = places(reader.iterations(record))
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
-    whole = {**stage_seconds(manifests), BETWEEN: seconds_between(manifests)}
-    whole.pop("warm_start", None)  # runs before all iterations
+    whole = breakdown(manifests)
     parts = {f"update: {part}": series for part, series in update_seconds(manifests).items()}
-    counted = [(name, len(s), median(s.values())) for name, s in {**whole, **parts}.items() if s]
-    everything = sum(times * seconds for name, times, seconds in counted if name in whole) or 1.0
-    rows = [
-        {"stage": name, "times": times, "seconds": round(seconds, 3), "share": round(times * seconds / everything, 3)}
-        for name, times, seconds in counted
+    rows = [*whole, *_times(parts, sum(row.total for row in whole))]
+    return [
+        {
+            "stage": row.stage,
+            "times": row.times,
+            "seconds": round(row.median, 3),
+            "total": round(row.total, 3),
+            "share": round(row.share, 3),
+        }
+        for row in rows
     ]
-    return sorted(rows, key=lambda row: (row["stage"] in parts, -row["share"]))
+
+
+def breakdown(manifests: Mapping[Place, Manifest]) -> list[StageTime]:
+    """Break down the time of a run by stage, longest first: what `ragen show --timings` and the report both show.
+
+    The seconds of a stage include reading its inputs and storing all but its last dataset. `between stages` is the rest
+    of the iterations, including the writing of that last dataset: Prefect and the store.
+    """
+    seconds, between = stage_seconds(manifests), seconds_between(manifests)
+    idle = {BETWEEN: dict.fromkeys(between, median(between.values()))} if between else {}
+    everything = sum(sum(series.values()) for series in {**seconds, **idle}.values())
+    return _times({**seconds, **idle}, everything)
+
+
+def _times(seconds: Mapping[str, Series], everything: float) -> list[StageTime]:
+    rows = []
+    for name, series in seconds.items():
+        total = sum(series.values())
+        rows.append(StageTime(name, len(series), total, median(series.values()), total / (everything or 1.0)))
+    return sorted(rows, key=lambda row: -row.total)
 
 
 def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:

@@ -105,7 +105,7 @@ def test_the_page_has_a_line_a_run_in_every_panel(stored_run: Store) -> None:
     assert len(data["panels"][1]["lines"][0]["raw"]) == 4
     assert re.search(r"1 of \d+ settings differ", page)
     assert '<td>rollout</td><td class="number">4 of 4</td><td class="number">4 of 4</td>' in page
-    assert '<td>variance_filter</td><td class="number">0 of 8</td><td class="number">0 of 8</td>' in page
+    assert '<td>variance_filter</td><td class="number">0 of 4</td><td class="number">0 of 4</td>' in page
     assert "<td>60.0%<small>[55.0%, 65.0%] after 4</small></td>" in page
 
 

@@ -1,10 +1,12 @@
 """Breakdown of a run's time from its manifests, by hand."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.evidence.report.reading import Place
 from starpo.ragen.evidence.report.times import BETWEEN, seconds_between, stage_seconds, times_of, update_seconds
 from starpo.ragen.store import Store
@@ -80,10 +82,24 @@ def test_shares_add_up(stored_run: Store) -> None:
     rows = times_of(stored_run, "hostile")
     assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=0.01)
-    assert "warm_start" not in [row["stage"] for row in rows]
-    (rollout,) = [row for row in rows if row["stage"] == "rollout"]
-    assert (rollout["times"], rollout["seconds"]) == (4, 2.0)
-    assert BETWEEN in [row["stage"] for row in rows]
+    by_stage = {row["stage"]: row for row in rows}
+    rollout, warm_start = by_stage["rollout"], by_stage["warm_start"]
+    assert (rollout["times"], rollout["seconds"], rollout["total"]) == (4, 2.0, 8.0)
+    assert (warm_start["times"], warm_start["total"]) == (1, 9.0)
+    assert warm_start["share"] / rollout["share"] == pytest.approx(9 / 8, abs=0.01)
+    assert BETWEEN in by_stage
+
+
+def test_the_report_shows_the_same_shares(stored_run: Store) -> None:
+    page = render_report(gather(stored_run, "hostile"))
+    section = page[page.index('id="timings"') : page.index('id="iteration"')]
+    cells = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)[1:]
+    shown = [re.sub(r"<[^>]+>", " ", cell).split() for cell in cells]
+    rows = [row for row in times_of(stored_run, "hostile") if not row["stage"].startswith("update: ")]
+    assert len(rows) >= 6
+    for words, row in zip(shown, rows, strict=True):
+        assert " ".join(words).startswith(f"{row['stage']} {row['times']} ")
+        assert float(words[-1].removesuffix("%")) == pytest.approx(100 * row["share"], abs=0.1)
 
 
 def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:
