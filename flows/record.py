@@ -121,9 +121,9 @@ class RunRecorder(Runner):
 
     def _failed(self, error: BaseException) -> None:
         try:
-            self.progress.end("failed", _reason(error))
+            self.progress.end("cancelled" if isinstance(error, TerminationSignal) else "failed", _reason(error))
         except StarPOError as unwritten:  # such as an unreachable store, which may be why the run failed
-            self._log.warning("the failure of run %s could not be recorded: %s", self.name, unwritten)
+            self._log.warning("the end of run %s could not be recorded: %s", self.name, unwritten)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Carry out one stage and record its outputs."""
@@ -251,5 +251,5 @@ def _title(iteration: int, work: Work) -> str:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TerminationSignal):
-        return "stopped from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings continue it"
+        return "from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings continue it"
     return f"{type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ import typer
 
 from starpo.flows.ablation_plan import AblationPlan, is_finished, plan_ablation
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
@@ -78,11 +79,10 @@ def _looking_at(store: Store, plan: AblationPlan) -> Look:
         names = store.runs.names()
         found = {run.name: store.runs.state(ended_as(run.name, names)) for run in plan.runs}
         states = {name: state for name, state in found.items() if state is not None}
-        ended = ("completed", "failed")
         done = {
             name: state.status
             for name, state in states.items()
-            if state.status in ended[:1] or (state.status in ended and state.heartbeat >= started)
+            if state.status == "completed" or (state.status in FINAL and state.heartbeat >= started)
         }
         at_work = [
             f"{name}: iteration {state.metrics.get('iteration', 0):.0f}/{state.metrics.get('iterations', 0):.0f}"

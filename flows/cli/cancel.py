@@ -20,7 +20,7 @@ from starpo.ragen.store import Store
 _PATIENCE_S = 90.0
 """Timeout. Prefect gives a run 30 s to end gracefully, and polls for cancelled ones at least every 15 s."""
 
-_CANCELLED = "cancelled by `ragen cancel`; the same settings continue it"
+_CANCELLED = "by `ragen cancel`; the same settings continue it"
 
 
 class CancelError(StarPOError):
@@ -91,7 +91,7 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
         return
     state = store.runs.state(run) if is_known else None
     if is_known and (state is None or state.status != "completed"):  # a restarted run may be complete
-        store.runs.set_state(run, "failed", _CANCELLED)
+        store.runs.set_state(run, "cancelled", _CANCELLED)
     say(console, f"run {run} is cancelled; what it stored is kept, and the same settings continue it")
 
 

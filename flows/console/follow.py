@@ -18,7 +18,7 @@ from starpo.ragen.store.records.runs import Runs
 
 POLL_S = 0.5
 _ROLLBACK_POLLS = 20
-FINAL = ("completed", "failed")
+FINAL = ("completed", "failed", "cancelled")
 
 
 class RunFailedError(StarPOError):

@@ -67,8 +67,8 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
     assert "run mine is cancelled" in said(prefect)
     assert prefect.cancelled == [prefect.runs[0].id]
     state = store.runs.state("mine")
-    assert (state.status, state.metrics) == ("failed", {"iteration": 3})
-    assert state.message.startswith("cancelled by `ragen cancel`")
+    assert (state.status, state.metrics) == ("cancelled", {"iteration": 3})
+    assert state.message.startswith("by `ragen cancel`")
 
 
 @pytest.mark.usefixtures("_not_at_work")

@@ -62,7 +62,7 @@ def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
     without_server.runs.set_state("mine", "running")
     with without_server.runs.hold("mine"):
         pass  # its process has ended
-    without_server.runs.set_state("mine", "failed", "stopped from outside")
+    without_server.runs.set_state("mine", "cancelled", "from outside")
     with pytest.raises(
         ServerError, match=r"Run mine has ended too.* kept: the same command starts the server"
     ) as raised:

@@ -71,7 +71,7 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
             _RUN,
             _column("flow", pa.string(), "what made the run: starpo (training, forks), replay or import"),
             _column("preset", pa.string(), "preset that its settings came from; null: none is known"),
-            _column("status", pa.string(), "running, completed or failed; null: not recorded"),
+            _column("status", pa.string(), "running, completed, failed or cancelled; null: not recorded"),
             _column("created", pa.timestamp("us", tz="UTC"), "when it was created"),
             _column("config", pa.string(), "its settings as JSON: config->>'$.filter.keep'"),
         ]

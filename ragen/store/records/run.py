@@ -10,7 +10,7 @@ from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.core.visible import quoted
 
-RunStatus = Literal["running", "completed", "failed"]
+RunStatus = Literal["running", "completed", "failed", "cancelled"]
 
 _MAX_SHOWN = 5
 
@@ -65,11 +65,11 @@ class RunState(_Record):
     """State of a run."""
 
     status: RunStatus = "running"
-    """A run whose process was killed stays 'running', with an old heartbeat."""
+    """'cancelled': stopped from outside. A run whose process was killed stays 'running', with an old heartbeat."""
     heartbeat: datetime
     """Time of the last write, in UTC."""
     message: str = ""
-    """One line for display: the current activity, or why the run failed."""
+    """One line for display: the current activity, or why the run ended."""
     metrics: dict[str, float] = {}
     """A few numbers for display."""
     head: str = ""
