@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.answers import json_rows
 from starpo.flows.console.table import cell, print_table
 from starpo.flows.console.terminal import Console, print_json
@@ -33,15 +33,18 @@ def audit(
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file before reading it.")] = False,
     _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
-    """Audit a run: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
-    chosen = chosen_audits(names or [])
+    """Audit a run: duplicates, rewards, reasoning ... Exit code 1: what is stored contradicts itself. 2: nothing was
+    audited, for example because there is no such run.
+    """
     found: dict[str, Finding] = {}
-    console, opened = Console(), open_store(store)
-    with open_database(opened, [opened.runs.get(run).name], should_verify=verify) as database:
-        for name in chosen:
-            with Console(stderr=True).status(f"{name}: {about(name)}"):
-                ((_, finding),) = run_audits(database, [name])
-            found[name] = finding
+    console = Console()
+    with judging():
+        chosen, opened = chosen_audits(names or []), open_store(store)
+        with open_database(opened, [opened.runs.get(run).name], should_verify=verify) as database:
+            for name in chosen:
+                with Console(stderr=True).status(f"{name}: {about(name)}"):
+                    ((_, finding),) = run_audits(database, [name])
+                found[name] = finding
     if as_json:
         facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
         print_json(facts)

@@ -1,8 +1,12 @@
 """Options and arguments shared by commands, and their conversion to the library's types."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from starpo.ragen.core.errors import NoVerdictError, StarPOError
 
 if TYPE_CHECKING:
     from starpo.ragen.store import Store
@@ -39,6 +43,15 @@ PushOption = Annotated[
 ]
 PublicOption = Annotated[bool, typer.Option("--public", help="Push to a public repository.")]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """Turn errors into `NoVerdictError`, in a command whose exit code 1 is a verdict."""
+    try:
+        yield
+    except StarPOError as error:
+        raise NoVerdictError(str(error)) from error
 
 
 def open_store(url: str | None) -> "Store":

@@ -9,7 +9,7 @@ import typer
 from rich.filesize import decimal
 
 from starpo.flows.cli.commands import STYLE
-from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say, write
@@ -87,9 +87,11 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault."""
-    location = Location(open_store(store).url)
-    with progress_bar("hashing", SHARE) as on_progress:
+    """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault. 2:
+    the store could not be read.
+    """
+    with judging(), progress_bar("hashing", SHARE) as on_progress:
+        location = Location(open_store(store).url)
         verification = verify_store(location, on_progress)
     print_verification(location.name, verification, as_json)
     raise typer.Exit(1 if verification.damages else 0)

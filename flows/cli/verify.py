@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
-from starpo.ragen.core.errors import ConfigError, NoVerdictError, StarPOError
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def verify(
     verified, for example because there is no such run. 3: nothing differs, but some checks could not be made, for
     reasons that are printed.
     """
-    try:
+    with judging():
         opened, share = open_store(store), _share(sample)
         opened.runs.get(run)  # report an unknown name before any heavy import
         with progress_bar("loading", COUNTED) as show:
@@ -54,8 +54,6 @@ def verify(
                 with_warm_start=warm_start,
                 on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
             )
-    except StarPOError as error:
-        raise NoVerdictError(str(error)) from error
     if as_json:
         names = ("num_iterations", "outcome", "exit_code", "is_faultless")
         print_json(asdict(verification) | {name: getattr(verification, name) for name in names})

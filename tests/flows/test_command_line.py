@@ -55,12 +55,22 @@ def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
     assert "Invalid value for '--from'" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["minne"], ["mine", "--stage", "rewards"], ["mine", "--sample", "10"]])
-def test_a_verification_that_cannot_start_has_no_verdict(tmp_path, arguments):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "verify minne",
+        "verify mine --stage rewards",
+        "verify mine --sample 10",
+        "audit minne",
+        "audit mine reward",
+        "store verify --store /dev/null/none",
+    ],
+)
+def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
     """Exit code 1 would say that something is different or damaged."""
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
-    result = ragen("verify", *arguments, RAGEN_STORE=store.url)
+    result = ragen(*arguments.split(), RAGEN_STORE=store.url)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
 
