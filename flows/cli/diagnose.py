@@ -13,6 +13,7 @@ from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Signal
 from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
@@ -81,7 +82,7 @@ def _print(console: Console, found: Diagnosis) -> None:
         if any(row[name] == "" for row in rows for name in row if name.endswith(" snr")):
             say(console, "a blank signal-to-noise ratio (snr): it takes two groups whose gradients differ")
     if found.num_computed:
-        say(console, f"computed and stored for this: {found.num_computed} stages")
+        say(console, f"computed and stored for this: {counted(found.num_computed, 'stage')}")
     for reason, number in found.not_computed.items():
         say(console, f"not computed ({number}): {reason}")
 
