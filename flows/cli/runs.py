@@ -9,6 +9,7 @@ from rich.tree import Tree
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
 from starpo.flows.console.terminal import Console, plain, print_json, say
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.forks import Branch, family
@@ -50,7 +51,7 @@ def print_tree(store: Store, as_json: bool) -> None:
 def _drawn(store: Store, branch: Branch) -> Tree:
     facts = at_a_glance(_facts_or_fault(store, branch.run.name))
     flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
-    known = "" if facts["state"] == "damaged" else f"  {facts['iterations']} iterations  {facts['success']}"
+    known = "" if facts["state"] == "damaged" else f"  {counted(facts['iterations'], 'iteration')}  {facts['success']}"
     label = Text.assemble((plain(branch.run.name).plain, "bold"), f"{flow}  {facts['state']}{known}")
     if branch.start is not None:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
