@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from starpo.flows.console.listing import recorded_stages
 from starpo.flows.console.table import print_record
 from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
 from starpo.ragen.evidence.exchange.played import imported_facts
@@ -126,7 +127,7 @@ def _print_turn(
     paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
     facts["executed"] = ", ".join(f"{action} {value:+.3g}" for action, value in paid) or "nothing"
     if row["forfeited_actions"]:
-        facts["forfeited"] = f"{row['forfeited_actions']} action{'' if row['forfeited_actions'] == 1 else 's'}"
+        facts["forfeited"] = counted(row["forfeited_actions"], "action")
     if reward is not None:
         parts = ", ".join(f"{name} {value:+.3g}" for name, value in reward.items() if value)
         facts["reward"] = f"{sum(reward.values()):.4g}{f' ({parts})' if parts else ''}"
