@@ -47,7 +47,7 @@ class Shipped:
         if not path.is_file():
             if name_or_path in FRAGMENTS:
                 raise ConfigError(
-                    f"'{name_or_path}' is settings to extend others with, not {self.word}: write a TOML file with "
+                    f"'{name_or_path}' only extends presets, and is not {self.word} itself: write a TOML file with "
                     f'extends = ["sokoban", "{name_or_path}"]'
                 )
             if path.suffix == ".toml":
