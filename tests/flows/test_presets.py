@@ -147,7 +147,7 @@ def test_settings_to_extend_others_with_are_listed_and_say_how_to_use_them() -> 
     listed = CliRunner().invoke(app, ["presets", "--json"])
     assert [row["preset"] for row in json.loads(listed.stdout)] == [*names(), *FRAGMENTS]
     for read in (preset, method):
-        with pytest.raises(ConfigError, match=r"^'starpo-s' only extends presets .*sokoban.*starpo-s"):
+        with pytest.raises(ConfigError, match=r"^'starpo-s' only extends presets, .*sokoban.*starpo-s"):
             read("starpo-s")
 
 
