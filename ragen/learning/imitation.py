@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from starpo.ragen.agents.evaluation.training_states import write_states
-from starpo.ragen.agents.policy.load import load_policy, resolve_policy, save_policy
+from starpo.ragen.agents.policy.load import load_policy, save_policy
+from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.config.agent import AgentConfig

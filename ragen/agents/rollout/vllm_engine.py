@@ -16,7 +16,7 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from starpo.ragen.agents.policy.adapter import base_of, read_shape
-from starpo.ragen.agents.policy.load import check_folder
+from starpo.ragen.agents.policy.folder import check_folder
 from starpo.ragen.agents.rollout.vllm_probe import Reference, architecture_of, compare, probe_ids
 from starpo.ragen.agents.rollout.vllm_session import InFlight, VLLMSession
 from starpo.ragen.config.rollout import SamplingConfig
