@@ -2,7 +2,8 @@
 
 Only safetensors are read, and code that comes with a model is never run.
 
-    local folder (`ragen.agents.policy.source`) -> load_policy, load_tokenizer;   PretrainedPolicy -> copy_policy
+    local folder (`ragen.agents.policy.source`) -> load_policy, load_tokenizer
+    PretrainedPolicy -> load_pretrained, copy_policy
 """
 
 import json
@@ -110,6 +111,30 @@ def load_policy(
     return model.eval(), tokenizer
 
 
+def load_pretrained(
+    policy: PretrainedPolicy, dtype: str | torch.dtype
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Resolve and load the policy that a run starts from, and compute the logits of a short text once.
+
+    Raises:
+        PolicyError: As for `resolve_policy` and `load_policy`, or if a logit is not finite.
+    """
+    folder = resolve_policy(policy)
+    model, tokenizer = load_policy(folder, dtype)
+    ids = tokenizer.encode(_PROBE, add_special_tokens=False)
+    with torch.inference_mode(), refusing(f"the model in '{folder}' cannot compute the logits of a text"):
+        logits_TV = model(input_ids=torch.tensor([ids])).logits[0]
+    is_bad_TV = ~torch.isfinite(logits_TV)
+    if is_bad_TV.any():
+        raise PolicyError(
+            f"the model in '{folder}' gives {int(is_bad_TV.sum()):,} of {is_bad_TV.numel():,} logits of a short text "
+            f"that are not finite, such as {logits_TV[is_bad_TV][0].item()}, before any training: its weights are "
+            "damaged, it overflows in this dtype (policy.dtype = 'float32'), or it rules tokens out with -inf, which "
+            "has no gradient"
+        )
+    return model, tokenizer
+
+
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
     """Write config, weights (safetensors) and tokenizer into a local folder that `load_policy` can read."""
     with without_progress_bars():
@@ -146,9 +171,9 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
         Headline numbers: `num_parameters`, `vocabulary_size`.
 
     Raises:
-        PolicyError: As for `resolve_policy` and `load_policy`.
+        PolicyError: As for `load_pretrained`.
     """
-    model, tokenizer = load_policy(resolve_policy(policy), policy.dtype)
+    model, tokenizer = load_pretrained(policy, policy.dtype)
     save_policy(model, tokenizer, folder)
     return {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
 

@@ -42,7 +42,7 @@ class VLLMEngine:
         is_deterministic: False: which trajectories share a step, and thus the rounding, depends on timing.
         is_continuous: True.
         update_s: Seconds of the last weight update, including the cache reset, without the probe.
-        probe_gap: Largest difference found by the last probe, in nats per token.
+        probe_gap: Mean difference found by the last probe, in nats per token.
     """
 
     is_deterministic = False
@@ -298,7 +298,7 @@ class VLLMEngine:
 
     @property
     def _tolerance(self) -> float:
-        return self._config.probe_tolerance or (1e-3 if self._dtype == "float32" else 0.2)
+        return self._config.probe_tolerance or (1e-3 if self._dtype == "float32" else 0.08)
 
 
 def _read_config(folder: str) -> PreTrainedConfig:

@@ -166,3 +166,12 @@ def test_a_copied_policy_is_complete_by_itself(complete: Path, tmp_path: Path) -
     headline = load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), tmp_path / "copy")
     model, tokenizer = load.load_policy(tmp_path / "copy")
     assert headline == {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
+
+
+@pytest.mark.parametrize("value", [float("-inf"), float("nan")])
+def test_logits_that_are_not_finite_are_the_models_fault_before_any_training(folder: Path, value: float) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(PolicyError, match="logits of a short text that are not finite, .* before any training"):
+        load.copy_policy(PretrainedPolicy(name_or_path=str(folder)), folder.parent / "copy")
