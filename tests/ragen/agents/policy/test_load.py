@@ -173,5 +173,5 @@ def test_logits_that_are_not_finite_are_the_models_fault_before_any_training(fol
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][0] = value
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(PolicyError, match="logits of a short text that are not finite, .* before any training"):
+    with pytest.raises(PolicyError, match=r"logits of a short text that are not finite, .* before any training"):
         load.copy_policy(PretrainedPolicy(name_or_path=str(folder)), folder.parent / "copy")
