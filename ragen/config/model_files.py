@@ -122,7 +122,7 @@ def read_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise PolicyError(f"'{file}' is damaged: {named_line(error)}; fetch it again") from error
     if not isinstance(value, dict):
-        raise PolicyError(f"'{file}' is damaged: it holds a {type(value).__name__}, not an object; fetch it again")
+        raise PolicyError(f"'{file}' is damaged: it holds {type(value).__name__}, not an object; fetch it again")
     return value
 
 
