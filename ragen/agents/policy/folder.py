@@ -146,6 +146,13 @@ def num_positions(folder: str | Path) -> int | None:
     return found if _is_count(found) else None
 
 
+def vocabulary_size(folder: str | Path) -> int | None:
+    """Return the number of tokens that a model's embedding has; None without a configuration that says so."""
+    path = Path(folder)
+    size = _text_config(read_config(path)).get("vocab_size") if (path / CONFIG).is_file() else None
+    return size if _is_count(size) else None
+
+
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
     """Raise a PolicyError that begins with `what` for whatever a library raises on files that it cannot read."""

@@ -32,6 +32,7 @@ from starpo.ragen.agents.policy.folder import (
     existing_folder,
     output_layer_error,
     refusing,
+    vocabulary_size,
 )
 from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.config.policy import PretrainedPolicy
@@ -50,7 +51,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
         id -> file: a response ends at each of them (`ragen.agents.prompting.template`).
 
     Raises:
-        PolicyError: If there is no such folder, or no readable tokenizer in it.
+        PolicyError: If there is no such folder, no readable tokenizer in it, or one with more tokens than the model
+            beside it.
     """
     path = existing_folder(folder)
     check_tokenizer_files(path)
@@ -58,6 +60,12 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase
         tokenizer = _tokenizer_class(path).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         tokenizer.encode(_PROBE, add_special_tokens=False)
+    size = vocabulary_size(path)
+    if size is not None and len(tokenizer) > size:
+        raise PolicyError(
+            f"'{folder}': the tokenizer has {len(tokenizer):,} tokens and the model only {size:,}; they do not belong "
+            "together"
+        )
     tokenizer.declared_end_ids = declared_end_ids(path)
     return tokenizer
 
@@ -103,11 +111,6 @@ def load_policy(
         raise output_layer_error(folder)
     if should_merge and read_shape(folder) is not None:
         model.load_state_dict(merge(model.state_dict(), folder))
-    if len(tokenizer) > model.config.vocab_size:
-        raise PolicyError(
-            f"'{folder}': the tokenizer has {len(tokenizer)} tokens and the model only {model.config.vocab_size}; "
-            "they do not belong together"
-        )
     return model.eval(), tokenizer
 
 
