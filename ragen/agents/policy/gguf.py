@@ -45,8 +45,9 @@ def converted_folder(file: Path) -> Path:
         alone, made = Path(temporary) / "alone", Path(temporary) / "made"
         alone.mkdir()
         (alone / "model.gguf").symlink_to(file.resolve())
-        # transformers draws a progress bar for each tensor, with no setting against it
-        with refusing(f"the GGUF file '{file}' cannot be read"), contextlib.redirect_stderr(io.StringIO()):
+        # transformers draws a progress bar over the tensors, with no setting against it
+        what = f"the GGUF file '{file}' cannot be read (is it complete, and does transformers know its architecture?)"
+        with refusing(what), contextlib.redirect_stderr(io.StringIO()):
             _convert(alone, made)
         check_folder(made)
         with contextlib.suppress(OSError):  # another process was first

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, loopcontrols
-from jinja2.nodes import CallBlock
+from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -24,7 +24,7 @@ class _Generation(Extension):
 
     tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
 
-    def parse(self, parser: Parser) -> CallBlock:
+    def parse(self, parser: Parser) -> Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return CallBlock(self.call_method("_text"), [], [], body).set_lineno(line)
