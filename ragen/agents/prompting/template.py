@@ -240,7 +240,9 @@ def _ends(tokenizer: PreTrainedTokenizerBase, template_end: int) -> tuple[EndTok
     for number, source in declared.items():
         if number in special:
             sources.setdefault(number, source)
-    return tuple(EndToken(number, tokenizer.convert_ids_to_tokens(number), name) for number, name in sources.items())
+    return tuple(
+        EndToken(number, str(tokenizer.convert_ids_to_tokens(number)), name) for number, name in sources.items()
+    )
 
 
 def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
