@@ -172,10 +172,11 @@ def _check_requests(folder: Path, config: Mapping[str, Any]) -> None:
     """Refuse what a configuration may ask for beyond sizes: kernels, other weights, quantisation, numbers like NaN."""
     file = folder / CONFIG
     for name, value in _flat(config):
-        if name.endswith("attn_implementation") and value not in _ATTENTION:
+        asks_hub = name.endswith("_implementation") and isinstance(value, str) and "/" in value
+        if asks_hub or (name.endswith("attn_implementation") and value not in _ATTENTION):
             raise PolicyError(
                 f"'{file}': {name} = {value!r} asks for code that transformers may fetch from the hub; remove it "
-                "('eager' and 'sdpa' are allowed)"
+                "(of attention 'eager' and 'sdpa' are allowed)"
             )
         if isinstance(value, float) and math.isnan(value):
             raise PolicyError(f"'{file}': {name} is NaN; correct it, or fetch the model again")

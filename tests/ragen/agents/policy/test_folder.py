@@ -124,6 +124,7 @@ def test_two_sets_of_weights_are_refused(folder: Path) -> None:
         ({"_attn_implementation": "owner/repo"}, "asks for code that transformers may fetch"),
         ({"attn_implementation": "flash_attention_2"}, "asks for code that transformers may fetch"),
         ({"text_config": {"_attn_implementation": "a/b"}}, "asks for code that transformers may fetch"),
+        ({"experts_implementation": "owner/repo"}, "asks for code that transformers may fetch"),
         ({"transformers_weights": "other.safetensors"}, "names other weights"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantised weights \(gptq\)"),
         ({"quantization_config": 4}, r"quantised weights \(4\)"),
