@@ -9,6 +9,7 @@ from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
@@ -160,10 +161,8 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
 
 
 def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: bool) -> list[str]:
-    from starpo.ragen.agents.policy.place import named_folder
-
     try:
-        if named_folder(policy) is not None or should_download:
+        if model_place(policy.name_or_path) is not None or should_download:
             _check_model(policy, agent)
     except StarPOError as error:
         return [str(error)]
@@ -171,7 +170,8 @@ def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: boo
 
 
 def _check_model(policy: PretrainedPolicy, agent: AgentConfig) -> None:
-    from starpo.ragen.agents.policy.load import load_tokenizer, resolve_policy
+    from starpo.ragen.agents.policy.load import load_tokenizer
+    from starpo.ragen.agents.policy.source import resolve_policy
     from starpo.ragen.agents.prompting.template import derive_pieces
 
     derive_pieces(load_tokenizer(resolve_policy(policy)), agent)

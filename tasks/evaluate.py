@@ -15,7 +15,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="evaluate", version=3)
+STAGE = Stage(name="evaluate", version=4)
 
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
 """Rollout settings that do not apply to an evaluation; all others, including those of new engines, are in the key."""

@@ -16,7 +16,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="rollout", version=3)
+STAGE = Stage(name="rollout", version=4)
 
 
 _NOT_OF_A_ROLLOUT = {"staleness", "max_attempts"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.agents.evaluation.training_states import read_states, write_states
-from starpo.ragen.agents.policy.place import named_folder
+from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.registry import SCENES, agent_code
@@ -78,8 +78,8 @@ def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
 def _make(
     policy: TinyPolicy | PretrainedPolicy, config: StarPOConfig, folder: Path, progress: RunProgress | None
 ) -> dict[str, float]:
-    source = named_folder(policy) if isinstance(policy, PretrainedPolicy) else None
-    met = read_states(source) if source else []
+    source = model_place(policy.name_or_path) if isinstance(policy, PretrainedPolicy) else None
+    met = read_states(source) if source and source.is_dir() else []
     if isinstance(policy, PretrainedPolicy) and policy.fine_tuning is None:
         from starpo.ragen.agents.policy.load import copy_policy
 

@@ -58,7 +58,10 @@ class AgentConfig(Settings):
         "", exclude_if=lambda text: not text, max_length=20_000
     )
     """System message before the first user message, for chat templates that support that role, or the path of a `.txt`
-    file, whose text becomes the setting. Empty: no system message."""
+    file, whose text becomes the setting. Empty: none is sent; a template may then insert one of its own."""
+    template_system_prompt: Literal["kept", "empty"] = Field("kept", exclude_if=lambda which: which == "kept")
+    """Whether a system prompt that the chat template inserts of its own (as those of Qwen2.5 and SmolLM2 do) stays.
+    'empty': an empty system message is sent in its place; without effect on templates that insert none."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
     form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
@@ -97,6 +100,15 @@ class AgentConfig(Settings):
             raise ValueError(
                 "prompt = 'template' and prompt_template go together: "
                 + ("name a file in prompt_template" if self.prompt == "template" else "set prompt = 'template'")
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_system_prompt(self) -> "AgentConfig":
+        if self.system_prompt and self.template_system_prompt == "empty":
+            raise ValueError(
+                "system_prompt already replaces the template's own: leave template_system_prompt out, or leave "
+                "system_prompt empty"
             )
         return self
 

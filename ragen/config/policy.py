@@ -1,41 +1,15 @@
 """Origin of the first checkpoint of a run."""
 
-import hashlib
-from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from starpo.ragen.config.model_files import NUM_DIGITS, model_digest, model_place
 from starpo.ragen.config.update import LoraConfig
+from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.core.lookup import registered
 from starpo.ragen.core.registry import DEMONSTRATORS
 from starpo.ragen.core.settings import Settings
-
-_FILES = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "model*.safetensors", "adapter_model.safetensors")
-"""Files of a policy's folder from which a policy or its tokenizer may be loaded."""
-_DIGITS = 16
-
-
-def folder_digest(folder: Path) -> str:
-    """Return 16 hexadecimal digits of the digest of the names and contents of the files that a policy is loaded from.
-
-    Raises:
-        ValueError: If a file cannot be read.
-    """
-    files = sorted({file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()})
-    try:
-        told = [f"{file.name} {_file_digest(file, (at := file.stat()).st_size, at.st_mtime_ns)}" for file in files]
-    except OSError as error:
-        raise ValueError(f"{error.filename} cannot be read ({error.strerror})") from error
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS]
-
-
-@lru_cache(maxsize=64)
-def _file_digest(file: Path, size: int, changed_ns: int) -> str:
-    """Return the digest of a file's content; cached as long as its size and modification time do not change."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class TinyPolicy(Settings):
@@ -106,15 +80,16 @@ class FineTuning(Settings):
 
 
 class PretrainedPolicy(Settings):
-    """A Hugging Face causal language model, from a local folder or by name."""
+    """A causal language model: from the Hugging Face hub, a local folder, a GGUF file or an installed package."""
 
     type: Literal["pretrained"] = "pretrained"
     name_or_path: str = Field(min_length=1)
-    """A folder with `config.json`, weights and a tokenizer, or the name of a model on the Hugging Face hub."""
+    """A folder with `config.json`, weights and a tokenizer; a GGUF file; `package:NAME` for the model that an installed
+    Python package carries; or the name of a model on the Hugging Face hub."""
     revision: str | None = None
     """Commit or tag on the hub. None: the newest."""
-    digest: str = Field("", pattern=f"^([0-9a-f]{{{_DIGITS}}})?$", exclude_if=lambda digest: not digest)
-    """Digest of the files in a local folder, filled in from them, so that other weights at the same path are another
+    digest: str = Field("", pattern=f"^([0-9a-f]{{{NUM_DIGITS}}})?$", exclude_if=lambda digest: not digest)
+    """Digest of the files of a local model, filled in from them, so that other weights at the same path are another
     policy. If it is given, files with another digest are rejected. "": a model on the hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of the weights in memory."""
@@ -124,10 +99,13 @@ class PretrainedPolicy(Settings):
 
     @field_validator("digest")
     @classmethod
-    def _of_the_folder(cls, digest: str, info: ValidationInfo) -> str:
+    def _of_the_model(cls, digest: str, info: ValidationInfo) -> str:
         name = info.data.get("name_or_path")
-        folder = Path(name).expanduser() if name else None
-        return folder_digest(folder) if folder and not digest and folder.is_dir() else digest
+        try:
+            place = None if digest or not name else model_place(name)
+        except PolicyError:  # settings may name what another machine has; whoever loads it reports what is missing
+            return digest
+        return digest if place is None else model_digest(place)
 
 
 PolicyConfig = Annotated[TinyPolicy | PretrainedPolicy, Field(discriminator="type")]

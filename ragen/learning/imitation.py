@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from starpo.ragen.agents.evaluation.training_states import write_states
-from starpo.ragen.agents.policy.load import load_policy, resolve_policy, save_policy
+from starpo.ragen.agents.policy.load import load_pretrained, save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.config.agent import AgentConfig
@@ -126,7 +126,7 @@ def fine_tune(
     config = policy.fine_tuning
     assert config is not None
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, tokenizer = load_policy(resolve_policy(policy), policy.dtype if config.lora else torch.float32)
+    model, tokenizer = load_pretrained(policy, policy.dtype if config.lora else torch.float32)
     check_output_layer(model)
     if config.lora is not None:
         add_adapters(model, shape_of(config.lora, model.base_model), config.lora.seed)

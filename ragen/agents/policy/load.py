@@ -1,10 +1,9 @@
-"""Loading policies: any Hugging Face causal language model, from a local folder or by its name on the hub.
+"""Loading policies: any Hugging Face causal language model, from a local folder that `check_folder` accepts.
 
-A folder is checked before it is passed to transformers, whose reaction to an incomplete one (random initialisation of
-missing weights, a traceback of forty lines) is worse than an error. Only safetensors are read, and code that comes with
-a model is never run.
+Only safetensors are read, and code that comes with a model is never run.
 
-    PretrainedPolicy -> resolve_policy -> local folder -> load_policy, load_tokenizer, copy_policy
+    local folder (`ragen.agents.policy.source`) -> load_policy, load_tokenizer
+    PretrainedPolicy -> load_pretrained, copy_policy
 """
 
 import json
@@ -16,15 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -35,82 +25,49 @@ from transformers import (
 from transformers.utils import logging
 
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
-from starpo.ragen.agents.policy.place import named_folder
-from starpo.ragen.config.policy import PretrainedPolicy, folder_digest
+from starpo.ragen.agents.policy.folder import (
+    check_folder,
+    check_tokenizer_files,
+    declared_end_ids,
+    existing_folder,
+    output_layer_error,
+    refusing,
+    vocabulary_size,
+)
+from starpo.ragen.agents.policy.source import resolve_policy
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
 
-_CONFIG = "config.json"
-_WEIGHTS = "model.safetensors"
-_WEIGHTS_INDEX = "model.safetensors.index.json"
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
-_DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
-_TWICE = ("consolidated*", "original/*")  # the same weights once more, in another layout
-
-
-def resolve_policy(policy: PretrainedPolicy) -> str:
-    """Find the folder that a policy's name or path refers to, downloading it if it is a name on the hub.
-
-    Returns:
-        A local folder with a config, weights in safetensors and a tokenizer.
-
-    Raises:
-        PolicyError: If there is no such folder or model, the hub does not respond, the folder is incomplete, or the
-            digest of its files differs from `policy.digest`.
-    """
-    folder = named_folder(policy) or Path(_download(policy.name_or_path, policy.revision))
-    check_folder(folder)
-    found = folder_digest(folder) if policy.digest else ""
-    if found != policy.digest:
-        raise PolicyError(
-            f"the files in '{folder}' have changed: they have the digest {found}, but policy.digest is "
-            f"{policy.digest}. Restore the original files, or leave policy.digest out of the settings to use the files "
-            "as they are now"
-        )
-    return str(folder)
-
-
-def check_folder(folder: str | Path) -> None:
-    """Check that a folder has a config, weights in safetensors and a tokenizer, without reading them.
-
-    Raises:
-        PolicyError: If a part is missing; the message names it.
-    """
-    path = _existing_folder(folder)
-    if not (path / _CONFIG).is_file():
-        raise PolicyError(f"'{folder}' has no {_CONFIG}, so it is not a model in Hugging Face's layout")
-    expected = [_WEIGHTS]
-    if (path / _WEIGHTS_INDEX).is_file():
-        try:
-            expected = sorted(set(json.loads((path / _WEIGHTS_INDEX).read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise PolicyError(f"'{path / _WEIGHTS_INDEX}' is damaged: {_first_line(error)}; fetch it again") from error
-    missing = [name for name in expected if not (path / name).is_file()]
-    if missing:
-        hint = "the download or copy is incomplete"
-        if any(path.glob("*.bin")) or any(path.glob("*.pt")):
-            hint = "pickled weights (.bin, .pt) are not read; save them again with model.save_pretrained(folder)"
-        raise PolicyError(f"'{folder}' has no weights {', '.join(missing[:3])}: {hint}")
-    if not any((path / name).is_file() for name in _TOKENIZERS):
-        load_tokenizer(path)  # raises with the appropriate message
+_PROBE = "a  B\n\n 1.5 \u00e9<x>"
+"""Encoded once, since a damaged pattern in tokenizer.json may fail only there."""
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a policy's folder.
 
+    Returns:
+        The tokenizer. Its attribute `declared_end_ids` holds the end tokens that the model's configuration declares,
+        id -> file: a response ends at each of them (`ragen.agents.prompting.template`).
+
     Raises:
-        PolicyError: If there is no such folder, or no readable tokenizer in it.
+        PolicyError: If there is no such folder, no readable tokenizer in it, or one with more tokens than the model
+            beside it.
     """
-    path = _existing_folder(folder)
-    if not any((path / name).is_file() for name in _TOKENIZERS):
+    path = existing_folder(folder)
+    check_tokenizer_files(path)
+    with refusing(f"the tokenizer in '{folder}' cannot be read"):
+        tokenizer: PreTrainedTokenizerBase
+        tokenizer = _tokenizer_class(path).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer.encode(_PROBE, add_special_tokens=False)
+    size = vocabulary_size(path)
+    if size is not None and len(tokenizer) > size:
         raise PolicyError(
-            f"'{folder}' has no tokenizer (none of {', '.join(_TOKENIZERS)}); a policy is stored with its tokenizer: "
-            "write it there with tokenizer.save_pretrained(folder)"
+            f"'{folder}': the tokenizer has {len(tokenizer):,} tokens and the model only {size:,}; they do not belong "
+            "together"
         )
-    try:
-        return _tokenizer_class(path).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the tokenizers library raises bare `Exception` for a damaged tokenizer.json
-        raise PolicyError(f"the tokenizer in '{folder}' cannot be read: {_first_line(error)}") from error
+    tokenizer.declared_end_ids = declared_end_ids(path)
+    return tokenizer
 
 
 def load_policy(
@@ -134,28 +91,51 @@ def load_policy(
     tokenizer = load_tokenizer(folder)
     model: PreTrainedModel
     loading: dict[str, Any]
-    try:
-        with torch.random.fork_rng(devices=[]), without_progress_bars(), _without_adapter(folder) as weights:
-            model, loading = AutoModelForCausalLM.from_pretrained(
-                weights,
-                dtype=dtype,
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # they are reported below, together with missing weights, in one line
-                output_loading_info=True,
-            )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
-    except (ValueError, OSError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
-        raise PolicyError(f"'{folder}' cannot be loaded as a causal language model: {_first_line(error)}") from error
+    with (
+        refusing(f"'{folder}' cannot be loaded as a causal language model"),
+        torch.random.fork_rng(devices=[]),
+        without_progress_bars(),
+        _without_adapter(folder) as weights,
+    ):
+        model, loading = AutoModelForCausalLM.from_pretrained(
+            weights,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # they are reported below, together with missing weights, in one line
+            output_loading_info=True,
+        )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
     _check_weights(folder, loading)
+    if model.config.tie_word_embeddings and not _is_tied(model):
+        raise output_layer_error(folder)
     if should_merge and read_shape(folder) is not None:
         model.load_state_dict(merge(model.state_dict(), folder))
-    if len(tokenizer) > model.config.vocab_size:
-        raise PolicyError(
-            f"'{folder}': the tokenizer has {len(tokenizer)} tokens and the model only {model.config.vocab_size}; "
-            "they do not belong together"
-        )
     return model.eval(), tokenizer
+
+
+def load_pretrained(
+    policy: PretrainedPolicy, dtype: str | torch.dtype
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Resolve and load the policy that a run starts from, and compute the logits of a short text once.
+
+    Raises:
+        PolicyError: As for `resolve_policy` and `load_policy`, or if a logit is not finite.
+    """
+    folder = resolve_policy(policy)
+    model, tokenizer = load_policy(folder, dtype)
+    ids = tokenizer.encode(_PROBE, add_special_tokens=False)
+    with torch.inference_mode(), refusing(f"the model in '{folder}' cannot compute the logits of a text"):
+        logits_TV = model(input_ids=torch.tensor([ids])).logits[0]
+    is_bad_TV = ~torch.isfinite(logits_TV)
+    if is_bad_TV.any():
+        raise PolicyError(
+            f"the model in '{folder}' gives {int(is_bad_TV.sum()):,} of {is_bad_TV.numel():,} logits of a short text "
+            f"that are not finite, such as {logits_TV[is_bad_TV][0].item()}, before any training: its weights are "
+            "damaged, it overflows in this dtype (policy.dtype = 'float32'), or it rules tokens out with -inf, which "
+            "has no gradient"
+        )
+    return model, tokenizer
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
@@ -194,39 +174,11 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
         Headline numbers: `num_parameters`, `vocabulary_size`.
 
     Raises:
-        PolicyError: As for `resolve_policy` and `load_policy`.
+        PolicyError: As for `load_pretrained`.
     """
-    model, tokenizer = load_policy(resolve_policy(policy), policy.dtype)
+    model, tokenizer = load_pretrained(policy, policy.dtype)
     save_policy(model, tokenizer, folder)
     return {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
-
-
-def _download(name: str, revision: str | None) -> str:
-    what = f"'{name}'" + (f" at revision '{revision}'" if revision else "")
-    try:
-        wanted, left_out = list(_DOWNLOADED), list(_TWICE)
-        return snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=left_out)
-    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
-        raise PolicyError(
-            f"policy.name_or_path: neither a local folder nor a model that can be read on the hub: {what}; check "
-            "the name (a private model needs HF_TOKEN to be set)"
-        ) from error
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise PolicyError(
-            f"the Hugging Face hub does not answer, and {what} is not in the local cache. Download it first where "
-            f"there is a network (`hf download {name}`) and give the folder as policy.name_or_path, or use the "
-            "embedded policy, which needs no download: policy.type = 'tiny'"
-        ) from error
-
-
-def _existing_folder(folder: str | Path) -> Path:
-    path = Path(folder)
-    if not path.is_dir():
-        found = "a file, not a folder" if path.exists() else "not there"
-        raise PolicyError(
-            f"the policy's folder '{folder}' is {found}; expected a folder with {_CONFIG}, safetensors and a tokenizer"
-        )
-    return path
 
 
 def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokenizerFast]:
@@ -258,6 +210,11 @@ def _without_adapter(folder: str | Path) -> Iterator[str | Path]:
         yield links
 
 
+def _is_tied(model: PreTrainedModel) -> bool:
+    head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
+    return head is None or head.weight is embeddings.weight
+
+
 def _check_weights(folder: str | Path, loading: dict[str, Any]) -> None:
     missing = sorted(map(str, loading["missing_keys"]))
     mismatched = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in loading["mismatched_keys"])
@@ -267,8 +224,3 @@ def _check_weights(folder: str | Path, loading: dict[str, Any]) -> None:
             raise PolicyError(
                 f"'{folder}': weights {what}: {', '.join(keys[:3])}{more}; config and weights do not belong together"
             )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starpo.ragen.agents.policy.folder import declared_end_ids
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _TOKENIZER = "tokenizer.json"
-_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
-"""Files with the special tokens and the chat template."""
+_BESIDE = (
+    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json", "config.json",
+)  # fmt: skip
+"""Files with the special tokens, the chat template and the end tokens."""
 
 
 def checkpoints_of(store: Store, iterations: Mapping[int, StageKeys]) -> Iterator[str]:
@@ -59,7 +62,9 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
             except StarPOError:  # dropped or damaged: try the next one
                 continue
             try:
-                return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+                tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+                tokenizer.declared_end_ids = declared_end_ids(folder)
+                return tokenizer
             except Exception:  # the tokenizers library raises bare `Exception` for an unsupported tokenizer
                 return None
     return None

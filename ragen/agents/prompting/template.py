@@ -11,27 +11,47 @@ again.
 Templates that show earlier responses without their reasoning have the same pieces, but their contexts do not grow: a
 new one starts in every turn, with the earlier responses as the template shows them, tokenised again.
 
+Each piece and each message is tokenised by itself, so that a message's text cannot reach into the template's tokens. A
+message that begins or ends with white space may thus have other ids than in `apply_chat_template` of the whole
+conversation, where a tokenizer may join it with the template's own line break.
+
 A system message is sent only if `agent.system_prompt` is set: instructions open the first user message, so that
-templates without a system role work the same way.
+templates without a system role work the same way. A template that inserts a system prompt of its own gets an empty
+system message instead where `agent.template_system_prompt = 'empty'`.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from typing import NamedTuple
 
-from jinja2 import TemplateError as JinjaError
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.policy.folder import refusing
+from starpo.ragen.agents.prompting.rendering import Message, render
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.envs.grammar import Tool
 
 _NUM_PROBE_TURNS = 4
-_FIXED_DATE = date(2024, 7, 26)  # without a given date, templates print today's: prompts would change from day to day
-_TODAY = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<form>[^"']*)(?P=quote)\s*\)""")
-"""Templates' call for the current date, made even if a date is given; transformers does not allow replacing it."""
+_SYSTEM_PROBE = "system probe"
+_NO_TEMPLATE = (
+    "the tokenizer of '{name}' has no chat template: it belongs to a base model. Use an instruction-tuned model, or "
+    "give a template: agent.chat_template = a .jinja file"
+)
+
+
+class EndToken(NamedTuple):
+    """A token that ends a response.
+
+    Attributes:
+        id: Its id.
+        text: Its text, such as `<|im_end|>`.
+        source: What declares it: 'chat template', 'tokenizer', 'generation_config.json' or 'config.json'.
+    """
+
+    id: int
+    text: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -45,8 +65,9 @@ class ChatPieces:
             opens the reasoning of the last response only.
         continuation_ids: After a response, before the next user message. Begins with the token that ends an
             assistant message.
-        stop_token_ids: Tokens that end a response: the first of `continuation_ids`, then the tokenizer's
-            end-of-sequence token if that is a different one.
+        ends: Tokens that end a response: the first of `continuation_ids`, then the tokenizer's end-of-sequence token
+            and those that the model's configuration declares, where they are different ones.
+        inserted_system_prompt: The system prompt that the template inserts of itself; '' if none.
         opens_thought: Whether the template itself writes `<think>` before the response.
         strips_lines: Whether it strips leading newlines from a response whose reasoning it drops.
     """
@@ -55,9 +76,15 @@ class ChatPieces:
     generation_ids: tuple[int, ...]
     earlier_ids: tuple[int, ...]
     continuation_ids: tuple[int, ...]
-    stop_token_ids: tuple[int, ...]
+    ends: tuple[EndToken, ...]
+    inserted_system_prompt: str = ""
     opens_thought: bool = False
     strips_lines: bool = False
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Ids of `ends`."""
+        return tuple(end.id for end in self.ends)
 
     def without_thought(self, text: str) -> str:
         """Return a response as a template that drops earlier reasoning shows it: the text after the last `</think>`."""
@@ -82,16 +109,17 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
         tools: Tools that the agent may call; a template that supports tools declares them in the opening.
 
     Raises:
-        TemplateError: If the tokenizer has no chat template, or one that does not accept plain user and assistant
-            messages, changes earlier turns in other ways than the agent settings state, ends the assistant's message
-            without an end token, or opens the reasoning although the agent does not expect it.
+        TemplateError: If the tokenizer has no chat template, or one that does not accept the messages of the agent
+            settings, takes too much time or memory, changes earlier turns in other ways than the agent settings state,
+            ends the assistant's message without an end token, or opens the reasoning although the agent does not expect
+            it.
     """
     users = [f"state probe {n}" for n in range(_NUM_PROBE_TURNS)]
     drops = agent.earlier_thoughts == "dropped"
     between = "\n" if drops else ""
     answers = [f"{between}<answer>action probe {n}</answer>" for n in range(_NUM_PROBE_TURNS)]
     replies = [f"<think>reasoning probe {n}</think>{answer}" for n, answer in enumerate(answers)]
-    renderings = [_render(tokenizer, agent, users[: n + 1], replies[:n], tools) for n in range(_NUM_PROBE_TURNS)]
+    renderings, inserted = _renderings(tokenizer, agent, users, replies, tools)
 
     opening, _, generation = renderings[0].partition(users[0])
     begun = opening + users[0] if drops else renderings[0]
@@ -118,7 +146,7 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
     # A response ends with the end token itself, even if the template would put a space before it.
     continuation_ids = _tokenise(tokenizer, continuation.lstrip())
     stop = continuation_ids[0] if continuation_ids else None
-    if stop is None or stop not in {*tokenizer.added_tokens_decoder, *tokenizer.all_special_ids}:
+    if stop is None or stop not in _special_ids(tokenizer):
         raise TemplateError(
             f"the chat template of '{_name(tokenizer)}' puts {continuation!r} after the assistant's text, which does "
             "not begin with a special token, so a model cannot show where its response ends; use a template that "
@@ -130,49 +158,95 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
             f"the chat template of '{_name(tokenizer)}' opens <think> before every response, which is then no part of "
             "it: set agent.should_prefill_think = true (and agent.should_think), or another agent.chat_template"
         )
-    stops = dict.fromkeys(i for i in (stop, tokenizer.eos_token_id) if i is not None)
     return ChatPieces(
         opening_ids=_tokenise(tokenizer, opening),
         generation_ids=_tokenise(tokenizer, generation),
         earlier_ids=_tokenise(tokenizer, earlier),
         continuation_ids=continuation_ids,
-        stop_token_ids=tuple(stops),
+        ends=_ends(tokenizer, stop),
+        inserted_system_prompt=inserted,
         opens_thought=opens_thought,
         strips_lines=strips_lines,
     )
 
 
-def _render(
+def _renderings(
     tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, users: list[str], replies: list[str], tools: Sequence[Tool]
-) -> str:
-    messages = [{"role": "system", "content": agent.system_prompt}] if agent.system_prompt else []
-    messages.append({"role": "user", "content": users[0]})
-    for reply, user in zip(replies, users[1:], strict=True):
-        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
-    declared: list[Any] | None = [tool.declaration for tool in tools] or None
+) -> tuple[list[str], str]:
+    """Render the conversations of 1, 2, ... user messages; return them, and the system prompt that is inserted."""
+    declared = [tool.declaration for tool in tools] or None
     try:
         template = tokenizer.get_chat_template(agent.chat_template or None, declared)
-        text = tokenizer.apply_chat_template(
-            messages,
-            chat_template=_TODAY.sub(lambda asked: f"'{_FIXED_DATE.strftime(asked['form'])}'", template),
-            tools=declared,
-            tokenize=False,
-            add_generation_prompt=True,
-            date_string=_FIXED_DATE.strftime("%d %b %Y"),
-        )
-    except (JinjaError, ValueError, TypeError) as error:
+    except ValueError as error:
         raise TemplateError(
-            f"the chat template of '{_name(tokenizer)}' cannot render {len(messages)} plain user and assistant "
-            f"messages: {error}. Use a tokenizer with a chat template, such as that of an instruction-tuned model"
+            _NO_TEMPLATE.format(name=_name(tokenizer))
+            if not tokenizer.chat_template
+            else f"agent.chat_template: {error}"
         ) from error
-    assert isinstance(text, str)
-    missing = next((user for user in users if user not in text), None)
-    if missing is not None:
-        raise TemplateError(
-            f"the chat template of '{_name(tokenizer)}' does not show the user message {missing!r}: it rendered "
-            f"{text!r}; use a template that shows every user message as it is"
+    variables = {"tools": declared, "documents": None, **tokenizer.special_tokens_map}
+    plain = [_messages(users[: n + 1], replies[:n]) for n in range(len(users))]
+    system = {"role": "system", "content": agent.system_prompt}
+    sent = [[system, *messages] for messages in plain] if agent.system_prompt else plain
+    probe = [{"role": "system", "content": _SYSTEM_PROBE}, *plain[0]]
+    *answers, probed = render(template, [*sent, probe], variables)
+    inserted = "" if agent.system_prompt else _inserted(answers[0][0], probed[0], users[0])
+    if inserted and agent.template_system_prompt == "empty":
+        sent = [[system, *messages] for messages in plain]
+        answers = render(template, sent, variables)
+        inserted = ""
+    for messages, (text, problem) in zip(sent, answers, strict=True):
+        if problem:
+            roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
+            raise TemplateError(
+                f"the chat template of '{_name(tokenizer)}' cannot render {len(messages)} messages with the roles "
+                f"{roles}: {problem}. Use an instruction-tuned model whose template takes these roles, or set "
+                "agent.chat_template" + (" or leave agent.system_prompt empty" if agent.system_prompt else "")
+            )
+        missing = next(
+            (message for message in messages if message["role"] == "user" and message["content"] not in text), None
         )
-    return text
+        if missing is not None:
+            raise TemplateError(
+                f"the chat template of '{_name(tokenizer)}' does not show the user message {missing['content']!r}: it "
+                f"rendered {text[:500]!r}; use a template that shows every user message as it is"
+            )
+    return [text for text, _ in answers], inserted
+
+
+def _messages(users: Sequence[str], replies: Sequence[str]) -> list[Message]:
+    messages: list[Message] = [{"role": "user", "content": users[0]}]
+    for reply, user in zip(replies, users[1:], strict=True):
+        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
+    return messages
+
+
+def _inserted(without: str, probed: str, user: str) -> str:
+    """Return what stands in a rendering without a system message where the other has the probe's text."""
+    before, is_shown, after = probed.partition(user)[0].partition(_SYSTEM_PROBE)
+    opening = without.partition(user)[0]
+    if not is_shown or not opening.startswith(before) or not opening.endswith(after):
+        return ""
+    return opening[len(before) : len(opening) - len(after)].strip()
+
+
+def _ends(tokenizer: PreTrainedTokenizerBase, template_end: int) -> tuple[EndToken, ...]:
+    """Return all declared end tokens. An id that is an ordinary token of the vocabulary is none: configurations carry
+    the defaults of their class, which mean another vocabulary."""
+    declared: dict[int, str] = getattr(tokenizer, "declared_end_ids", {})
+    sources = {template_end: "chat template"}
+    if tokenizer.eos_token_id is not None:
+        sources.setdefault(tokenizer.eos_token_id, "tokenizer")
+    special = _special_ids(tokenizer)
+    for number, source in declared.items():
+        if number in special:
+            sources.setdefault(number, source)
+    return tuple(
+        EndToken(number, str(tokenizer.convert_ids_to_tokens(number)), name) for number, name in sources.items()
+    )
+
+
+def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    return {*tokenizer.added_tokens_decoder, *tokenizer.all_special_ids}
 
 
 def _expect_start(tokenizer: PreTrainedTokenizerBase, expected: str, found: str) -> None:
@@ -190,7 +264,8 @@ def _expect_start(tokenizer: PreTrainedTokenizerBase, expected: str, found: str)
 
 
 def _tokenise(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
-    return tuple(tokenizer.encode(text, add_special_tokens=False))
+    with refusing(f"the tokenizer of '{_name(tokenizer)}' cannot encode its chat template"):
+        return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _name(tokenizer: PreTrainedTokenizerBase) -> str:

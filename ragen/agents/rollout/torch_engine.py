@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from starpo.ragen.agents.policy.load import check_folder, load_policy
+from starpo.ragen.agents.policy.folder import check_folder
+from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.rollout.decoder import Decoder
 from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
 from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder

@@ -167,5 +167,5 @@ def _check_finite(requests: Sequence[Request], responses: Sequence[Response]) ->
         if not np.isfinite(response.logprobs).all():
             raise EngineError(
                 f"sequence '{request.sequence_id}': a log-prob is not finite; the policy's weights are damaged "
-                "(the training that wrote them has diverged)"
+                "(the training that wrote them has diverged), or overflow in the engine's dtype"
             )

@@ -16,7 +16,7 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from starpo.ragen.agents.policy.adapter import base_of, read_shape
-from starpo.ragen.agents.policy.load import check_folder
+from starpo.ragen.agents.policy.folder import check_folder
 from starpo.ragen.agents.rollout.vllm_probe import Reference, architecture_of, compare, probe_ids
 from starpo.ragen.agents.rollout.vllm_session import InFlight, VLLMSession
 from starpo.ragen.config.rollout import SamplingConfig
@@ -42,7 +42,7 @@ class VLLMEngine:
         is_deterministic: False: which trajectories share a step, and thus the rounding, depends on timing.
         is_continuous: True.
         update_s: Seconds of the last weight update, including the cache reset, without the probe.
-        probe_gap: Largest difference found by the last probe, in nats per token.
+        probe_gap: Mean difference found by the last probe, in nats per token.
     """
 
     is_deterministic = False
@@ -298,7 +298,7 @@ class VLLMEngine:
 
     @property
     def _tolerance(self) -> float:
-        return self._config.probe_tolerance or (1e-3 if self._dtype == "float32" else 0.2)
+        return self._config.probe_tolerance or (1e-3 if self._dtype == "float32" else 0.08)
 
 
 def _read_config(folder: str) -> PreTrainedConfig:

@@ -1,22 +1,33 @@
 """Check after every weight update that the engine's weights are the checkpoint's.
 
-    checkpoint folder -> transformers, on the CPU -> log-probs of a fixed prompt <-> the engine's
+    checkpoint folder -> transformers, on the CPU -> log-probs of a fixed text <-> the engine's
 
 vLLM's weights are packed, sharded and fused; comparing outputs is the only check that covers all of this.
 """
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
+from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.rollout.weights import read_module_weights
 from starpo.ragen.core.errors import EngineError, PolicyError
 
-NUM_PROBE_TOKENS = 32
+NUM_PROBE_TOKENS = 128
+TAIL = 3.0
+"""Limit of the 95th percentile in means; measured with bfloat16 on healthy weights: 2.5 to 2.9."""
+_TEXT = (
+    "The harbour lies on the north side of the island. In the morning the ferry brings letters, bread and a few "
+    "visitors, and in the evening it takes them back. A path of about two miles leads from the pier to the lighthouse; "
+    "whoever walks it should carry water, because there is no shade. The keeper writes down the wind, the height of "
+    "the waves and the names of passing ships, and at the end of each month she sends her notes to the office in town. "
+    "Nobody there has read them for years, but the numbers are exact: 14 knots from the west, waves of 3 feet, two "
+    "ships and one sail."
+)
+"""Ordinary text: on tokens that no text holds, log-probs are far from 0, and rounding weighs more."""
 _NO_SHAPE = ("architectures", "dtype", "transformers_version", "_name_or_path", "use_cache")
 
 
@@ -27,9 +38,12 @@ def architecture_of(config: PreTrainedConfig) -> str:
 
 
 def probe_ids(folder: str) -> list[int]:
-    """Return the fixed prompt: tokens spread evenly over the policy's vocabulary. [NUM_PROBE_TOKENS]"""
-    vocabulary = int(json.loads((Path(folder) / "config.json").read_text())["vocab_size"])
-    return [number * (vocabulary - 1) // (NUM_PROBE_TOKENS - 1) for number in range(NUM_PROBE_TOKENS)]
+    """Return the fixed text in a policy's own tokens. [at most NUM_PROBE_TOKENS]
+
+    Raises:
+        PolicyError: If the folder has no readable tokenizer.
+    """
+    return list(load_tokenizer(folder).encode(_TEXT, add_special_tokens=False))[:NUM_PROBE_TOKENS]
 
 
 class Reference:
@@ -67,18 +81,29 @@ class Reference:
 
 
 def compare(engine: Sequence[float], reference: Sequence[float], tolerance: float, checkpoint_key: str) -> float:
-    """Return the largest difference of log-probs, in nats per token.
+    """Return the mean absolute difference of log-probs, in nats per token.
+
+    The largest difference of a text says little: rounding alone reaches several times the mean at rare tokens. A layer
+    that is not the checkpoint's moves the whole distribution.
+
+    Args:
+        engine: Log-probs of the engine. [num_tokens]
+        reference: Those of the checkpoint. [num_tokens]
+        tolerance: Largest mean; the 95th percentile may be TAIL times that.
+        checkpoint_key: For the message.
 
     Raises:
-        EngineError: If it exceeds the tolerance or is NaN.
+        EngineError: If the mean or the 95th percentile is above its limit, or a difference is NaN.
     """
     assert len(engine) == len(reference)
-    gap = float(np.abs(np.subtract(engine, reference)).max())  # NaN propagates through max
-    if not gap <= tolerance:
+    gaps = np.abs(np.subtract(engine, reference))
+    mean, tail = float(gaps.mean()), float(np.quantile(gaps, 0.95))  # NaN propagates through both
+    if not (mean <= tolerance and tail <= TAIL * tolerance):
         raise EngineError(
-            f"after its weights were updated to checkpoint '{checkpoint_key}' the engine gives a fixed prompt "
-            f"log-probs that differ from the checkpoint's own by up to {gap:.2g} nats per token; at most {tolerance:g} "
-            "is allowed (rollout.vllm.probe_tolerance). It would sample from another policy than the one that is "
-            "trained, so the run stops. Where that is no more than rounding (rollout.vllm.dtype), raise the tolerance"
+            f"after its weights were updated to checkpoint '{checkpoint_key}' the engine gives a fixed text log-probs "
+            f"that differ from the checkpoint's own by {mean:.2g} nats per token on average, {tail:.2g} at the 95th "
+            f"percentile; at most {tolerance:g} and {TAIL * tolerance:g} are allowed (rollout.vllm.probe_tolerance). "
+            "It would sample from another policy than the one that is trained, so the run stops. Where that is no more "
+            "than rounding (rollout.vllm.dtype), raise the tolerance"
         )
-    return gap
+    return mean

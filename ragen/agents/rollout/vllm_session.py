@@ -91,7 +91,7 @@ class VLLMSession:
         if not all(map(math.isfinite, logprobs)):
             raise EngineError(
                 f"sequence '{name}': a log-prob is not finite; the policy's weights are damaged (the training that "
-                "wrote them has diverged)"
+                "wrote them has diverged), or overflow in rollout.vllm.dtype"
             )
         self._usage["prompt_tokens"] += len(entry.request.prompt_ids)
         self._usage["cached_prompt_tokens"] += output.num_cached_tokens or 0
@@ -109,7 +109,7 @@ class VLLMSession:
             stop_token_ids=self._stop_token_ids,
             logprobs=0,
             seed=request.seed if self._engine.should_seed_requests else None,
-            ignore_eos=True,  # only the template's end tokens stop; others are text
+            ignore_eos=True,  # `stop_token_ids` holds all end tokens
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from starpo.ragen.agents.policy.adapter import merge
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.model_files import weight_files
 from starpo.ragen.core.errors import PolicyError
 
 
 def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, Tensor]:
-    """Read `model.safetensors`, or the shards `model-*.safetensors`, and merge a LoRA adapter in the same folder.
+    """Read `model.safetensors`, or the files that its index names, and merge a LoRA adapter in the same folder.
 
     Args:
         folder: A policy in Hugging Face's layout.
@@ -26,7 +27,7 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
         PolicyError: If there is none, or one is damaged.
     """
     weights: dict[str, Tensor] = {}
-    for file in _files(folder):
+    for file in weight_files(Path(folder)):
         try:
             weights.update(load_file(file))
         except (SafetensorError, OSError) as error:
@@ -51,22 +52,13 @@ def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor
         PolicyError: If one is missing or damaged.
     """
     found: set[str] = set()
-    for file in _files(folder):
+    for file in weight_files(Path(folder)):
         try:
             with safe_open(file, framework="pt") as opened:
                 found.update(opened.keys())
         except (SafetensorError, OSError) as error:
             raise _unreadable(file, error) from error
     return read_weights(folder) if names <= found else dict(load_policy(folder, "auto")[0].state_dict())
-
-
-def _files(folder: str | Path) -> list[Path]:
-    files = sorted(Path(folder).glob("model-*-of-*.safetensors")) or sorted(Path(folder).glob("model.safetensors"))
-    if not files:
-        raise PolicyError(
-            f"'{folder}' has no weights model.safetensors; save the policy with model.save_pretrained(folder)"
-        )
-    return files
 
 
 def _unreadable(file: Path, error: Exception) -> PolicyError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starpo.ragen.config.explanation import near
+from starpo.ragen.config.model_files import CONFIG, model_place
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, PolicyError
@@ -131,10 +132,12 @@ def architecture_of(config: StarPOConfig) -> Architecture:
 
     Args:
         config: Settings of the run. The policy is the embedded one, whose vocabulary depends on the environment and the
-            form of the reasoning, a folder with a config.json, or the name of a model in the shipped table.
+            form of the reasoning, a local model (a GGUF file is converted first), or the name of a model in the shipped
+            table.
 
     Raises:
         PolicyError: If it is none of these, or of an unsupported type.
+        MissingPackageError: If it is a GGUF file, and the packages that read it are not installed.
         ConfigError: If the embedded policy has nobody to imitate in the environment.
     """
     policy = config.policy
@@ -149,9 +152,13 @@ def architecture_of(config: StarPOConfig) -> Architecture:
             vocab_size=len(tiny_tokenizer(policy, config.environment, config.agent.form)),
             is_tied=True,
         )
-    file = Path(policy.name_or_path).expanduser() / "config.json"
-    if file.is_file():
-        return _of_config(file)
+    place = model_place(policy.name_or_path)
+    if place is not None and not place.is_dir():
+        from starpo.ragen.agents.policy.gguf import converted_folder
+
+        place = converted_folder(place)
+    if place is not None and (place / CONFIG).is_file():
+        return _of_config(place / CONFIG)
     known = known_architectures()
     name = policy.name_or_path
     for suffix in _SUFFIXES:

@@ -350,8 +350,9 @@ class Training:
             trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
             raise LearnerError(
                 f"the {model}'s loss on a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
-                "not a finite number. The stored checkpoint is untouched; lower the learning rate or max_gradient_norm "
-                "and update again"
+                "not a finite number. The stored checkpoint is untouched. Before a run's first step no learning rate "
+                "is at fault: compare with update.dtype = 'float32'. Later, lower it or max_gradient_norm, and update "
+                "again"
             )
 
     def _step(self, model: str) -> float:

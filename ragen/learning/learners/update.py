@@ -322,8 +322,9 @@ class Update:
             culprit = self.trajectories[int(tokens.trajectory_N[is_bad_N][0])]
             raise LearnerError(
                 f"a token of trajectory '{culprit.trajectory_id}' has a log-probability that is not finite: the "
-                "weights of the policy or of the reference are damaged. Go back to an earlier checkpoint, and lower "
-                "the learning rates of update.optimiser"
+                "weights of the policy or of the reference are damaged, or overflow in this dtype. Before a run's "
+                "first step no learning rate is at fault: compare with update.dtype = 'float32'. Later, go back to an "
+                "earlier checkpoint, and lower the learning rates of update.optimiser"
             )
         return scores
 

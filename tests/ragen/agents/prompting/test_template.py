@@ -131,7 +131,7 @@ def test_template_without_an_end_token_is_refused(make_tokenizer):
 
 
 def test_tokenizer_without_a_template_is_refused(make_tokenizer):
-    with pytest.raises(TemplateError, match=r"chat template of 'example/None' cannot render.*instruction-tuned"):
+    with pytest.raises(TemplateError, match=r"'example/None' has no chat template: it belongs to a base model"):
         derive_pieces(make_tokenizer(None), AgentConfig())
 
 
@@ -140,6 +140,59 @@ def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
     tokenizer.chat_template = "{{ raise_exception('tools are needed') }}"
     with pytest.raises(TemplateError, match="tools are needed"):
         derive_pieces(tokenizer, AgentConfig())
+
+
+def test_a_template_that_refuses_a_role_names_the_roles(make_tokenizer):
+    with pytest.raises(
+        TemplateError, match=r"2 messages with the roles system, user: .*leave agent.system_prompt empty"
+    ):
+        derive_pieces(make_tokenizer("gemma"), AgentConfig(system_prompt="Be brief."))
+
+
+def test_a_response_ends_at_every_declared_token(make_tokenizer):
+    tokenizer = make_tokenizer("llama3")
+    bos = tokenizer.bos_token_id
+    letter = tokenizer.encode("a", add_special_tokens=False)[0]
+    tokenizer.declared_end_ids = {bos: "generation_config.json", letter: "config.json", 10**6: "config.json"}
+    pieces = derive_pieces(tokenizer, AgentConfig())
+    assert [(end.text, end.source) for end in pieces.ends] == [
+        ("<|eot_id|>", "chat template"),
+        ("<|end_of_text|>", "tokenizer"),
+        ("<bos>", "generation_config.json"),
+    ]  # but not at an ordinary letter, nor at an id of another vocabulary
+    assert pieces.stop_token_ids == (*tokenizer.convert_tokens_to_ids(["<|eot_id|>", "<|end_of_text|>"]), bos)
+
+
+QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "inserted"),
+    [
+        ("qwen2.5", {}, QWEN),
+        ("qwen2.5", {"system_prompt": "Be brief."}, ""),
+        ("qwen2.5", {"template_system_prompt": "empty"}, ""),
+        ("llama3", {}, ""),
+        ("gemma", {"template_system_prompt": "empty"}, ""),
+        ("mistral", {}, ""),
+    ],
+)
+def test_a_system_prompt_that_the_template_inserts_is_known(make_tokenizer, name, settings, inserted):
+    assert derive_pieces(make_tokenizer(name), AgentConfig(**settings)).inserted_system_prompt == inserted
+
+
+def test_an_inserted_system_prompt_can_be_left_out(make_tokenizer):
+    tokenizer = make_tokenizer("qwen2.5")
+    opening, *_ = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig(template_system_prompt="empty")))
+    assert opening == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n"
+    gemma = make_tokenizer("gemma")  # inserts none, and refuses the role
+    opening, *_ = text_of(gemma, derive_pieces(gemma, AgentConfig(template_system_prompt="empty")))
+    assert opening == "<bos><start_of_turn>user\n"
+
+
+def test_two_ways_to_replace_the_system_prompt_exclude_each_other():
+    with pytest.raises(ValueError, match="leave template_system_prompt out"):
+        AgentConfig(system_prompt="Be brief.", template_system_prompt="empty")
 
 
 def test_template_that_hides_user_messages_is_refused(make_tokenizer):

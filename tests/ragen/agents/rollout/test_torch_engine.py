@@ -1,6 +1,7 @@
 """The torch engine: exact log-probs over many turns, a cache without effect on results, the same bytes per shard."""
 
 import hashlib
+import json
 import subprocess
 import sys
 import threading
@@ -261,7 +262,8 @@ def test_weights_of_another_shape_are_refused(policies, tmp_path):
     engine = TorchEngine(device="cpu")
     engine.load(policies["qwen2"][0], "a")
     save_policy(tmp_path, "llama")
-    (tmp_path / "config.json").write_text((Path(policies["qwen2"][0]) / "config.json").read_text())
+    config = json.loads((Path(policies["qwen2"][0]) / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
     with pytest.raises(PolicyError, match="do not belong together"):
         engine.load(str(tmp_path), "b")
 

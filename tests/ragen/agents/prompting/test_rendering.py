@@ -1,0 +1,78 @@
+"""Chat templates are rendered as transformers does, and within limits."""
+
+import os
+import time
+
+import pytest
+
+from starpo.ragen.agents.prompting.rendering import render
+from starpo.ragen.core.errors import TemplateError
+
+CONVERSATION = [
+    {"role": "user", "content": "<b>state</b> \u00e9 'x'"},
+    {"role": "assistant", "content": "<think>so</think>Up"},
+    {"role": "user", "content": "  two blanks"},
+]
+TOOLS = [{"type": "function", "function": {"name": "go", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.mark.parametrize(
+    "name", ["gemma", "hermes_tools", "llama3", "mistral", "no_end_token", "opens_thought", "qwen2.5"]
+)
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_texts_are_those_of_transformers(make_tokenizer, name, tools):
+    tokenizer = make_tokenizer(name)
+    expected = tokenizer.apply_chat_template(
+        CONVERSATION, tools=tools, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
+    )
+    variables = {"tools": tools, **tokenizer.special_tokens_map}
+    assert render(tokenizer.chat_template, [CONVERSATION], variables) == [(expected, "")]
+
+
+def test_what_templates_use_beyond_plain_jinja():
+    template = (
+        "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
+        "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+        "{% set ns = namespace(n=1) %}{% set ns.n = ns.n + 1 %}{{ ns.n }}"
+        "{{ {'a': '\u00e9<'} | tojson }}{{ strftime_now('%d.%m.%Y') }}"
+    )
+    assert render(template, [CONVERSATION], {}) == [(CONVERSATION[0]["content"] + '2{"a": "\u00e9<"}26.07.2024', "")]
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("{{ 'x' * 10000000000 }}", "MemoryError"),
+        ("{{ 'x' * 10000000 }}", "it writes 10,000,000 characters"),
+        ("{{ 'x'.center(99999999999) }}", "MemoryError"),
+        ("{{ 10.0 ** 400 }}", "OverflowError"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+        ("{{ messages[0].__class__.__mro__ }}", "SecurityError"),
+        ("{% for", "TemplateSyntaxError"),
+        ("{{ raise_exception('only tools') }}", "only tools"),
+    ],
+)
+def test_a_template_that_asks_too_much_or_fails_has_an_error(template, problem):
+    ((text, error),) = render(template, [CONVERSATION], {})
+    assert text == ""
+    assert problem in error
+
+
+def test_a_template_that_never_ends_is_stopped():
+    started = time.monotonic()
+    loops = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
+    with pytest.raises(TemplateError, match="5 s of CPU time"):
+        render(loops, [CONVERSATION], {})
+    assert time.monotonic() - started < 100
+
+
+def test_secrets_do_not_reach_the_process(monkeypatch):
+    from starpo.ragen.agents.prompting import rendering
+
+    seen = {}
+    run = rendering.subprocess.run
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setattr(rendering.subprocess, "run", lambda *a, **k: (seen.update(k["env"]), run(*a, **k))[1])
+    assert render("{{ 'fresh' }}", [CONVERSATION], {}) == [("fresh", "")]
+    assert set(seen) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    assert "HF_TOKEN" in os.environ
