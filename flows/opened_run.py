@@ -4,6 +4,7 @@ store, name -> open_run -> Run -> Arrow tables, folders, metrics
 """
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,13 @@ from starpo.ragen.store.records.run import RunState
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Address = str | PathLike[str]
+"""A folder, or an fsspec URL."""
+
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 
 
-def open_run(name: str, store: str | None = None) -> "Run":
+def open_run(name: str, store: Address | None = None) -> "Run":
     """Open a run.
 
     Args:
@@ -38,13 +42,19 @@ def open_run(name: str, store: str | None = None) -> "Run":
     return Run(opened, opened.runs.get(name).name)
 
 
-def runs(store: str | None = None) -> list["Run"]:
-    """Return all runs of a store, newest first. See `open_run` for the store."""
+def runs(store: Address | None = None) -> list["Run"]:
+    """Return all runs of a store, newest first. See `open_run` for the store.
+
+    Raises:
+        StoreError: If there is no store at a given address; the configured one is only created by its first run.
+    """
     opened = open_store(store)
+    if store is not None:
+        opened.expect()
     return [Run(opened, record.name) for record in opened.runs.list()]
 
 
-def sql(query: str, *runs: str, store: str | None = None) -> pa.Table:
+def sql(query: str, *runs: str, store: Address | None = None) -> pa.Table:
     """Query runs in SQL; `ragen sql --views` lists the views and their columns.
 
     Args:
@@ -151,7 +161,7 @@ class Run:
 
         return read_trajectory(self.store, self.name, iteration, trajectory)
 
-    def checkpoint(self, iteration: int | None = None, output: str | Path | None = None) -> Path:
+    def checkpoint(self, iteration: int | None = None, output: str | PathLike[str] | None = None) -> Path:
         """Return a folder with a checkpoint, which transformers can load. A dropped checkpoint is derived again.
 
         Args:
@@ -242,7 +252,7 @@ class Run:
         address, console = self.store.address, Console(quiet=quiet)
         return Run(*train_fork(fork, console, store=address, run=run, is_local=not server))
 
-    def report(self, output: str | Path | None = None) -> Path:
+    def report(self, output: str | PathLike[str] | None = None) -> Path:
         """Write its report, one self-contained HTML page, and return its path. None: to the folder of reports."""
         from starpo.flows.console.pages import check_output, write_report
 

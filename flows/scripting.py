@@ -4,22 +4,23 @@ settings -> train -> Run;    settings -> play -> turns
 """
 
 from collections.abc import Mapping
+from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
 
-from starpo.flows.opened_run import NO_OVERRIDES, Run
+from starpo.flows.opened_run import NO_OVERRIDES, Address, Run
 from starpo.flows.presets import method as method_settings
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.store_credentials import open_store
 
 
 def train(
-    preset: str,
+    preset: str | PathLike[str],
     overrides: Mapping[str, Any] = NO_OVERRIDES,
     *,
     method: str | None = None,
-    store: str | None = None,
+    store: Address | None = None,
     run: str | None = None,
     server: bool = False,
     quiet: bool = False,
@@ -48,10 +49,13 @@ def train(
     from starpo.flows.console.training import train_settings
 
     given = {**(method_settings(method) if method else {}), **overrides}
-    return Run(*train_settings(preset, given, Console(quiet=quiet), store=store, run=run, is_local=not server))
+    settings, address = fspath(preset), None if store is None else fspath(store)
+    return Run(*train_settings(settings, given, Console(quiet=quiet), store=address, run=run, is_local=not server))
 
 
-def play(preset: str, overrides: Mapping[str, Any] = NO_OVERRIDES, *, store: str | None = None) -> pa.Table:
+def play(
+    preset: str | PathLike[str], overrides: Mapping[str, Any] = NO_OVERRIDES, *, store: Address | None = None
+) -> pa.Table:
     """Play the first rollout of a run with these settings, without training: the policy, too, is a setting.
 
     First checkpoint and rollout are stored, so a run with these settings uses them. `Run.play` plays others.
@@ -72,8 +76,8 @@ def play(preset: str, overrides: Mapping[str, Any] = NO_OVERRIDES, *, store: str
     from starpo.tasks.rollout import rollout
     from starpo.tasks.warm_start import warm_start
 
-    config, opened = load_preset(preset, overrides), open_store(store)
-    check_ready(config, preset, should_download=True)
+    config, opened = load_preset(fspath(preset), overrides), open_store(store)
+    check_ready(config, fspath(preset), should_download=True)
     checkpoint = warm_start(config).carry_out(opened)["checkpoint"]
     keys = rollout(0, config.at(0), checkpoint).carry_out(opened)
     return opened.read_table("turns", keys["turns"])

@@ -29,14 +29,14 @@ _FIELDS = {
 }
 
 
-def open_store(url: str | None) -> Store:
-    """Open the store at this URL, or the configured one (RAGEN_STORE), with its credentials.
+def open_store(url: str | os.PathLike[str] | None) -> Store:
+    """Open the store at this URL or path, or the configured one (RAGEN_STORE), with its credentials.
 
     Raises:
         StoreError: If the address or its credentials are invalid.
     """
     load_credentials()
-    return Store(Runtime.current().store if url is None else check_address(url))
+    return Store(Runtime.current().store if url is None else check_address(os.fspath(url)))
 
 
 def load_credentials() -> None:

@@ -99,7 +99,9 @@ def test_what_is_wrong_is_one_error(
 def test_runs_are_listed_from_the_newest(store: Store, make_run: Callable[..., object]) -> None:
     make_run(store, "first")
     make_run(store, "second")
-    assert [run.name for run in starpo.runs(store.url)] == ["second", "first"]
+    assert [run.name for run in starpo.runs(Path(store.url))] == ["second", "first"]
+    with pytest.raises(StoreError, match="no store was found"):
+        starpo.runs(Path(store.url, "nowhere"))
 
 
 def test_a_server_is_spoken_to_outside_of_a_notebooks_event_loop(tmp_path: Path, monkeypatch) -> None:

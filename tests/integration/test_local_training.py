@@ -1,5 +1,9 @@
 """Training without a server: the record, the keys and the digests are those of a run with Prefect."""
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,6 +90,27 @@ def test_a_run_that_ends_early_says_why_and_is_continued(
     assert store.runs.state("mine").status == "completed"  # type: ignore[union-attr]
     first, whole = store.runs.iterations("mine")[0], local.runs.iterations("mine")[0]
     assert first["update"] == whole["update"]
+
+
+@pytest.mark.thorough
+def test_a_killed_run_is_continued_by_the_same_command(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
+    store = Store(begun(tmp_path))
+    settings = [f"--set={path}={value}" for path, value in {**SETTINGS, "rollout.staleness": 0}.items()]
+    command = [sys.executable, "-m", "starpo.flows.cli", "train", "smoke", "--local", "--run", "mine", *settings]
+    env = {**os.environ, "RAGEN_STATE_DIR": str(tmp_path), "RAGEN_STORE": store.url}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    while "rollout" not in store.runs.iterations("mine").get(0, {}):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not store.runs.is_running("mine")
+    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
+    assert store.runs.state("mine").status == "completed"  # type: ignore[union-attr]
+    whole = digests(local, "mine")
+    assert {key: digest for key, digest in digests(store, "mine").items() if key[0] == 0} == {
+        key: digest for key, digest in whole.items() if key[0] == 0
+    }
 
 
 def test_the_command_trains_shows_progress_and_writes_the_report(tmp_path: Path, begun: Callable[..., str]) -> None:
