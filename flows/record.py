@@ -1,9 +1,8 @@
-"""Recording of a run: its record in the store, its state, wandb metrics, Prefect artifacts.
+"""Recording of a run: its record in the store, its state, wandb metrics, announcements.
 
 Stages do not depend on runs; this is the only place that assigns names to keys.
 """
 
-import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from prefect.exceptions import TerminationSignal
-from prefect.logging import get_run_logger
-
-from starpo.flows.announcements import Announcements
+from starpo.flows.execution import Execution
 from starpo.flows.iteration_summary import iteration_line, iteration_markdown
 from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
@@ -29,19 +25,25 @@ from starpo.ragen.store.keeping.retention import Retention
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.progress import RunProgress
-from starpo.tasks.stage import stage_task
 
 _TIMED_ITERATIONS = 10
 """Number of recent iterations from which the remaining time is estimated."""
+_CANCELLED = "from outside (`ragen cancel`, `ragen down`, Ctrl-C or SIGTERM); the same settings continue it"
 
 
 class RunRecorder(Runner):
-    """Runner that carries out stages as Prefect tasks and records them under a run's name."""
+    """Runner that carries out stages, as its execution does, and records them under a run's name."""
 
     progress: RunProgress
 
     def __init__(
-        self, store_url: str, name: str, config: StarPOConfig, stop: int | None = None, start: int = 0
+        self,
+        store_url: str,
+        name: str,
+        config: StarPOConfig,
+        execution: Execution,
+        stop: int | None = None,
+        start: int = 0,
     ) -> None:
         self.name = name
         self.store_url = store_url
@@ -54,10 +56,10 @@ class RunRecorder(Runner):
         self._opened: ExitStack
         self._stages: defaultdict[int, StageKeys] = defaultdict(dict)
         self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last, start)
-        self._log = get_run_logger()
+        self._execution, self._log = execution, execution.log
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
-        self._announcements = Announcements(name, self._address, self._log)
+        self._announcements = execution.announcer(name, self._address)
         self._alarm = Alarm()
 
     @classmethod
@@ -70,6 +72,7 @@ class RunRecorder(Runner):
         preset: str,
         config: StarPOConfig,
         code: Mapping[str, str],
+        execution: Execution,
         parameters: Mapping[str, Any] | None = None,
         stop: int | None = None,
         start: int = 0,
@@ -83,6 +86,7 @@ class RunRecorder(Runner):
             preset: Label of the settings.
             config: The settings.
             code: Identity of its code, from `flows.run_code.code_of`.
+            execution: Carries out its stages.
             parameters: Further parameters of the flow.
             stop: Updates completed when it ends. None for the number in the settings.
             start: Updates completed when it begins.
@@ -93,10 +97,9 @@ class RunRecorder(Runner):
         Store(store_url).runs.create(
             name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters, code=code
         )
-        return cls(store_url, name, config, stop, start)
+        return cls(store_url, name, config, execution, stop, start)
 
     def __enter__(self) -> "RunRecorder":
-        logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # task states already show what has finished
         with ExitStack() as opened:
             opened.enter_context(self._lease)
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
@@ -120,8 +123,9 @@ class RunRecorder(Runner):
             self.progress.end("completed", "completed")
 
     def _failed(self, error: BaseException) -> None:
+        is_cancelled = isinstance(error, self._execution.cancellations)
         try:
-            self.progress.end("cancelled" if isinstance(error, TerminationSignal) else "failed", _reason(error))
+            self.progress.end("cancelled" if is_cancelled else "failed", _CANCELLED if is_cancelled else _reason(error))
         except StarPOError as unwritten:  # such as an unreachable store, which may be why the run failed
             self._log.warning("the end of run %s could not be recorded: %s", self.name, unwritten)
 
@@ -134,7 +138,7 @@ class RunRecorder(Runner):
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
         """Carry out one stage without recording its outputs."""
-        return stage_task(work, _title(iteration, work))(self.store_url, work)
+        return self._execution.carry_out(self.store_url, work, _title(iteration, work))
 
     @contextmanager
     def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
@@ -144,12 +148,12 @@ class RunRecorder(Runner):
         """
         from starpo.ragen.placement import stop_playing
 
-        future = stage_task(work, _title(iteration, work)).submit(self.store_url, work)
+        pending = self._execution.submit(self.store_url, work, _title(iteration, work))
         keys: Keys = {}
         try:
             yield keys
             self.progress.say(work.name, fraction=None)
-            keys |= future.result()
+            keys |= pending.result()
         except BaseException:
             stop_playing()
             raise
@@ -250,6 +254,4 @@ def _title(iteration: int, work: Work) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, TerminationSignal):
-        return "from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings continue it"
     return f"{type(error).__name__}: {error}"

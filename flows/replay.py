@@ -13,6 +13,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
 from starpo.flows.markdown import artifact_key
+from starpo.flows.prefect_execution import InPrefect
 from starpo.flows.record import RunRecorder
 from starpo.flows.replay_summary import comparison_markdown
 from starpo.flows.run_code import replay_code
@@ -61,7 +62,7 @@ def replay(
     code = replay_code(plan.config)
     record = RunRecorder.open(
         url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
-        parameters=plan.parameters, stop=plan.stop, start=plan.start,
+        execution=InPrefect(), parameters=plan.parameters, stop=plan.stop, start=plan.start,
     )  # fmt: skip
     with record, left_as_found(Store(url), [plan.checkpoints[plan.start], plan.checkpoints[plan.stop]]):
         carry_out(record, plan, should_evaluate)

@@ -1,25 +1,18 @@
-"""The flow `starpo`: check the settings, begin or continue the run, report what is reused, train (`flows.training`).
-
-If its settings demand it, a run that collapses continues as a fork (`flows.rollback`).
-"""
+"""The flow `starpo`: check the settings and carry out the run (`flows.training_run`) as Prefect tasks."""
 
 from typing import Any
 
 from prefect import flow
 
 from starpo.flows.memory_check import check_memory
+from starpo.flows.prefect_execution import InPrefect
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.record import RunRecorder
-from starpo.flows.reuse import reused
-from starpo.flows.rollback import rolled_back
-from starpo.flows.run_code import code_of, default_run_name
-from starpo.flows.training import train
+from starpo.flows.run_code import default_run_name
+from starpo.flows.training_run import carry_out_run
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.readiness import check_ready
-from starpo.ragen.store import Store
 
 
 @flow(name="starpo", log_prints=False, validate_parameters=True)
@@ -54,16 +47,4 @@ def starpo(
     check_memory(config)
     check_ready(config, preset, should_download=True)
     url, name = store or Runtime.current().store, run or default_run_name(preset, config)
-    while True:
-        try:
-            with RunRecorder.open(
-                url, name, flow="starpo", preset=preset, config=config, code=code_of(config)
-            ) as record:  # fmt: skip
-                record.tell(str(reused(Store(url), name, config)))
-                train(record, config)
-        except CollapsedError as error:
-            if (again := rolled_back(name, config, error.healthy)) is None:
-                raise
-            name, config = again
-        else:
-            return name
+    return carry_out_run(url, name, preset, config, InPrefect())

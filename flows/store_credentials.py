@@ -1,4 +1,4 @@
-"""Store credentials from a Prefect block, as an alternative to environment variables.
+"""Stores by address, and their credentials from a Prefect block, as an alternative to environment variables.
 
     RAGEN_STORE_BLOCK=secret/NAME             a Secret block with JSON: {"AWS_ACCESS_KEY_ID": ..., ...}
     RAGEN_STORE_BLOCK=aws-credentials/NAME    a block of the package prefect-aws; minio-credentials/NAME likewise
@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from starpo.ragen.agents.rollout.ray_cluster import prepare
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.remote.redaction import check_address
 
 VARIABLE = "RAGEN_STORE_BLOCK"
 """Environment variable that names the block, as `type/name`."""
@@ -24,6 +27,16 @@ _FIELDS = {
     "AWS_PROFILE": ("profile_name",),
     "AWS_DEFAULT_REGION": ("region_name",),
 }
+
+
+def open_store(url: str | os.PathLike[str] | None) -> Store:
+    """Open the store at this URL or path, or the configured one (RAGEN_STORE), with its credentials.
+
+    Raises:
+        StoreError: If the address or its credentials are invalid.
+    """
+    load_credentials()
+    return Store(Runtime.current().store if url is None else check_address(os.fspath(url)))
 
 
 def load_credentials() -> None:

@@ -1,4 +1,37 @@
 """StarPO as a pipeline, under the one name that an installation claims.
 
 flows, tasks, ragen, schemas   the folders at the repository's root, by links; a wheel holds them as they are
+
+For scripts and notebooks (docs/python.md): `train`, `play`, `open_run`, `runs`, `sql`, `Run`, and `StarPOError`, the
+base of every error that a user can cause. Each is imported when it is first used.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from starpo.flows.opened_run import Run, open_run, runs, sql
+    from starpo.flows.scripting import play, train
+    from starpo.ragen.core.errors import StarPOError
+
+__all__ = ["Run", "StarPOError", "open_run", "play", "runs", "sql", "train"]
+
+_PLACES = {
+    "Run": "flows.opened_run",
+    "open_run": "flows.opened_run",
+    "runs": "flows.opened_run",
+    "sql": "flows.opened_run",
+    "play": "flows.scripting",
+    "train": "flows.scripting",
+    "StarPOError": "ragen.core.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'starpo' has no attribute '{name}'; it has {', '.join(__all__)}")
+    return getattr(import_module(f"starpo.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

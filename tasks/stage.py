@@ -10,17 +10,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task, exponential_backoff
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.core.errors import is_transient
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a task failed because of I/O (store, network) and may be retried; wrong data or settings are final."""
+    """Whether a task failed because of I/O and may be retried."""
     error = state.result(raise_on_failure=False)
-    if isinstance(error, ArtifactMissingError | ArtifactDamagedError):
-        return False
-    return isinstance(error, StoreError | OSError)
+    return isinstance(error, BaseException) and is_transient(error)
 
 
 @task(

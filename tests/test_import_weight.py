@@ -16,6 +16,8 @@ LIGHT = [
     "starpo.ragen.agents.prompting.parser",
     "starpo.flows.cli",
     "starpo.flows.presets",
+    "starpo.flows.opened_run",
+    "starpo.flows.scripting",
     "starpo.flows.starpo",
     "starpo.tasks.rollout",
     "starpo.tasks.update",

@@ -7,14 +7,8 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json, say
-from starpo.ragen.config.load import apply_overrides, recorded_config
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
-from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
-from starpo.tasks.evaluate import evaluate as evaluation_of
-
-_CHANGEABLE = ("rollout.engine", "rollout.vllm", "rollout.openai", "evaluation.")
+from starpo.flows.console.terminal import Console, plain, print_json, say
+from starpo.flows.evaluation import evaluate_checkpoint
 
 
 def evaluate(
@@ -27,33 +21,17 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate a checkpoint, or the model of a server (--set rollout.engine=openai, see docs/vllm.md)."""
-    opened, overrides = open_store(store), parse_overrides(set_)
-    strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
-    if strangers:
-        raise ConfigError(
-            f"override {strangers[0]}: `ragen evaluate` uses the settings of the checkpoint's run, except for the "
-            "engine (rollout.engine, rollout.vllm.*, rollout.openai.*) and evaluation.*, which can be changed"
-        )
-    recorded = recorded_config(run, opened.runs.get(run).config, "Evaluate runs of this release")
-    config = apply_overrides(recorded, overrides, f"run {run}")
-    checkpoints = checkpoint_keys(opened.runs.iterations(run))
-    if not checkpoints:
-        raise ConfigError(f"run {run} has no checkpoint yet")
-    number = max(checkpoints) if iteration is None else iteration
-    if number not in checkpoints:
-        raise ConfigError(f"run {run} has no checkpoint {number}; it has {min(checkpoints)} to {max(checkpoints)}")
-    values: dict[str, float] = {}
     console = Console(stderr=True)
-    for cell, environment in config.panels.items():
-        with console.status(f"checkpoint {number} on {cell}"):
-            settings = environment, config.agent, config.rollout, config.evaluation
-            keys = evaluation_of(number, cell, *settings, checkpoints[number], lineage=opened.url).carry_out(opened)
-        values |= stored_metrics(opened, keys["metrics"])
+    with console.status("reading the run") as status:
+        found = evaluate_checkpoint(
+            open_store(store), run, iteration, parse_overrides(set_), lambda text: status.update(plain(text))
+        )
+    values, config = found.metrics, found.config
     if as_json:
-        print_json({"run": run, "checkpoint": number, "metrics": values})
+        print_json({"run": run, "checkpoint": found.number, "metrics": values})
     else:
         rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
-        title = f"{run}, checkpoint {number}, engine {config.rollout.engine}"
+        title = f"{run}, checkpoint {found.number}, engine {config.rollout.engine}"
         print_table(Console(), rows, title=title, numbers=("value",))
         for cell in config.panels:
             for line in _remarks(cell, values):

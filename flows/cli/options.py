@@ -1,5 +1,7 @@
 """Options and arguments shared by commands, and their conversion to the library's types."""
 
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +12,9 @@ from starpo.ragen.core.errors import NoVerdictError, StarPOError
 
 if TYPE_CHECKING:
     from starpo.ragen.store import Store
+
+_INTERRUPTED = 130
+"""Conventional exit code of a command that was ended by Ctrl-C."""
 
 
 def _given(url: str | None) -> str | None:
@@ -42,6 +47,9 @@ PushOption = Annotated[
     ),
 ]
 PublicOption = Annotated[bool, typer.Option("--public", help="Push to a public repository.")]
+LocalOption = Annotated[
+    bool, typer.Option("--local", help="Train in this process, without a server: clusters, debuggers.")
+]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
 
 
@@ -54,14 +62,35 @@ def judging() -> Iterator[None]:
         raise NoVerdictError(str(error)) from error
 
 
+@contextmanager
+def stoppable(is_local: bool) -> Iterator[None]:
+    """Let a run in this process, if it is one, end in order on SIGTERM as on Ctrl-C, with a message and exit code 130.
+
+    Raises:
+        SystemExit: If it was stopped.
+    """
+    if not is_local:
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped; what the run stored is kept, and the same command continues it\n")
+        sys.exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def open_store(url: str | None) -> "Store":
     """Open the store at this URL, or the configured one."""
-    from starpo.flows.store_credentials import load_credentials
-    from starpo.ragen.config.runtime import Runtime
-    from starpo.ragen.store import Store
+    from starpo.flows.store_credentials import open_store
 
-    load_credentials()
-    return Store(Runtime.current().store if url is None else url)
+    return open_store(url)
 
 
 def parse_overrides(assignments: list[str] | None, method: str | None = None) -> dict[str, Any]:

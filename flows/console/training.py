@@ -1,29 +1,127 @@
-"""Following a training run, from its deployment to its report."""
+"""Training by a command or a script: check the settings, train here or on the local server, say how it ended."""
 
+import asyncio
+import shlex
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from starpo.flows.console.deployment import follow_deployment
 from starpo.flows.console.listing import success_line
+from starpo.flows.console.local_training import train_here
 from starpo.flows.console.pages import write_report
 from starpo.flows.console.terminal import Console, say
+from starpo.flows.fork import Fork
+from starpo.flows.memory_check import check_memory
+from starpo.flows.presets import PRESETS
+from starpo.flows.presets import preset as load_preset
+from starpo.flows.reuse import reused
+from starpo.flows.run_code import code_of, default_run_name
+from starpo.flows.store_credentials import open_store
+from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
+from starpo.ragen.store.names import checked_name
 
 
-def follow_training(
-    deployment: str,
-    parameters: dict[str, Any],
-    store: Store,
-    run: str,
+def train_settings(
+    preset: str,
+    overrides: Mapping[str, Any],
     console: Console,
-    written: Mapping[str, str],
-) -> None:
-    """Run a deployment of the flow `starpo`, follow it to its end, write the report, and print a summary.
+    *,
+    seed: int | None = None,
+    iterations: int | None = None,
+    store: str | None = None,
+    run: str | None = None,
+    is_local: bool = False,
+) -> tuple[Store, str]:
+    """Train with a preset or a file of settings: begin a run, or continue the one of the same name, to its end.
 
-    Arguments and errors are those of `follow_deployment`.
+    Args:
+        preset: A preset, or the path of a TOML file of settings.
+        overrides: Dotted path -> value.
+        console: Console for the progress.
+        seed: Overrides `seed`.
+        iterations: Overrides `iterations`.
+        store: Address of the store. None for the configured one.
+        run: Name of the run. None to derive it from preset, seed, settings and code.
+        is_local: Train in this process. Otherwise on the local Prefect server, which is started if necessary.
+
+    Returns:
+        The store, and the run's name; after a rollback, the name of the fork that it ended as.
+
+    Raises:
+        StarPOError: If the settings are invalid, the name belongs to another run, the server cannot be started, or the
+            run fails.
     """
-    run = follow_deployment(deployment, parameters, store, run, console, written)
+    short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
+    config = load_preset(preset, {**overrides, **short})  # invalid settings fail here, before anything is started
+    if config.policy.type == "pretrained":  # for the embedded policy, the flow checks: it needs the tokenizer first
+        check_memory(config)
+    check_ready(config, preset)
+    is_file = preset not in PRESETS.names()
+    settings = Path(preset).stem if is_file else preset  # label of the settings
+    opened, run_name = open_store(store), run or default_run_name(settings, config)
+    checked_name(run_name, "run")
+    if run is not None:  # a user-given name must not belong to a run with other settings or code
+        opened.runs.create(
+            run, flow="starpo", preset=settings, config=config.model_dump(mode="json"), code=code_of(config)
+        )
+    say(console, str(reused(opened, run_name, config)))
+    if is_local:
+        return opened, train_here(opened, run_name, settings, config, console)
+    given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
+    optional = {"overrides": dict(overrides) or None, "store": store, "run": run}
+    parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
+    written = {"config": f'config="$(ragen validate {shlex.quote(preset)} --json)"'}
+    deployment = f"starpo/{'custom' if is_file else preset}"
+    return opened, _on_server(deployment, parameters, opened, run_name, console, written)
+
+
+def train_fork(
+    fork: Fork,
+    console: Console,
+    *,
+    store: str | None = None,
+    run: str | None = None,
+    is_local: bool = False,
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Store, str]:
+    """Continue training as a fork (`flows.fork.plan_fork`). See `train_settings` for the other arguments and errors.
+
+    Args:
+        fork: The fork.
+        console: Console for the progress.
+        store: Address of the store.
+        run: Name of the fork. None for its own.
+        is_local: Train in this process.
+        written: As for `follow_deployment`.
+    """
+    settings = fork.config.model_dump(mode="json")
+    check_ready(fork.config, f"a fork of '{fork.base.name}'")
+    opened, name, preset = open_store(store), run or fork.name, fork.base.preset or "custom"
+    if run is not None:  # a user-given name must not belong to another run
+        opened.runs.create(run, flow="starpo", preset=preset, config=settings, code=code_of(fork.config))
+    say(console, str(reused(opened, name, fork.config)))
+    if is_local:
+        return opened, train_here(opened, name, preset, fork.config, console)
+    parameters = {"config": settings, "preset": preset, "run": name} | ({"store": store} if store is not None else {})
+    return opened, _on_server("starpo/custom", parameters, opened, name, console, written)
+
+
+def _on_server(*arguments: Any) -> str:
+    from starpo.flows.console.deployment import follow_deployment  # Prefect, which a local run does without
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return follow_deployment(*arguments)
+    with ThreadPoolExecutor(1) as pool:  # in an event loop, such as a notebook's, Prefect's calls return coroutines
+        return pool.submit(follow_deployment, *arguments).result()
+
+
+def conclude(store: Store, run: str, console: Console) -> None:
+    """Write the report of a run that has ended, and print a summary."""
     report = write_report(store, run, None)
     for label, value in {
         "run": run,

@@ -39,26 +39,12 @@ def print_trajectory(
         StoreError: If there is no such run, or no rollout at that iteration.
         ConfigError: If the run has no such iteration, or the rollout no such trajectory.
     """
-    stages = recorded_stages(store, run, iteration)
-    if "rollout" not in stages:
-        raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
-    turns = read_attempts(store, "turns", recorded_data(stages))
-    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory)).sort_by("turn")
-    if not chosen.num_rows:
-        ids = sorted(set(turns["trajectory_id"].to_pylist()))
-        known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none"
-        raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
-    rows = chosen.to_pylist()
-    rewards = _rewards(store, recorded_data(stages), trajectory)
-    prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None
     if as_json:
-        print_json(
-            [
-                {**row, "prompt": prompts[turn] if prompts else None, "reward": _components(rewards.get(turn))}
-                for turn, row in enumerate(rows)
-            ]
-        )
+        print_json(read_trajectory(store, run, iteration, trajectory))
         return
+    rows, data = _rows(store, run, iteration, trajectory)
+    rewards = _rewards(store, data, trajectory)
+    prompts = _prompts(store, run, rows) if should_show_prompts else None
     console = Console()
     for turn in range(len(rows)):
         _print_turn(console, rows, turn, prompts[turn] if prompts else [], _components(rewards.get(turn)))
@@ -70,6 +56,40 @@ def print_trajectory(
         say(console, "--prompts shows the model's prompts")
     elif prompts is None:
         say(console, "prompts cannot be shown as text: no checkpoint with the run's tokenizer is in the store")
+
+
+def read_trajectory(store: Store, run: str, iteration: int, trajectory: str) -> list[dict[str, Any]]:
+    """Return the turns of a trajectory.
+
+    Returns:
+        The rows of dataset `turns`, each with its `prompt`, the messages that it added to the context (None if no
+        checkpoint with the run's tokenizer is stored), and its `reward` by component (None if it was not computed).
+
+    Raises:
+        StoreError: If there is no such run, or no rollout at that iteration.
+        ConfigError: If the run has no such iteration, or the rollout no such trajectory.
+    """
+    rows, data = _rows(store, run, iteration, trajectory)
+    rewards, prompts = _rewards(store, data, trajectory), _prompts(store, run, rows)
+    return [
+        {**row, "prompt": prompts[turn] if prompts else None, "reward": _components(rewards.get(turn))}
+        for turn, row in enumerate(rows)
+    ]
+
+
+def _rows(store: Store, run: str, iteration: int, trajectory: str) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    """Return the rows of a trajectory, and role -> key of the iteration's data."""
+    stages = recorded_stages(store, run, iteration)
+    if "rollout" not in stages:
+        raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
+    data = recorded_data(stages)
+    turns = read_attempts(store, "turns", data)
+    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory)).sort_by("turn")
+    if not chosen.num_rows:
+        ids = sorted(set(turns["trajectory_id"].to_pylist()))
+        known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none"
+        raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
+    return chosen.to_pylist(), data
 
 
 def _rewards(store: Store, data: Mapping[str, str], trajectory: str) -> dict[int, Row]:

@@ -21,6 +21,13 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def is_transient(error: BaseException) -> bool:
+    """Whether an error came from I/O (store, network) and may not occur again; wrong data or settings are final."""
+    if isinstance(error, ArtifactMissingError | ArtifactDamagedError):
+        return False
+    return isinstance(error, StoreError | OSError)
+
+
 class StarPOError(ValueError):
     """Base of every error that a user can cause and fix."""
 

@@ -1,8 +1,8 @@
 """Summary of an iteration, as one line and as markdown."""
 
-import logging
 from unittest.mock import Mock
 
+from starpo.flows.execution import InProcess
 from starpo.flows.iteration_summary import iteration_line, iteration_markdown
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
@@ -46,10 +46,9 @@ def test_it_has_an_evaluation_only_where_there_was_one() -> None:
     assert "evaluated" not in text(METRICS)
 
 
-def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path, monkeypatch) -> None:
+def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path) -> None:
     """An iteration without an update has no update metrics, so no alarm takes those of an earlier one for its own."""
-    monkeypatch.setattr("starpo.flows.record.get_run_logger", lambda: logging.getLogger("test"))
-    recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"))
+    recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"), InProcess())
     recorder._tracker = Mock()
     recorder.note(0, {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.1})
     recorder.note(1, {"rollout/success_rate": 0.2})

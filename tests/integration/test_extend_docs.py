@@ -2,10 +2,7 @@
 
 import os
 import re
-import shutil
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,30 +26,6 @@ for command in sys.argv[1:]:
 """
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Virtual environment with the wheel and nothing of this checkout; it shares the libraries of this environment."""
-    folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
-    for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
-    environment = folder / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    purelib = sysconfig.get_path("purelib", vars={"base": str(environment)})
-    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files in there are not read
-    (wheel,) = folder.glob("*.whl")
-    into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
-    subprocess.run([*pip, *into], check=True)
-    for script in (environment / "bin").glob("ragen"):
-        lines = script.read_text().splitlines(keepends=True)
-        script.write_text(f"#!{environment}/bin/python\n" + "".join(lines[1:]))
-    return environment
 
 
 @pytest.fixture

@@ -39,28 +39,32 @@ NUM_READERS = 8
 Part = Path | RangeFile
 
 
-def open_database(store: Store, runs: list[str], *, should_verify: bool = False) -> Database:
+def open_database(
+    store: Store, runs: list[str], *, should_verify: bool = False, iteration: int | None = None
+) -> Database:
     """Open the views over some runs.
 
     Args:
         store: Store that holds the runs.
         runs: Names of the runs.
         should_verify: Whether to hash every file of a view before it is read.
+        iteration: The only iteration whose rows the views have. None for all.
 
     Raises:
         StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and its place in the run.)
     """
-    views = _StoredViews(store, runs, should_verify)
+    views = _StoredViews(store, runs, should_verify, iteration)
     return Database(views.load, views.explain, views.decode, views.retokenise)
 
 
 class _StoredViews:
-    def __init__(self, store: Store, runs: list[str], should_verify: bool) -> None:
+    def __init__(self, store: Store, runs: list[str], should_verify: bool, iteration: int | None) -> None:
         self._store = store
         self._runs = runs
         self._should_verify = should_verify
-        self._named = [artifact for run in runs for artifact in named_artifacts(store, run)]
+        named = [artifact for run in runs for artifact in named_artifacts(store, run)]
+        self._named = [artifact for artifact in named if iteration in (None, artifact.iteration)]
         self._loaded: list[str] = []
         self._tokenizer = cache(self._find_tokenizer)
 

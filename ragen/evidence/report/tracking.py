@@ -28,6 +28,7 @@ class Tracker:
                 name=run,
                 config=config,
                 mode=runtime.wandb_mode,
+                reinit="create_new",  # a notebook may have a run of its own, which stays as it is
                 dir=runtime.state_dir,
                 resume="allow" if runtime.wandb_mode == "online" else None,
                 settings=wandb.Settings(

@@ -1,0 +1,102 @@
+"""Where a run's stages are carried out: in this process, or as Prefect tasks (`flows.prefect_execution`).
+
+Work --Execution.carry_out, submit--> stored outputs, kind -> key
+
+A run's records, keys and digests do not depend on it.
+"""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from starpo.ragen.core.errors import is_transient
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
+
+NUM_ATTEMPTS = 4
+"""Attempts at a stage whose I/O fails, with pauses of 1, 2 and 4 seconds."""
+
+
+class Pending(Protocol):
+    """A stage that was submitted."""
+
+    def result(self) -> Keys:
+        """Wait for the stage and return its outputs, or raise its error."""
+
+
+class Announcer(Protocol):
+    """Shows a run outside of its store. See `flows.announcements` for the arguments."""
+
+    def begin(self) -> None:
+        """Announce the run."""
+
+    def iteration(self, done: int, total: int, summary: str | None) -> None:
+        """Announce that an iteration is complete."""
+
+    def collapse(self, iteration: int, status: str, words: str) -> None:
+        """Announce that the run shows signs of a collapse."""
+
+
+class Execution(Protocol):
+    """Carries out stages.
+
+    Attributes:
+        log: Logger of the run.
+        cancellations: Errors that mean that the run was stopped from outside.
+    """
+
+    log: logging.Logger | logging.LoggerAdapter[Any]
+    cancellations: tuple[type[BaseException], ...]
+
+    def carry_out(self, store_url: str, work: Work, title: str) -> Keys:
+        """Carry out a stage unless it is stored, with retries after I/O failures, and return its outputs."""
+
+    def submit(self, store_url: str, work: Work, title: str) -> Pending:
+        """Begin to carry out a stage in a thread."""
+
+    def announcer(self, run: str, address: str) -> Announcer:
+        """Return what announces a run; `address` is the URL of its folder."""
+
+
+class InProcess:
+    """Execution in this process, without Prefect. See `Execution`."""
+
+    log: logging.Logger | logging.LoggerAdapter[Any] = logging.getLogger("starpo.run")
+    cancellations: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+
+    def carry_out(self, store_url: str, work: Work, title: str) -> Keys:
+        """Carry out a stage unless it is stored, with retries after I/O failures, and return its outputs."""
+        retrying = Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop_after_attempt(NUM_ATTEMPTS),
+            wait=wait_exponential(multiplier=1),
+            before_sleep=lambda state: self.log.warning(
+                "stage %s: %s; it is repeated", title, state.outcome and state.outcome.exception()
+            ),
+            reraise=True,
+        )
+        return retrying(lambda: work.carry_out(Store(store_url)))
+
+    def submit(self, store_url: str, work: Work, title: str) -> Pending:
+        """Begin to carry out a stage in a thread."""
+        pool = ThreadPoolExecutor(1, thread_name_prefix=work.stage.name)
+        future = pool.submit(self.carry_out, store_url, work, title)
+        pool.shutdown(wait=False)  # its thread ends with the stage
+        return future
+
+    def announcer(self, run: str, address: str) -> Announcer:
+        """Return an announcer that does nothing: the run's state in the store tells all."""
+        return _Silent()
+
+
+class _Silent:
+    def begin(self) -> None:
+        pass
+
+    def iteration(self, done: int, total: int, summary: str | None) -> None:
+        pass
+
+    def collapse(self, iteration: int, status: str, words: str) -> None:
+        pass

@@ -1,0 +1,53 @@
+"""Stages carried out in this process: what is repeated, and what is not."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tenacity import Retrying
+
+from starpo.flows import execution
+from starpo.flows.execution import NUM_ATTEMPTS, InProcess
+from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of each pause between attempts, which nobody waits for."""
+    found: list[float] = []
+    monkeypatch.setattr(execution, "Retrying", partial(Retrying, sleep=found.append))
+    return found
+
+
+def failing(error: Exception, times: int) -> Work:
+    """Work that fails so many times, and then stores example metrics."""
+    left = [error] * times
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        if left:
+            raise left.pop()
+        yield Made("metrics", example("metrics"))
+
+    return Work(Stage(name="diagnose", version=1), ("metrics",), do)
+
+
+@pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError("disk")])
+def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+    work = failing(error, NUM_ATTEMPTS - 1)
+    assert InProcess().carry_out(str(tmp_path), work, "000 diagnose") == work.keys
+    assert Store(str(tmp_path)).has("metrics", work.key)
+    assert pauses == [1, 2, 4]
+    with pytest.raises(type(error), match=str(error)):
+        InProcess().carry_out(str(tmp_path / "other"), failing(error, NUM_ATTEMPTS), "000 diagnose")
+
+
+@pytest.mark.parametrize("error", [ConfigError("wrong"), ArtifactMissingError("gone"), KeyError("a bug")])
+def test_what_is_wrong_is_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+    with pytest.raises(type(error)):
+        InProcess().submit(str(tmp_path), failing(error, 1), "000 diagnose").result()
+    assert pauses == []
