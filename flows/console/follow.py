@@ -1,7 +1,7 @@
 """Live progress of a run in a terminal: iteration, success, reward std, remaining time."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -10,13 +10,23 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column, say
+from starpo.flows.iteration_summary import time_left
 from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
+from starpo.ragen.store.records.run import RunState
 from starpo.ragen.store.records.runs import Runs
 
 POLL_S = 0.5
+PLAIN_EVERY_S = 20.0
+"""Without a terminal, seconds between lines on the progress of a stage."""
+_PREPARING = ("starting", "warm_start", "fine-tuning")
+"""First words of the messages before the first iteration."""
+_FEW_WELL_FORMED = 0.5
+"""Share of well-formed responses below which it is shown."""
+_WORTH_SAYING_S = 5.0
+"""Time left of a stage from which it is shown."""
 _ROLLBACK_POLLS = 20
 FINAL = ("completed", "failed", "cancelled")
 
@@ -52,7 +62,8 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
     Args:
         store: The store that the run writes to, and from which its progress is read.
         run: The run's name.
-        console: Console to draw on; without a terminal, a line is printed for each change of the numbers.
+        console: Console to draw on; without a terminal, a line is printed for each change of the numbers, and every
+            `PLAIN_EVERY_S` seconds.
         ended: Returns how the run's flow run ended, or None while it is unfinished. None to use the run's own state and
             its process.
 
@@ -65,7 +76,8 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
         row = bar.add_task("waiting for the run to start", total=None, numbers="")
-        said = ""
+        said, said_at, warned = "", time.monotonic(), ""
+        stage, stage_at = "", time.monotonic()
         while True:
             outcome = ask()
             state = store.runs.state(run)
@@ -74,18 +86,28 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
                 continue
             if state is not None and (state.status == "running" or outcome):
                 facts, numbers = state.metrics, _numbers(state.metrics)
-                place = f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
-                part = f" {facts['fraction']:.0%}" if "fraction" in facts else ""
+                place = _place(state)
+                doing, _, detail = state.message.partition(" ")
+                if doing != stage:
+                    stage, stage_at = doing, time.monotonic()
+                detail += _stage_left(facts)
                 bar.update(
                     row,
-                    description=f"{place} · {state.message}{part}",
+                    description=f"{place} · {doing}{_share(facts)}",
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
-                    numbers=numbers,
+                    numbers=" · ".join(filter(None, (detail, numbers))),
                 )
                 if not console.is_terminal and f"{place} {numbers}" != said:
-                    said = f"{place} {numbers}"
+                    said, said_at = f"{place} {numbers}", time.monotonic()
                     say(console, said.strip())
+                elif not console.is_terminal and time.monotonic() - said_at >= PLAIN_EVERY_S:
+                    said_at = time.monotonic()
+                    now = f"{place} · {state.message}{_share(facts)}"
+                    say(console, f"{now} · {time_left(said_at - stage_at)} so far{_stage_left(facts)}")
+                if state.warning and not warned:
+                    warned = state.warning
+                    say(console, f"warning: {warned}")
             if outcome:
                 break
             time.sleep(POLL_S)
@@ -132,13 +154,37 @@ def _is_starting(run: str) -> bool:
     return is_starting(run)
 
 
+def _place(state: RunState) -> str:
+    facts = state.metrics
+    if state.message.partition(" ")[0] in _PREPARING:
+        return "before the first iteration"
+    return f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
+
+
+def _share(facts: Mapping[str, float]) -> str:
+    return f" {facts['fraction']:.0%}" if "fraction" in facts else ""
+
+
+def _stage_left(facts: Mapping[str, float]) -> str:
+    """Format the time left of the current stage, where that is worth a word."""
+    left = facts.get("stage_seconds_left", 0.0)
+    return f", about {time_left(left)} left of this stage" if left >= _WORTH_SAYING_S else ""
+
+
 def _numbers(facts: dict[str, float]) -> str:
     at = facts.get("evaluated_at", facts.get("iteration"))
-    age = "" if at is None or at == facts.get("iteration") else f" (after {counted(at, 'update')})"
+    is_new = at is None or at == facts.get("iteration")
+    age = "" if is_new else f" (after {counted(facts.get('evaluated_after', at), 'update')})"
     shown = (
         ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),
         ("reward_std", "reward std {:.2f}"),
-        ("seconds_left", "{:.0f} s left"),
     )
-    return " · ".join(form.format(facts[name]) for name, form in shown if name in facts)
+    parts = [form.format(facts[name]) for name, form in shown if name in facts]
+    if facts.get("format_ok", 1.0) < _FEW_WELL_FORMED:
+        parts.append(f"{facts['format_ok']:.0%} well-formed")
+    if facts.get("updates", facts.get("iteration")) != facts.get("iteration"):
+        parts.append(counted(facts["updates"], "update"))
+    if "seconds_left" in facts:
+        parts.append(f"{time_left(facts['seconds_left'])} left")
+    return " · ".join(parts)

@@ -25,7 +25,7 @@ def store(tmp_path):
 def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, monkeypatch):
     written, begun, may_go_on = [], threading.Event(), threading.Event()
 
-    def slow(self, run, status, message, metrics):
+    def slow(self, run, status, message, metrics, warning):
         written.append((status, message, dict(metrics)))
         begun.set()
         assert may_go_on.wait(30)
@@ -44,7 +44,7 @@ def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, m
 
 def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch):
     written = []
-    monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics: written.append(message))
+    monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics, warning: written.append(message))
     progress = RunProgress(store.url, "mine")
     for message in ("reward", "variance_filter", "update"):
         progress.say(message)
@@ -93,7 +93,7 @@ def test_the_end_is_the_last_word(store):
     progress = RunProgress(store.url, "mine")
     for number in range(50):
         progress.say(f"stage {number}", success=0.5, fraction=None)
-        progress.part(1, 1)
+        progress.part(1, 1, "step")
     progress.end("completed", "completed")
     state = store.runs.state("mine")
     assert (state.status, state.message, state.metrics) == ("completed", "completed", {"success": 0.5})
@@ -118,3 +118,30 @@ def test_a_run_that_is_anothers_is_left_alone(store, monkeypatch):
     progress.say("one")
     progress.abandon()
     assert store.runs.state("mine") is None
+
+
+def test_a_stage_counts_its_parts_and_says_how_long_it_will_take(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter([0.0, 100.0, 130.0]).__next__)
+    monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
+    progress = RunProgress(store.url, "mine")
+    progress.say("fine-tuning", iteration=0.0)  # at 100 s
+    progress.counting("step")(5, 20)  # a quarter took 30 s: three times as long is left
+    assert progress._message == "fine-tuning step 5 of 20"
+    assert progress._facts == {"iteration": 0.0, "fraction": 0.25, "stage_seconds_left": 90.0}
+    monkeypatch.undo()
+    progress.say("rollout")
+    assert progress._facts == {"iteration": 0.0}
+
+
+def test_a_rollout_in_this_process_counts_responses_and_others_shards(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter(range(0, 1000, 10)).__next__)
+    monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
+    progress = RunProgress(store.url, "mine")
+    progress.say("rollout")
+    here = SimpleNamespace(on_responses=None)
+    assert progress.watch(here, 80) is None
+    here.on_responses(7)
+    assert (progress._message, progress._facts) == ("rollout response 7 of at most 80", {})
+    on_shard = progress.watch(SimpleNamespace(), 80)
+    on_shard(1, 4)
+    assert progress._message == "rollout shard 1 of 4"

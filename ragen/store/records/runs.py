@@ -294,7 +294,12 @@ class Runs:
             )
 
     def set_state(
-        self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
+        self,
+        run: str,
+        status: RunStatus,
+        message: str = "",
+        metrics: Mapping[str, float] | None = None,
+        warning: str | None = None,
     ) -> RunState:
         """Write the state of a run, with the current time as its heartbeat.
 
@@ -303,15 +308,18 @@ class Runs:
             status: running, completed or failed.
             message: One line for display.
             metrics: Numbers for display; None: keep the previous ones.
+            warning: Why it learns nothing; None: keep the previous one.
         """
         path = f"runs/{checked_name(run, 'run name')}/state.json"
         with _WRITING:
-            if metrics is None:
-                earlier = self._read(RunState, path)
-                metrics = earlier.metrics if earlier else {}
-            head = self._head(run) if status == "completed" else ""
+            earlier = self._read(RunState, path) if metrics is None or warning is None else None
             state = RunState(
-                status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics), head=head
+                status=status,
+                heartbeat=datetime.now(UTC),
+                message=message,
+                metrics=dict(metrics if metrics is not None else earlier.metrics if earlier else {}),
+                warning=warning if warning is not None else earlier.warning if earlier else "",
+                head=self._head(run) if status == "completed" else "",
             )
             self._write(path, state)
         return state
