@@ -111,7 +111,7 @@ def _warning(run: Run, state: RunState | None, recorded: Mapping[int, StageKeys]
     if state is not None and state.warning:
         return state.warning
     done = [stages for stages in recorded.values() if "variance_filter" in stages]
-    if run.flow != "starpo" or not done or any("update" in stages for stages in done):
+    if run.flow != "starpo" or not done or any("update" in stages for stages in recorded.values()):
         return ""
     if state is not None and state.status == "running" and len(done) == 1:
         return ""  # its first update may be in progress
