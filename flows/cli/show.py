@@ -73,8 +73,10 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         return
     print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
     print_rows(rows, False, "iterations", "no iteration yet")
-    for sentence in [verdict.words] * (verdict.status != "healthy") + cost.sentences:
-        say(Console(), sentence)
+    if verdict.status != "healthy":
+        say(Console(), verdict.words)
+    for name, value in cost.named:
+        say(Console(), f"{name}: {value}")
     for sentence in unreplayable_of(store, recorded.values()):
         say(Console(), sentence)
 

@@ -71,17 +71,17 @@ class Cost:
         }
 
     @property
-    def sentences(self) -> list[str]:
-        """The same in sentences: time and machine, tokens, what was reused; those with nothing to say are left out."""
-        found = [f"{hours(seconds)} of work in stages on {machine}" for machine, seconds in self.machines.items()]
+    def named(self) -> list[tuple[str, str]]:
+        """Names and values for people: work by machine, tokens, what was reused; those that are 0 are left out."""
+        found = [("Work in stages", f"{hours(seconds)} on {machine}") for machine, seconds in self.machines.items()]
         found += [
-            f"{work.tokens:,} tokens {what}, {work.tokens_per_s:,.0f} a second of {stage}"
+            (f"Tokens {what}", f"{work.tokens:,} ({work.tokens_per_s:,.0f} per second of {stage})")
             for work, what, stage in ((self.played, "played", "rollout"), (self.trained, "trained", "update"))
             if work.tokens and work.tokens_per_s is not None
         ]
         if self.num_reused:
             stages = counted(self.num_reused, "stage")
-            found.append(f"{stages} made before by other runs, in {hours(self.reused_seconds)}, not counted above")
+            found.append(("Reused, not counted", f"{stages} of other runs, {hours(self.reused_seconds)}"))
         return found
 
 

@@ -1,4 +1,4 @@
-// Curves over updates. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
+// Curves over iterations. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
 
 const COLOURS = 7;
 const DASHES = ["", "8 3", "2.5 3", "9 3 2 3", "5 2", "12 3", "3 2 1 2"];
