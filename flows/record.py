@@ -105,6 +105,8 @@ class RunRecorder(Runner):
             self._begun_at = time.monotonic() - self._seconds_before()
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
+            if self._tracker.advice:
+                self._log.info("%s", self._tracker.advice)
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
             self._announcements.begin()
             self._log.info("run %s in store %s", self.name, self._store.url)

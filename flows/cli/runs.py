@@ -8,6 +8,7 @@ from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
+from starpo.flows.console.table import wrapped
 from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
@@ -95,7 +96,7 @@ def _print_banners(console: Console, facts: list[dict[str, Any]]) -> None:
         if row["fault"]:
             say(console, f"{row['run']} is damaged: {row['fault']}")
         elif row["warning"]:
-            say(console, f"{row['run']}: {row['warning']}")
+            say(console, wrapped(f"{row['run']}: {row['warning']}", console.width))
 
 
 def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:

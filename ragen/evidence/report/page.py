@@ -93,7 +93,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "run": data.run.name,
         "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,
-        "panels": [asdict(panel) for panel in main_panels(data.series)],
+        "panels": [asdict(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
         "other_panels": [asdict(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],

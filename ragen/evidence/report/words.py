@@ -50,6 +50,17 @@ def headline(series: Mapping[str, Series], environment: str, updates: Mapping[in
     return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {done}{peak}."
 
 
+def strange_panels(run: Run) -> str:
+    """Say of which panels a tiny policy cannot read the observations, as it never met their symbols; "" of none."""
+    config = run.config
+    if config.get("policy", {}).get("type") != "tiny":
+        return ""
+    trained = config["environment"].get("vocabulary")
+    variants = config.get("evaluation", {}).get("variants", {})
+    strange = [name for name, variant in variants.items() if variant.get("vocabulary", trained) != trained]
+    return f"{' and '.join(strange)}: drawn in symbols not trained on, so about 0% is expected" if strange else ""
+
+
 def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
     """Format a success rate with its 95% interval, if that was measured."""
     value = f"{series[name][iteration]:.1%}"

@@ -45,7 +45,7 @@ function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLe
     const style = `--line:${colour(line.colour ?? index)}`;
     const dash = isDashed ? DASHES[(line.colour ?? index) % DASHES.length] : null;
     const parts = svg("g", { "data-line": line.label });
-    if (line.band.length > 1) {
+    if (line.band.length > 1 && panel.lines.length === 1) { // bands of several lines would mix their colours
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
