@@ -272,5 +272,5 @@ def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, check
     own = config.environment.type
     for cell, environment in (config.panels if is_end else {own: config.environment}).items():
         settings = environment, config.agent, config.rollout, config.evaluation
-        where = {"lineage": runner.store_url, "progress": runner.progress}
-        runner.stage(iteration, evaluate(iteration, cell, *settings, checkpoint, **where))
+        work = evaluate(iteration, cell, *settings, checkpoint, lineage=runner.store_url, progress=runner.progress)
+        runner.stage(iteration, work)
