@@ -173,8 +173,9 @@ def _stage_left(facts: Mapping[str, float]) -> str:
 
 def _numbers(facts: dict[str, float]) -> str:
     at = facts.get("evaluated_at", facts.get("iteration"))
-    is_new = at is None or at == facts.get("iteration")
-    age = "" if is_new else f" (after {counted(facts.get('evaluated_after', at), 'update')})"
+    age = ""
+    if at is not None and at != facts.get("iteration"):
+        age = f" (after {counted(facts.get('evaluated_after', at), 'update')})"
     shown = (
         ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),

@@ -5,7 +5,6 @@ runs/<run> + manifests + Parquet footers of `turns` -> Cost -> sentences
 What the run reused was made by another run, or before it was begun, and is counted apart.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,17 +104,18 @@ def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
     begun = run.created.isoformat()  # both are in UTC, so that they sort as text
     own = {place: m for place in first.values() if (m := manifests[place]).provenance.get("written_at", "") >= begun}
     reused = {place: manifests[place] for place in first.values() if place not in own}
-    machines: Counter[str] = Counter()
+    machines: dict[str, float] = {}
     for machine in dict.fromkeys(map(_machine, own.values())):
         there = {place: manifest for place, manifest in own.items() if _machine(manifest) == machine}
-        machines[_named(machine, there)] += sum(sum(series.values()) for series in stage_seconds(there).values())
+        seconds = sum(sum(series.values()) for series in stage_seconds(there).values())
+        machines[_named(machine, there)] = machines.get(_named(machine, there), 0.0) + seconds
     turns = [place for place in own if place.kind == "turns"]
     updates = {
         place: manifest for place, manifest in own.items() if (place.stage, place.kind) == ("update", "checkpoint")
     }
     of_reused = stage_seconds(reused)
     return Cost(
-        machines=dict(machines.most_common()),
+        machines=dict(sorted(machines.items(), key=lambda item: -item[1])),
         played=Work(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(own, turns)),
         trained=Work(sum(map(_num_trained, updates.values())), _seconds(own, updates)),
         reused_seconds=sum(sum(series.values()) for series in of_reused.values()),
