@@ -179,6 +179,8 @@ def _count(architecture: Architecture) -> str:
 
 
 def _size(size_bytes: float) -> str:
+    if size_bytes < MIB / 10:
+        return f"{size_bytes / 1024:.1f} KiB"
     if size_bytes < GIB / 10:
         return f"{size_bytes / MIB:.1f} MiB"
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes < 100 * GIB else f"{size_bytes / GIB:.0f} GiB"

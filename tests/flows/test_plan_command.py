@@ -133,4 +133,5 @@ def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureF
     plan("smoke")
     out = capsys.readouterr().out
     assert "0.00" not in out
+    assert " 0.0 " not in out
     assert " MiB" in out
