@@ -79,7 +79,7 @@ class RunProgress:
         player.on_responses = lambda done: self.part(done, 0, "response", f" of at most {num_responses}")
         return None
 
-    def part(self, done: int, total: int, unit: str, limit: str = "") -> None:
+    def part(self, done: int, total: int, unit: str = "step", limit: str = "") -> None:
         """Report the progress of the current stage: units done, and their total; 0, with a text, if it is not known."""
         now = time.monotonic()
         if (done < total or not total) and now - self._said_at < 0.5:

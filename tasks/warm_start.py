@@ -90,7 +90,7 @@ def _make(
     from starpo.ragen.learning.imitation import fine_tune, imitate
 
     played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
-    on_progress = progress.counting("step") if progress else None
+    on_progress = progress.part if progress else None
     if isinstance(policy, PretrainedPolicy):
         return fine_tune(policy, *played, folder, met, on_progress)
     return imitate(policy, *played, folder, on_progress)

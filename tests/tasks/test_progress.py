@@ -93,7 +93,7 @@ def test_the_end_is_the_last_word(store):
     progress = RunProgress(store.url, "mine")
     for number in range(50):
         progress.say(f"stage {number}", success=0.5, fraction=None)
-        progress.part(1, 1, "step")
+        progress.part(1, 1)
     progress.end("completed", "completed")
     state = store.runs.state("mine")
     assert (state.status, state.message, state.metrics) == ("completed", "completed", {"success": 0.5})
