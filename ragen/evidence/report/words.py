@@ -58,7 +58,11 @@ def strange_panels(run: Run) -> str:
     trained = config["environment"].get("vocabulary")
     variants = config.get("evaluation", {}).get("variants", {})
     strange = [name for name, variant in variants.items() if variant.get("vocabulary", trained) != trained]
-    return f"{' and '.join(strange)}: drawn in symbols not trained on, so about 0% is expected" if strange else ""
+    return (
+        f"{' and '.join(strange)}: drawn in symbols not trained on, so low success, even 0%, is expected"
+        if strange
+        else ""
+    )
 
 
 def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:

@@ -82,7 +82,7 @@ def test_a_panel_in_symbols_that_a_tiny_policy_never_met_says_that_0_percent_is_
     config = preset("sokoban").model_dump(mode="json")
     run = Run(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
     remark = strange_panels(run)
-    assert remark == "SokobanNewVocab: drawn in symbols not trained on, so about 0% is expected"
+    assert remark == "SokobanNewVocab: drawn in symbols not trained on, so low success, even 0%, is expected"
     (panel,) = main_panels({"evaluation/sokoban/success": {0: 0.5}}, remark)
     assert panel.note == f"share of the fixed panel, with the 95% interval; {remark}"
     assert strange_panels(run.model_copy(update={"config": config | {"policy": {"type": "pretrained"}}})) == ""
