@@ -23,6 +23,7 @@ PLAIN_EVERY_S = 20.0
 """Without a terminal, seconds between lines on the progress of a stage."""
 _PREPARING = ("starting", "warm_start", "fine-tuning")
 """First words of the messages before the first iteration."""
+_WAITING = "waiting for the run to start"
 _FEW_WELL_FORMED = 0.5
 """Share of well-formed responses below which it is shown."""
 _WORTH_SAYING_S = 5.0
@@ -56,6 +57,36 @@ class RunBar(Progress):
         yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
 
 
+class _Lines:
+    """Lines for a console without a terminal: every change of the numbers, and every `PLAIN_EVERY_S` seconds what is
+    done now; a warning on any console, once."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = self._activity = self._warning = ""
+        self._said_at = self._begun_at = time.monotonic()
+
+    def show(self, numbers: str, activity: str, now: str, left: str = "") -> None:
+        """Print the numbers if they changed, else what is done `now` if it is time; `left`: how long it will take."""
+        at = time.monotonic()
+        if activity != self._activity:
+            self._activity, self._begun_at = activity, at
+        if self._console.is_terminal:
+            return
+        if numbers != self._said:
+            self._said, self._said_at = numbers, at
+            say(self._console, numbers)
+        elif at - self._said_at >= PLAIN_EVERY_S:
+            self._said_at = at
+            say(self._console, f"{now} · {time_left(at - self._begun_at)} so far{left}")
+
+    def warn(self, warning: str) -> None:
+        """Print the run's first warning."""
+        if warning and not self._warning:
+            self._warning = warning
+            say(self._console, f"warning: {warning}")
+
+
 def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> str:
     """Show a run until it ends; after a rollback, continue with the fork.
 
@@ -75,9 +106,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
-        row = bar.add_task("waiting for the run to start", total=None, numbers="")
-        said, said_at, warned = "", time.monotonic(), ""
-        stage, stage_at = "", time.monotonic()
+        row, lines = bar.add_task(_WAITING, total=None, numbers=""), _Lines(console)
         while True:
             outcome = ask()
             state = store.runs.state(run)
@@ -85,29 +114,20 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
                 run = fork
                 continue
             if state is not None and (state.status == "running" or outcome):
-                facts, numbers = state.metrics, _numbers(state.metrics)
-                place = _place(state)
+                facts, numbers, place = state.metrics, _numbers(state.metrics), _place(state)
                 doing, _, detail = state.message.partition(" ")
-                if doing != stage:
-                    stage, stage_at = doing, time.monotonic()
-                detail += _stage_left(facts)
                 bar.update(
                     row,
                     description=f"{place} · {doing}{_share(facts)}",
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
-                    numbers=" · ".join(filter(None, (detail, numbers))),
+                    numbers=" · ".join(filter(None, (detail + _stage_left(facts), numbers))),
                 )
-                if not console.is_terminal and f"{place} {numbers}" != said:
-                    said, said_at = f"{place} {numbers}", time.monotonic()
-                    say(console, said.strip())
-                elif not console.is_terminal and time.monotonic() - said_at >= PLAIN_EVERY_S:
-                    said_at = time.monotonic()
-                    now = f"{place} · {state.message}{_share(facts)}"
-                    say(console, f"{now} · {time_left(said_at - stage_at)} so far{_stage_left(facts)}")
-                if state.warning and not warned:
-                    warned = state.warning
-                    say(console, f"warning: {warned}")
+                now = f"{place} · {state.message}{_share(facts)}"
+                lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
+                lines.warn(state.warning)
+            elif outcome is None:
+                lines.show("", _WAITING, _WAITING)
             if outcome:
                 break
             time.sleep(POLL_S)

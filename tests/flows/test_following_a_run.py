@@ -99,6 +99,15 @@ def test_fine_tuning_is_no_iteration_and_its_steps_and_time_are_told_without_a_t
     )
 
 
+def test_waiting_for_a_run_is_told_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
+    monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
+    answers = iter([None, Outcome("completed", "")])
+    console = Console(file=StringIO(), width=80)
+    follow_run(Store(str(tmp_path)), "a-run", console, lambda: next(answers))
+    assert console.file.getvalue() == "waiting for the run to start · 0 s so far\n"
+
+
 def test_a_run_that_failed_says_why(store):
     with pytest.raises(RunFailedError, match="run a-run ended as failed: the reason"):
         followed(store, Outcome("failed", "the reason"))
