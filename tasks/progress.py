@@ -40,7 +40,7 @@ class RunProgress:
         self._runs = Store(store_url).runs
         self._run = run
         self._message = self._stage = self._warning = ""
-        self._begun_at = time.monotonic()  # of the stage
+        self._base: tuple[float, int] | None = None  # time and units done from which the stage's speed is measured
         self._facts: dict[str, float] = {}
         self._said_at = 0.0
         self._newest: deque[tuple[str, dict[str, float], str]] = deque(maxlen=1)  # set and taken in one step each
@@ -49,7 +49,7 @@ class RunProgress:
     def say(self, message: str, **facts: float | None) -> None:
         """Write the state: a message, and numbers that persist until they are set again; None removes one."""
         self._message = self._stage = message
-        self._begun_at = time.monotonic()
+        self._base = None
         self._facts |= {name: value for name, value in facts.items() if value is not None}
         for name in (*_OF_A_STAGE, *(name for name, value in facts.items() if value is None)):
             self._facts.pop(name, None)
@@ -75,6 +75,7 @@ class RunProgress:
             The callback for shards; None if the player reports its responses.
         """
         if not hasattr(player, "on_responses"):
+            self._base = time.monotonic(), 0
             return self.counting("shard")
         player.on_responses = lambda done: self.part(done, 0, "response", f" of at most {num_responses}")
         return None
@@ -85,9 +86,11 @@ class RunProgress:
         if (done < total or not total) and now - self._said_at < 0.5:
             return
         self._message = f"{self._stage} {unit} {done}{f' of {total}' if total else limit}"
-        if total and done:
+        since, before = self._base = self._base or (now, done)  # the first unit may include preparations
+        if total:
             self._facts["fraction"] = done / total
-            self._facts["stage_seconds_left"] = round((now - self._begun_at) / done * (total - done), 1)
+        if total and done > before:
+            self._facts["stage_seconds_left"] = round((now - since) / (done - before) * (total - done), 1)
         self._write_soon()
 
     def end(self, status: RunStatus, message: str, **facts: float) -> None:
