@@ -57,8 +57,8 @@ class Announcements:
         """Announce that an iteration is complete.
 
         Args:
-            done: Updates so far.
-            total: Updates when the run ends.
+            done: Iterations so far.
+            total: Iterations when the run ends.
             summary: Markdown summary of the iteration; None to send none.
         """
         if summary is not None:
@@ -72,7 +72,7 @@ class Announcements:
 
         Args:
             iteration: Iteration that shows it: updates completed before it.
-            status: 'warning', 'collapsing' or 'collapsed'.
+            status: 'warning', 'stalled', 'collapsing' or 'collapsed'.
             words: The evidence, in words.
         """
         resource = {"prefect.resource.id": f"starpo.run.{self._run}", "prefect.resource.name": self._run}

@@ -37,6 +37,7 @@ _LINE = (
     ("entropy {:.3g}", "rollout/entropy"),
     ("KL {:.3g}", "update/validity_after/kl"),
     ("largest gradient norm {:.3g}", "update/gradient_norm_max"),
+    ("{:.0%} of responses well-formed", "rollout/format_ok"),
 )
 
 
@@ -112,7 +113,7 @@ def iteration_markdown(
         [
             f"# {text(run)}: iteration {iteration + 1} of {iterations}",
             "",
-            f"{iteration_line(iteration, iterations, metrics, seconds)}; about {_time_left(left * seconds)} left.",
+            f"{iteration_line(iteration, iterations, metrics, seconds)}; about {time_left(left * seconds)} left.",
             "",
             f"- why each group was kept or dropped: {code(f'ragen show {run} --iteration {iteration}')}",
             f"- curves, decisions and trajectories on one page: {code(f'ragen report {run}')}",
@@ -129,5 +130,8 @@ def iteration_markdown(
     )
 
 
-def _time_left(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+def time_left(seconds: float) -> str:
+    """Format a time in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -20,8 +20,10 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.diagnostics.alarm import Alarm
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.tracking import Tracker
+from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
+from starpo.ragen.store.records.run import RunStatus
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.progress import RunProgress
@@ -61,6 +63,7 @@ class RunRecorder(Runner):
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
         self._announcements = execution.announcer(name, self._address)
         self._alarm = Alarm()
+        self._begun_at = time.monotonic()
 
     @classmethod
     def open(
@@ -102,8 +105,11 @@ class RunRecorder(Runner):
     def __enter__(self) -> "RunRecorder":
         with ExitStack() as opened:
             opened.enter_context(self._lease)
+            self._begun_at = time.monotonic() - self._seconds_before()
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
+            if self._tracker.advice:
+                self._log.info("%s", self._tracker.advice)
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
             self._announcements.begin()
             self._log.info("run %s in store %s", self.name, self._store.url)
@@ -120,18 +126,19 @@ class RunRecorder(Runner):
             if error is not None:
                 self._failed(error)
                 return
-            self.progress.end("completed", "completed")
+            self.progress.end("completed", "completed", seconds=self._seconds)
 
     def _failed(self, error: BaseException) -> None:
         is_cancelled = isinstance(error, self._execution.cancellations)
+        status: RunStatus = "cancelled" if is_cancelled else "failed"
         try:
-            self.progress.end("cancelled" if is_cancelled else "failed", _CANCELLED if is_cancelled else _reason(error))
+            self.progress.end(status, _CANCELLED if is_cancelled else _reason(error), seconds=self._seconds)
         except StarPOError as unwritten:  # such as an unreachable store, which may be why the run failed
             self._log.warning("the end of run %s could not be recorded: %s", self.name, unwritten)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Carry out one stage and record its outputs."""
-        self.progress.say(work.name, fraction=None)
+        self.progress.say(_activity(work))
         keys = self.unrecorded(iteration, work)
         self._made(iteration, work.name, keys)
         return keys
@@ -152,7 +159,7 @@ class RunRecorder(Runner):
         keys: Keys = {}
         try:
             yield keys
-            self.progress.say(work.name, fraction=None)
+            self.progress.say(_activity(work))
             keys |= pending.result()
         except BaseException:
             stop_playing()
@@ -200,8 +207,11 @@ class RunRecorder(Runner):
             "seconds_left": round(seconds_each * (total - done), 1),
             "success": metrics.get("rollout/success_rate"),
             "reward_std": metrics.get("reward/in_group_std"),
+            "format_ok": metrics.get("rollout/format_ok"),
+            "updates": self._num_updates(done),
+            "seconds": self._seconds,
         }
-        self.progress.say("update done", **facts)
+        self.progress.say("iteration done", **facts)
         self._log.info("%s", iteration_line(iteration, total, metrics, seconds_each))
         summary = None
         if should_summarise:
@@ -213,8 +223,9 @@ class RunRecorder(Runner):
         self._tell_of_collapse(iteration)
 
     def _tell_of_collapse(self, iteration: int) -> None:
-        """Warn if the verdict on the run has worsened."""
+        """Warn if the verdict on the run has worsened, and say in its state why it learns nothing, if so."""
         verdict = self._alarm.observe(iteration, self.measured(iteration))
+        self.progress.warn(verdict.standstill)
         if self._alarm.has_worsened:
             self.warn(f"iteration {iteration}: {verdict.words}")
             self._announcements.collapse(iteration, verdict.status, verdict.words)
@@ -246,7 +257,30 @@ class RunRecorder(Runner):
         self._tracker.log(iteration, values)
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:
-            self.progress.say("evaluated", evaluation=panel_success, evaluated_at=iteration)
+            facts = {"evaluated_at": iteration, "evaluated_after": self._num_updates(iteration)}
+            self.progress.say("evaluated", evaluation=panel_success, **facts)
+
+    def _num_updates(self, before: int) -> int:
+        stages = ((iteration, stage) for iteration, stages in self._stages.items() for stage in stages)
+        return updates_before(stages, before)
+
+    @property
+    def _seconds(self) -> float:
+        """Seconds that processes have worked on the run, this one and earlier ones."""
+        return round(time.monotonic() - self._begun_at, 1)
+
+    def _seconds_before(self) -> float:
+        try:
+            state = self._store.runs.state(self.name)
+        except StarPOError:  # damaged; it is written anew
+            return 0.0
+        return state.metrics.get("seconds", 0.0) if state else 0.0
+
+
+def _activity(work: Work) -> str:
+    """Return what the run does meanwhile, for its state: the stage's name, or `fine-tuning`."""
+    policy = work.settings.get("policy", {}) if work.stage.name == "warm_start" else {}
+    return "fine-tuning" if policy.get("fine_tuning") else work.name
 
 
 def _title(iteration: int, work: Work) -> str:

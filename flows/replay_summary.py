@@ -30,6 +30,17 @@ _PAIRS = {
     "ESS": "validity_before/effective_sample_size_trajectories",
 }
 """Columns with two numbers, the base's and the branch's."""
+_LEGEND = {
+    "kept both": "groups that the filters of base and branch both keep",
+    "sign flips": "share of the trajectories in both updates whose advantage changes its sign",
+    "cos grad": "cosine of the two gradients, before the first step",
+    "cos change": "cosine of the two changes of the weights",
+    "KL": "to the policy that sampled, nats per token, after the update",
+    "clip share": "share of tokens whose ratio was clipped",
+    "entropy": "nats per token, before the update",
+    "ESS": "effective sample size of the importance weights of trajectories, before the update; 1 is all",
+}
+"""Column -> its meaning."""
 
 
 def replay_facts(store: Store, run: str) -> dict[str, Any]:
@@ -76,6 +87,9 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
     print_table(console, named, title=run, names=header, numbers=header)
     if pairs := [label for label in header if label in _PAIRS]:
         say(console, f"{', '.join(pairs)}: the base's, below it the branch's")
+    for label in header:
+        if label in _LEGEND:
+            say(console, f"{label}: {_LEGEND[label]}")
     for line in _lines(facts):
         say(console, line)
 

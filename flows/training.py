@@ -18,6 +18,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, NothingKeptError
 from starpo.ragen.evidence.diagnostics.alarm import Alarm, is_due
 from starpo.ragen.evidence.diagnostics.online import RolloutUse
+from starpo.ragen.evidence.diagnostics.standstill import why_idle
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, num_kept, numbered, of_kind
 from starpo.ragen.work import Keys, Work
@@ -119,7 +120,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         play_on: PlayOn | None = None
         if use.should_collect(iteration):
             lag = 1 if ahead else 0
-            turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint))
+            turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint, progress=runner.progress))
             play_on = partial(_play_on, runner, iteration, now, checkpoint)
         else:
             reuse_rollouts(runner, iteration, turns)
@@ -141,9 +142,9 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             )
             if num_empty >= now.filter.max_empty_iterations:
                 raise NothingKeptError(
-                    f"the filter kept no group in {num_empty} iterations in a row: there is nothing to learn from. "
-                    f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped; "
-                    "loosen the filter, or start from a policy whose returns vary"
+                    f"the filter kept no group in {num_empty} iterations in a row: "
+                    f"{why_idle(runner.measured(iteration))}. "
+                    f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped"
                 )
         else:
             num_empty = 0
@@ -188,7 +189,7 @@ def _collected(iteration: int, played: Mapping[int, str]) -> int:
 
 
 def _play_on(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:
-    return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt))["turns"]
+    return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt, runner.progress))["turns"]
 
 
 def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
@@ -271,4 +272,5 @@ def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, check
     own = config.environment.type
     for cell, environment in (config.panels if is_end else {own: config.environment}).items():
         settings = environment, config.agent, config.rollout, config.evaluation
-        runner.stage(iteration, evaluate(iteration, cell, *settings, checkpoint, lineage=runner.store_url))
+        work = evaluate(iteration, cell, *settings, checkpoint, lineage=runner.store_url, progress=runner.progress)
+        runner.stage(iteration, work)

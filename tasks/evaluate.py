@@ -14,6 +14,7 @@ from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="evaluate", version=4)
 
@@ -32,6 +33,7 @@ def evaluate(
     *,
     lineage: str,
     seed: int = 0,
+    progress: RunProgress | None = None,
 ) -> Work:
     """Play the panel of this environment. The same stage is used during training and offline.
 
@@ -51,6 +53,7 @@ def evaluate(
         seed: Seed n plays the n-th batch of members of every prompt: the same initial states, with different random
             numbers for sampling and dynamics. Training uses seed 0, which is omitted from the key, so that its results
             are found.
+        progress: Receives its progress.
     """
     panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
     settings = {
@@ -65,7 +68,7 @@ def evaluate(
     }
     code = {**environment_code(environment), **agent_code(agent.prompt, agent.form)}
     inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
-    do = partial(_play, panel, environment, agent, rollout, evaluation, lineage)
+    do = partial(_play, panel, environment, agent, rollout, evaluation, lineage, progress)
     return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)
 
 
@@ -76,6 +79,7 @@ def _play(
     rollout: RolloutConfig,
     evaluation: EvaluationConfig,
     lineage: str,
+    progress: RunProgress | None,
     work: Work,
     store: Store,
 ) -> Iterator[Made]:
@@ -114,7 +118,9 @@ def _play(
         deadline_s=rollout.deadline_s,
         store_url=store.address,
     )
-    turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
+    player = shard_player(rollout, len(shards))
+    on_shard = progress.watch(player, num_trajectories * agent.max_turns) if progress else None
+    turns, usage = take_usage(play_shards(player, job, shards, on_shard))
     # Looked up after playing: by then, the run's latest artifacts are in its store.
     trained = training_states(Store(lineage), checkpoint)
     episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen(panel))

@@ -3,14 +3,22 @@
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunStatus
 
+if TYPE_CHECKING:
+    from starpo.ragen.agents.rollout.shards import ShardPlayer
+
 _SETTLING_S = 0.05
 """Delay before writing, in seconds: states that follow each other faster are merged into one."""
+
+_OF_A_STAGE = ("fraction", "stage_seconds_left")
+"""Numbers that end with the stage that they describe."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,36 +39,71 @@ class RunProgress:
         """
         self._runs = Store(store_url).runs
         self._run = run
-        self._message = ""
+        self._message = self._stage = self._warning = ""
+        self._base: tuple[float, int] | None = None  # time and units done from which the stage's speed is measured
         self._facts: dict[str, float] = {}
         self._said_at = 0.0
-        self._newest: deque[tuple[str, dict[str, float]]] = deque(maxlen=1)  # set and taken in one step each
+        self._newest: deque[tuple[str, dict[str, float], str]] = deque(maxlen=1)  # set and taken in one step each
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="run-state")
 
     def say(self, message: str, **facts: float | None) -> None:
         """Write the state: a message, and numbers that persist until they are set again; None removes one."""
-        self._message = message
+        self._message = self._stage = message
+        self._base = None
         self._facts |= {name: value for name, value in facts.items() if value is not None}
-        for name in (name for name, value in facts.items() if value is None):
+        for name in (*_OF_A_STAGE, *(name for name, value in facts.items() if value is None)):
             self._facts.pop(name, None)
         self._write_soon()
 
-    def part(self, done: int, total: int) -> None:
-        """Report the progress of the current stage."""
-        if done < total and time.monotonic() - self._said_at < 0.5:
-            return
-        self._facts["fraction"] = done / total
+    def warn(self, warning: str) -> None:
+        """Write why the run learns nothing; empty if it does."""
+        self._warning = warning
         self._write_soon()
 
-    def end(self, status: RunStatus, message: str) -> None:
-        """Write the final state of the run and wait until it is stored.
+    def counting(self, unit: str) -> Callable[[int, int], None]:
+        """Return a callback for the progress of the current stage: the number of units done, and their total."""
+        return lambda done, total: self.part(done, total, unit)
+
+    def watch(self, player: "ShardPlayer", num_responses: int) -> Callable[[int, int], None] | None:
+        """Watch a rollout or an evaluation: by responses where it is played in this process, else by shards.
+
+        Args:
+            player: Plays it.
+            num_responses: Number of its responses at most.
+
+        Returns:
+            The callback for shards; None if the player reports its responses.
+        """
+        if not hasattr(player, "on_responses"):
+            self._base = time.monotonic(), 0
+            return self.counting("shard")
+        player.on_responses = lambda done: self.part(done, 0, "response", f" of at most {num_responses}")
+        return None
+
+    def part(self, done: int, total: int, unit: str = "step", limit: str = "") -> None:
+        """Report the progress of the current stage: units done, and their total; 0, with a text, if it is not known."""
+        now = time.monotonic()
+        if (done < total or not total) and now - self._said_at < 0.5:
+            return
+        self._message = f"{self._stage} {unit} {done}{f' of {total}' if total else limit}"
+        since, before = self._base = self._base or (now, done)  # the first unit may include preparations
+        if total:
+            self._facts["fraction"] = done / total
+        if total and done > before:
+            self._facts["stage_seconds_left"] = round((now - since) / (done - before) * (total - done), 1)
+        self._write_soon()
+
+    def end(self, status: RunStatus, message: str, **facts: float) -> None:
+        """Write the final state of the run, with these numbers too, and wait until it is stored.
 
         Raises:
             StoreError: If it cannot be written.
         """
         self.abandon()
-        self._facts.pop("fraction", None)
-        self._runs.set_state(self._run, status, message, self._facts)
+        self._facts |= facts
+        for name in _OF_A_STAGE:
+            self._facts.pop(name, None)
+        self._runs.set_state(self._run, status, message, self._facts, self._warning)
 
     def abandon(self) -> None:
         """Stop writing: the run has ended, or another process has taken it over."""
@@ -69,7 +112,7 @@ class RunProgress:
 
     def _write_soon(self) -> None:
         self._said_at = time.monotonic()
-        self._newest.append((self._message, dict(self._facts)))
+        self._newest.append((self._message, dict(self._facts), self._warning))
         self._writer.submit(self._write_newest)
 
     def _write_newest(self) -> None:

@@ -15,6 +15,7 @@ from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="rollout", version=4)
 
@@ -23,7 +24,13 @@ _NOT_OF_A_ROLLOUT = {"staleness", "max_attempts"}
 """Settings that decide which checkpoint plays (an input of the stage) and how often."""
 
 
-def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int = 0) -> Work:
+def rollout(
+    iteration: int,
+    config: StarPOConfig,
+    checkpoint: str,
+    attempt: int = 0,
+    progress: RunProgress | None = None,
+) -> Work:
     """Sample the iteration's groups with this checkpoint.
 
     Initial states of the run's evaluation panels are never played: they are excluded by digest. Group numbers, and with
@@ -35,6 +42,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
         config: Settings of the iteration.
         checkpoint: Key of the sampling policy.
         attempt: Index of this rollout within the iteration, from 0.
+        progress: Receives its progress.
 
     Raises:
         ConfigError: If the engine can only evaluate, or `rollout.search` is set and the environment cannot be cloned.
@@ -56,7 +64,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
         **({"attempt": attempt} if attempt else {}),
     }
     code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
-    do, part = partial(_play, config, iteration, attempt), str(attempt) if attempt else ""
+    do, part = partial(_play, config, iteration, attempt, progress), str(attempt) if attempt else ""
     outputs = ("turns",) if config.rollout.search is None else ("siblings", "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
@@ -88,7 +96,9 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
             ) from error
 
 
-def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store: Store) -> Iterator[Made]:
+def _play(
+    config: StarPOConfig, iteration: int, attempt: int, progress: RunProgress | None, work: Work, store: Store
+) -> Iterator[Made]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
@@ -119,7 +129,10 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups, num_greedy=settings.num_greedy)
     num_lost = num_lost_workers()
-    turns, usage = take_usage(play_shards(shard_player(settings, len(shards)), job, shards))
+    player = shard_player(settings, len(shards))
+    num_responses = sum(map(len, shards)) * config.agent.max_turns
+    on_shard = progress.watch(player, num_responses) if progress else None
+    turns, usage = take_usage(play_shards(player, job, shards, on_shard))
     told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
     # with a deadline, wall-clock time decides what is played
     is_repeatable = is_deterministic(settings) and settings.deadline_s is None

@@ -10,7 +10,7 @@ from starpo.ragen.store.attempts import num_kept, numbered
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="variance_filter", version=3)
+STAGE = Stage(name="variance_filter", version=4)
 
 _OF_THE_RUN = {"max_empty_iterations"}
 """Settings that decide when a run stops, not which groups are kept."""

@@ -28,11 +28,16 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
         from starpo.flows.console.terminal import write
 
-        write(f"starpo {version('starpo')}")
+        try:
+            write(f"starpo {version('starpo')}")
+        except PackageNotFoundError:
+            from starpo.ragen.store.artifacts.provenance import code_revision
+
+            write(f"starpo, not installed, at commit {code_revision() or 'unknown'}")
         raise typer.Exit
 
 

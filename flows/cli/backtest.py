@@ -40,7 +40,11 @@ def backtest(
         say(shown, f"{counted(num_runs, 'run')}; in {len(fallen)} of them success halved and did not recover")
         if fallen:
             print_table(shown, [{"run": run, "halved_at": iteration} for run, iteration in fallen.items()])
-        print_table(shown, [_row(score) for score in tested.scores])
+        scores = [score for score in tested.scores if fallen or score.num_false]
+        if scores:
+            print_table(shown, [_row(score) for score in scores])
+        if not fallen:
+            say(shown, f"none fell, so no rule could be early; {len(tested.scores) - len(scores)} rules never rang")
         for run, reason in tested.not_judged.items():
             say(shown, f"not judged: {run}: {reason}")
     if output is not None:

@@ -73,12 +73,19 @@ def _print(console: Console, found: Diagnosis) -> None:
         print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
     if found.points:
         print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
+        say(
+            console,
+            "H(Z|X): variety of the reasoning under one prompt; I(X;Z): its dependence on the prompt (nats per token); "
+            "standard errors: of I(X;Z), above chance from 2; retrieval above chance: share of reasonings likeliest "
+            "under their own prompt; regime: relative to the first probe",
+        )
         say(console, f"the last probe, {found.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
     for iteration, buckets in measured(found.series).items():
         rows = _gradient_rows(buckets)
         print_table(console, rows, title=f"gradients at iteration {iteration}, by the groups' reward std")
+        say(console, "norm: of the mean gradient of the bucket's groups; snr: its square over one group's variance")
         if any(row[name] == "" for row in rows for name in row if name.endswith(" snr")):
             say(console, "a blank signal-to-noise ratio (snr): it takes two groups whose gradients differ")
     if found.num_computed:

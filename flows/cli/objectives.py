@@ -19,6 +19,13 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.objectives import Compared
 from starpo.ragen.evidence.report.objectives_page import render_objectives
 
+_LEGEND = (
+    "norm: of the mean gradient; signal to noise: its squared norm over the variance of one group's gradient",
+    "cosine: with the run's own gradient; nearest: the other objective whose gradient is most similar",
+    "share by turn: the part of the gradient that comes from turn 0, 1, ...; positive by turn: the share of its tokens "
+    "with a positive advantage",
+)
+
 
 def objectives(
     run: RunArgument,
@@ -74,7 +81,8 @@ def _numbers(text: str | None) -> list[int] | None:
 def _print(console: Console, lab: Lab) -> None:
     for iteration, found in lab.found.items():
         print_table(console, [_row(found, name) for name in found.values], title=f"{lab.run}, iteration {iteration}")
-    say(console, "cosine: with the run's own gradient; nearest: the other objective whose gradient is most similar")
+    for sentence in _LEGEND:
+        say(console, sentence)
     for name, settings in lab.kept.items():
         say(console, f"{name}: measured on the stored data, without {', '.join(settings)}")
     if lab.num_computed:

@@ -14,7 +14,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
+from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, device, host_memory, parse_bytes, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
 from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
@@ -138,13 +138,13 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
     where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
     phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
     rows = [
-        {"when": phase, "what": part.name, "GiB": f"{part.size_bytes / GIB:.2f}", "how": part.formula}
+        {"when": phase, "what": part.name, "size": _size(part.size_bytes), "how": part.formula}
         for phase, parts in {**phases, "in the host's memory": found.host}.items()
         for part in parts
     ]
-    limit = f"of {_gib(device_.memory_bytes)} on {where}"
-    rows.append({"when": "", "what": "peak", "GiB": f"{memory.peak_bytes / GIB:.2f}", "how": limit})
-    print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("GiB",))
+    limit = f"of {_size(device_.memory_bytes)} on {where}"
+    rows.append({"when": "", "what": "peak", "size": _size(memory.peak_bytes), "how": limit})
+    print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("size",))
     tokens, seconds, storage = found.tokens, found.seconds, found.storage
     total = config.num_rollouts * seconds.rollout + config.iterations * seconds.update
     lines = {
@@ -159,8 +159,8 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         "evaluations, environments and storage not counted",
         "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
         f"({seconds.assumption})",
-        "storage": f"{_gib(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
-        f"{_gib(checkpoint_bytes(config, found.architecture))} each; datasets {_gib(storage['datasets'])}",
+        "storage": f"{_size(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
+        f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
     }
     for label, text in lines.items():
         say(console, f"{label:<8} {text}")
@@ -178,7 +178,11 @@ def _count(architecture: Architecture) -> str:
     return f"{architecture.num_parameters:,} parameters"
 
 
-def _gib(size_bytes: float) -> str:
+def _size(size_bytes: float) -> str:
+    if size_bytes < MIB / 10:
+        return f"{size_bytes / 1024:.1f} KiB"
+    if size_bytes < GIB / 10:
+        return f"{size_bytes / MIB:.1f} MiB"
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes < 100 * GIB else f"{size_bytes / GIB:.0f} GiB"
 
 

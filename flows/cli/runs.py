@@ -8,6 +8,7 @@ from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
+from starpo.flows.console.table import wrapped
 from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
@@ -40,19 +41,20 @@ def print_tree(store: Store, as_json: bool) -> None:
         print_json([_branch_facts(store, root) for root in roots])
         return
     console = Console()
-    damaged = [row for row in (_facts_or_fault(store, run) for run in store.runs.names()) if row["fault"]]
-    if not roots and not damaged:
+    facts = [_facts_or_fault(store, run) for run in store.runs.names()]
+    if not facts:
         say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     for root in roots:
         console.print(_drawn(store, root))
-    _print_faults(console, damaged)
+    _print_banners(console, facts)
 
 
 def _drawn(store: Store, branch: Branch) -> Tree:
-    facts = at_a_glance(_facts_or_fault(store, branch.run.name))
+    known = _facts_or_fault(store, branch.run.name)
+    facts = at_a_glance(known)
     flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
-    known = "" if facts["state"] == "damaged" else f"  {counted(facts['iterations'], 'iteration')}  {facts['success']}"
-    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"{flow}  {facts['state']}{known}")
+    done = "" if known["fault"] else f"  {counted(known['iterations'], 'iteration')}  {facts['success']}"
+    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"{flow}  {facts['state']}{done}")
     if branch.start is not None:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
     tree = Tree(label)
@@ -86,13 +88,15 @@ def print_runs(store: Store, as_json: bool) -> None:
     rows = facts if as_json else [at_a_glance(row) for row in facts]
     print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     if not as_json:
-        _print_faults(Console(), facts)
+        _print_banners(Console(), facts)
 
 
-def _print_faults(console: Console, facts: list[dict[str, Any]]) -> None:
+def _print_banners(console: Console, facts: list[dict[str, Any]]) -> None:
     for row in facts:
         if row["fault"]:
             say(console, f"{row['run']} is damaged: {row['fault']}")
+        elif row["warning"]:
+            say(console, wrapped(f"{row['run']}: {row['warning']}", console.width))
 
 
 def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
@@ -103,5 +107,7 @@ def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
         created = record.created.isoformat(timespec="seconds")
         return run_facts(store, record)
     except StoreError as error:
-        unknown = dict.fromkeys(("flow", "preset", "iterations", "num_evaluations", "success_first", "success_last"))
-        return {"run": run, "state": "damaged", **unknown, "created": created, "store": store.url, "fault": str(error)}
+        counts = ("iterations", "updates", "hours", "num_evaluations", "success_first", "success_last")
+        unknown = dict.fromkeys(("flow", "preset", *counts))
+        known = {"created": created, "store": store.url, "warning": "", "fault": str(error)}
+        return {"run": run, "state": "damaged", **unknown, **known}

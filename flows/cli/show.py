@@ -1,5 +1,6 @@
 """`ragen show`: a run, its timings, one of its iterations, or one of its trajectories."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,9 @@ from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.evidence.cost import cost_of
+from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.series import Series, stored_metrics
 from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.store import Store
@@ -50,10 +53,11 @@ def show(
 def print_run(store: Store, run: str, as_json: bool) -> None:
     """Print a run: its main facts, and one row per iteration."""
     record = store.runs.get(run)
-    rows = [
-        {"iteration": iteration, **_iteration_facts(store, record, stages)}
-        for iteration, stages in store.runs.iterations(run).items()
-    ]
+    recorded = store.runs.iterations(run)
+    metrics = {iteration: _metrics(store, stages) for iteration, stages in recorded.items()}
+    rows = [{"iteration": iteration, **_iteration_facts(record, values)} for iteration, values in metrics.items()]
+    verdict = _verdict(metrics)
+    cost = cost_of(store, run)
     if as_json:
         print_json(
             {
@@ -61,13 +65,19 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
                 "config": record.stated,
                 "parameters": record.parameters,
                 "per_iteration": rows,
-                "unreplayable": unreplayable_of(store, store.runs.iterations(run).values()),
+                "verdict": verdict.status,
+                "cost": cost.facts,
+                "unreplayable": unreplayable_of(store, recorded.values()),
             }
         )
         return
     print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
     print_rows(rows, False, "iterations", "no iteration yet")
-    for sentence in unreplayable_of(store, store.runs.iterations(run).values()):
+    if verdict.status != "healthy":
+        say(Console(), verdict.words)
+    for name, value in cost.named:
+        say(Console(), f"{name}: {value}")
+    for sentence in unreplayable_of(store, recorded.values()):
         say(Console(), sentence)
 
 
@@ -98,8 +108,15 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
 
 
-def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, float | None]:
-    metrics = _metrics(store, stages)
+def _verdict(metrics: Mapping[int, Mapping[str, float]]) -> Verdict:
+    series: dict[str, Series] = {}
+    for iteration, values in metrics.items():
+        for name, value in values.items():
+            series.setdefault(name, {})[iteration] = value
+    return diagnose(series)
+
+
+def _iteration_facts(run: Run, metrics: Mapping[str, float]) -> dict[str, float | None]:
     shown = {
         "success": "rollout/success_rate",
         "return": "reward/return_mean",

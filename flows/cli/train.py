@@ -15,7 +15,7 @@ def train(
     set_: SetOption = None,
     method: MethodOption = None,
     seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Number of updates.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Number of iterations, an update each.")] = None,
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed, settings and code.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,

@@ -1,7 +1,7 @@
 """Live progress of a run in a terminal: iteration, success, reward std, remaining time."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -10,13 +10,24 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column, say
+from starpo.flows.iteration_summary import time_left
 from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
+from starpo.ragen.store.records.run import RunState
 from starpo.ragen.store.records.runs import Runs
 
 POLL_S = 0.5
+PLAIN_EVERY_S = 20.0
+"""Without a terminal, seconds between lines on the progress of a stage."""
+_PREPARING = ("starting", "warm_start", "fine-tuning")
+"""First words of the messages before the first iteration."""
+_WAITING = "waiting for the run to start"
+_FEW_WELL_FORMED = 0.5
+"""Share of well-formed responses below which it is shown."""
+_WORTH_SAYING_S = 5.0
+"""Time left of a stage from which it is shown."""
 _ROLLBACK_POLLS = 20
 FINAL = ("completed", "failed", "cancelled")
 
@@ -46,13 +57,44 @@ class RunBar(Progress):
         yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
 
 
+class _Lines:
+    """Lines for a console without a terminal: every change of the numbers, and every `PLAIN_EVERY_S` seconds what is
+    done now; a warning on any console, once."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = self._activity = self._warning = ""
+        self._said_at = self._begun_at = time.monotonic()
+
+    def show(self, numbers: str, activity: str, now: str, left: str = "") -> None:
+        """Print the numbers if they changed, else what is done `now` if it is time; `left`: how long it will take."""
+        at = time.monotonic()
+        if activity != self._activity:
+            self._activity, self._begun_at = activity, at
+        if self._console.is_terminal:
+            return
+        if numbers != self._said:
+            self._said, self._said_at = numbers, at
+            say(self._console, numbers)
+        elif at - self._said_at >= PLAIN_EVERY_S:
+            self._said_at = at
+            say(self._console, f"{now} · {time_left(at - self._begun_at)} so far{left}")
+
+    def warn(self, warning: str) -> None:
+        """Print the run's first warning."""
+        if warning and not self._warning:
+            self._warning = warning
+            say(self._console, f"warning: {warning}")
+
+
 def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> str:
     """Show a run until it ends; after a rollback, continue with the fork.
 
     Args:
         store: The store that the run writes to, and from which its progress is read.
         run: The run's name.
-        console: Console to draw on; without a terminal, a line is printed for each change of the numbers.
+        console: Console to draw on; without a terminal, a line is printed for each change of the numbers, and every
+            `PLAIN_EVERY_S` seconds.
         ended: Returns how the run's flow run ended, or None while it is unfinished. None to use the run's own state and
             its process.
 
@@ -64,8 +106,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
-        row = bar.add_task("waiting for the run to start", total=None, numbers="")
-        said = ""
+        row, lines = bar.add_task(_WAITING, total=None, numbers=""), _Lines(console)
         while True:
             outcome = ask()
             state = store.runs.state(run)
@@ -73,19 +114,20 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
                 run = fork
                 continue
             if state is not None and (state.status == "running" or outcome):
-                facts, numbers = state.metrics, _numbers(state.metrics)
-                place = f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
-                part = f" {facts['fraction']:.0%}" if "fraction" in facts else ""
+                facts, numbers, place = state.metrics, _numbers(state.metrics), _place(state)
+                doing, _, detail = state.message.partition(" ")
                 bar.update(
                     row,
-                    description=f"{place} · {state.message}{part}",
+                    description=f"{place} · {doing}{_share(facts)}",
                     completed=facts.get("iteration", 0),
                     total=facts.get("iterations"),
-                    numbers=numbers,
+                    numbers=" · ".join(filter(None, (detail + _stage_left(facts), numbers))),
                 )
-                if not console.is_terminal and f"{place} {numbers}" != said:
-                    said = f"{place} {numbers}"
-                    say(console, said.strip())
+                now = f"{place} · {state.message}{_share(facts)}"
+                lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
+                lines.warn(state.warning)
+            elif outcome is None:
+                lines.show("", _WAITING, _WAITING)
             if outcome:
                 break
             time.sleep(POLL_S)
@@ -132,13 +174,38 @@ def _is_starting(run: str) -> bool:
     return is_starting(run)
 
 
+def _place(state: RunState) -> str:
+    facts = state.metrics
+    if state.message.partition(" ")[0] in _PREPARING:
+        return "before the first iteration"
+    return f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
+
+
+def _share(facts: Mapping[str, float]) -> str:
+    return f" {facts['fraction']:.0%}" if "fraction" in facts else ""
+
+
+def _stage_left(facts: Mapping[str, float]) -> str:
+    """Format the time left of the current stage, where that is worth a word."""
+    left = facts.get("stage_seconds_left", 0.0)
+    return f", about {time_left(left)} left of this stage" if left >= _WORTH_SAYING_S else ""
+
+
 def _numbers(facts: dict[str, float]) -> str:
     at = facts.get("evaluated_at", facts.get("iteration"))
-    age = "" if at is None or at == facts.get("iteration") else f" (after {counted(at, 'update')})"
+    age = ""
+    if at is not None and at != facts.get("iteration"):
+        age = f" (after {counted(facts.get('evaluated_after', at), 'update')})"
     shown = (
         ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),
         ("reward_std", "reward std {:.2f}"),
-        ("seconds_left", "{:.0f} s left"),
     )
-    return " · ".join(form.format(facts[name]) for name, form in shown if name in facts)
+    parts = [form.format(facts[name]) for name, form in shown if name in facts]
+    if facts.get("format_ok", 1.0) < _FEW_WELL_FORMED:
+        parts.append(f"{facts['format_ok']:.0%} well-formed")
+    if facts.get("updates", facts.get("iteration")) != facts.get("iteration"):
+        parts.append(counted(facts["updates"], "update"))
+    if "seconds_left" in facts:
+        parts.append(f"{time_left(facts['seconds_left'])} left")
+    return " · ".join(parts)

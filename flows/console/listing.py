@@ -1,5 +1,6 @@
 """Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,8 +8,9 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, StageKeys
+from starpo.ragen.store.records.runs import Run, RunState, StageKeys
 
 
 def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
@@ -28,12 +30,13 @@ def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
 
 def success_line(store: Store, run: str) -> str:
     """Format success on the panel at the first and the last evaluated checkpoint, with 95% intervals."""
-    curve = evaluation_curve(store, store.runs.get(run))
+    recorded = store.runs.iterations(run)
+    curve = _curve(store, store.runs.get(run), recorded)
     if not curve:
         return "not evaluated yet"
     return " -> ".join(
         f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}] "
-        f"after {counted(point['iteration'], 'update')}"
+        f"after {counted(_updates(recorded, point['iteration']), 'update')}"
         for point in (curve if len(curve) == 1 else (curve[0], curve[-1]))
     )
 
@@ -70,6 +73,10 @@ def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
     return known
 
 
+def _updates(recorded: Mapping[int, StageKeys], before: float = math.inf) -> int:
+    return updates_before(((iteration, stage) for iteration, stages in recorded.items() for stage in stages), before)
+
+
 _BAND = {"success": "", "low": "_low", "high": "_high"}
 
 
@@ -87,6 +94,9 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
         "preset": run.preset,
         "state": status,
         "iterations": sum("rollout" in stages or "update" in stages for stages in recorded.values()),
+        "updates": sum("update" in stages for stages in recorded.values()),
+        "hours": state.metrics["seconds"] / 3600 if state and "seconds" in state.metrics else None,
+        "warning": _warning(run, state, recorded),
         "num_evaluations": len(curve),
         "success_first": curve[0]["success"] if curve else None,
         "success_last": curve[-1]["success"] if curve else None,
@@ -96,11 +106,32 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
     }
 
 
+def _warning(run: Run, state: RunState | None, recorded: Mapping[int, StageKeys]) -> str:
+    """Return why a run learns nothing; empty if it learns, or is not known to learn nothing."""
+    if state is not None and state.warning:
+        return state.warning
+    done = [stages for stages in recorded.values() if "variance_filter" in stages]
+    if run.flow != "starpo" or not done or any("update" in stages for stages in recorded.values()):
+        return ""
+    if state is not None and state.status == "running" and len(done) == 1:
+        return ""  # its first update may be in progress
+    none = f"nothing is learned: there is no update in {counted(len(done), 'iteration')}"
+    return f"{none}; `ragen diagnose {run.name}` says why"
+
+
 def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
     """Select the facts of a run that fit into 80 columns; the store is in the title."""
     curve = [facts["success_first"], facts["success_last"]][: facts["num_evaluations"] or 0]
-    success = " -> ".join(f"{value:.3f}" for value in curve)
-    return {**{name: facts[name] for name in ("run", "state", "iterations")}, "success": success}
+    updates: Any = facts["updates"]
+    if facts["iterations"] != updates:
+        updates = f"{updates} in {counted(facts['iterations'], 'iteration')}"
+    return {
+        "run": facts["run"],
+        "state": facts["state"],
+        "updates": updates,
+        "success": " -> ".join(f"{value:.3f}" for value in curve),
+        "hours": "" if facts["hours"] is None else f"{facts['hours']:.2f}",
+    }
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:

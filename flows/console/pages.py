@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from starpo.flows.console.terminal import Console, plain
+from starpo.flows.console.progress import told
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.evidence.report.audited import Audited, audited
@@ -32,9 +32,9 @@ def write_report(
         ConfigError: If it has no rollout at a wanted iteration, or the file cannot be written.
     """
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
-    with Console(stderr=True).status(f"reading {run}") as status:
-        data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(plain(f"reading {run}: {what}")))
-        status.update(plain(f"reading {run}: audits"))
+    with told(f"reading {run}") as tell:
+        data = gather(store, run, wanted=wanted, on_batch=lambda what: tell(f"reading {run}: {what}"))
+        tell(f"reading {run}: audits")
         return write_page(path, render_report(data, _audited(store, run) if should_audit else None))
 
 

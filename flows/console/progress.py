@@ -1,7 +1,12 @@
-"""`progress_bar`: progress of a command, on the standard error of a terminal."""
+"""Progress of a command on standard error: `progress_bar` by number, `told` in words.
 
+Without a terminal, a line says every `PLAIN_EVERY_S` seconds what is done.
+"""
+
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from rich.progress import (
     BarColumn,
@@ -13,7 +18,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from starpo.flows.console.terminal import Console, description_column
+from starpo.flows.console.terminal import Console, description_column, plain, say
+
+PLAIN_EVERY_S = 15.0
+"""Seconds between lines without a terminal."""
 
 COUNTED = (MofNCompleteColumn, TimeElapsedColumn)
 """For few slow items: number done, and elapsed time."""
@@ -24,7 +32,7 @@ SHARE = (TaskProgressColumn, TimeRemainingColumn)
 
 @contextmanager
 def progress_bar(what: str, columns: tuple[type[ProgressColumn], ...]) -> Iterator[Callable[..., None]]:
-    """Show a progress bar that disappears when the work is done; none if standard error is not a terminal.
+    """Show a progress bar that disappears when the work is done; without a terminal, lines.
 
     Args:
         what: The work, in a word or two.
@@ -37,8 +45,41 @@ def progress_bar(what: str, columns: tuple[type[ProgressColumn], ...]) -> Iterat
     console = Console(stderr=True)
     with Progress(*all_columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(what, total=None)
+        said_at = time.monotonic()
 
         def show(done: int, total: int, now: str | None = None) -> None:
+            nonlocal said_at
             progress.update(bar, completed=done, total=total, description=now)
+            if not console.is_terminal and time.monotonic() - said_at >= PLAIN_EVERY_S:
+                said_at = time.monotonic()
+                say(console, f"{now or what}: {done} of {total}")
 
         yield show
+
+
+@contextmanager
+def told(what: str) -> Iterator[Callable[[str], None]]:
+    """Show what is done now, beside a spinner that disappears when the work is done; without a terminal, in lines.
+
+    Args:
+        what: What is done first.
+
+    Yields:
+        Callback that takes what is done next.
+    """
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(what) as status:
+            yield lambda now: status.update(plain(now))
+        return
+    now, is_over = [what], Event()
+
+    def repeat() -> None:
+        while not is_over.wait(PLAIN_EVERY_S):
+            say(console, now[0])
+
+    Thread(target=repeat, daemon=True).start()
+    try:
+        yield lambda what: now.__setitem__(0, what)
+    finally:
+        is_over.set()

@@ -3,6 +3,8 @@
 report       the report page of a run, comparisons, wandb
 audit        SQL and named audits over stored turns; lineage
 diagnostics  metrics from stored tables, and the collapse verdict
+cost         hours of machine and tokens of a run
+updates      how many updates a run has made
 sizing       resource estimates for a run, before it is started
 imports      import of files that hold dataset `turns`
 unreplayable the parts of a run that cannot be replayed

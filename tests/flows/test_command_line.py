@@ -1,7 +1,8 @@
 """Behaviour that all `ragen` commands share."""
 
 import os
-from importlib.metadata import version
+import re
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 from typer.testing import CliRunner
@@ -24,6 +25,16 @@ def test_no_usage_data_leave_the_machine_unless_the_user_says_so(monkeypatch, sa
 def test_the_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(starpo.flows.cli.app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")
+
+
+def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    result = CliRunner().invoke(starpo.flows.cli.app, ["--version"])
+    assert result.exit_code == 0
+    assert re.fullmatch(r"starpo, not installed, at commit \S+\n", result.stdout)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups:
     store.runs.record_stage("mine", 0, "gradient_probe", {"metrics": made.key})
     said = CliRunner().invoke(app, ["diagnose", "mine", "--every", "0", "--store", store.url]).stdout
     assert "task snr" in said
+    assert "norm: of the mean gradient of the bucket's groups" in said
     assert ("a blank signal-to-noise ratio (snr): it takes two groups" in said) == (num_groups == 1)
     assert ("0.25" in said) == (num_groups == 2)
 
@@ -62,6 +63,14 @@ def test_of_runs_that_cannot_be_judged_three_are_named_and_the_rest_counted(tmp_
         put_run(store, f"mine-{number}", "starpo", [0.8])
     with pytest.raises(ConfigError, match=r"none of 5 .* mine-2: 1 iteration with a success rate; .*; and 2 more$"):
         backtest_runs(store, None)
+
+
+def test_a_run_that_did_not_fall_has_no_table_of_zeros(tmp_path) -> None:
+    store = Store(str(tmp_path / "store"))
+    put_run(store, "mine", "starpo", [0.8] * 12)
+    said = CliRunner().invoke(app, ["backtest", "--store", store.url]).stdout
+    assert "0 of 0" not in said
+    assert said.splitlines()[-1] == "none fell, so no rule could be early; 15 rules never rang"
 
 
 def test_leads_are_not_drawn_without_a_collapse(tmp_path) -> None:

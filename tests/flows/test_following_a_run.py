@@ -47,7 +47,7 @@ def test_eighty_columns_hold_everything(store):
     for part in (
         "iteration 52/60 · variance_filter 32%",
         "0:00:00",
-        "panel success 0.656 · training success 0.773 · reward std 1.96 · 139 s left",
+        "panel success 0.656 · training success 0.773 · reward std 1.96 · 2 min left",
     ):
         assert part in screen
 
@@ -63,9 +63,49 @@ def test_success_measured_updates_ago_says_when_and_nothing_is_cut(store):
     assert "panel success 0.656 (after 50 updates) · training" in followed(store, Outcome("completed", ""))
     screen = followed(store, Outcome("completed", ""), force_terminal=True)
     assert "panel success 0.656 (after 50 updates) · training success 0.773 · reward std" in " ".join(screen.split())
-    assert "139 s left" in screen
+    assert "2 min left" in screen
     store.runs.set_state("a-run", "running", "rollout", {**FACTS, "evaluated_at": 52.0})
     assert "panel success 0.656 · training" in followed(store, Outcome("completed", ""))
+
+
+def test_updates_are_counted_where_iterations_made_none(store):
+    facts = {**FACTS, "iteration": 3.0, "updates": 1.0, "format_ok": 0.0, "evaluated_at": 2.0, "evaluated_after": 1.0}
+    store.runs.set_state("a-run", "running", "rollout", facts, "since iteration 1, nothing is learned: a reason")
+    first, second = followed(store, Outcome("completed", "")).splitlines()
+    assert "panel success 0.656 (after 1 update)" in first
+    assert "0% well-formed · 1 update · 2 min left" in first
+    assert second == "warning: since iteration 1, nothing is learned: a reason"
+
+
+def test_fine_tuning_is_no_iteration_and_its_steps_and_time_are_told_without_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
+    monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
+    store = Store(str(tmp_path))
+    steps = iter(range(12, 15))
+
+    def ended() -> Outcome | None:
+        if (step := next(steps, None)) is None:
+            return Outcome("completed", "")
+        facts = {"iteration": 0.0, "iterations": 1.0, "fraction": step / 200, "stage_seconds_left": 400.0}
+        store.runs.set_state("a-run", "running", f"fine-tuning step {step} of 200", facts)
+        return None
+
+    console = Console(file=StringIO(), width=80)
+    follow_run(store, "a-run", console, ended)
+    lines = console.file.getvalue().splitlines()
+    assert lines[0] == "before the first iteration"
+    assert lines[1] == (
+        "before the first iteration · fine-tuning step 13 of 200 6% · 0 s so far, about 7 min left of this stage"
+    )
+
+
+def test_waiting_for_a_run_is_told_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
+    monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
+    answers = iter([None, Outcome("completed", "")])
+    console = Console(file=StringIO(), width=80)
+    follow_run(Store(str(tmp_path)), "a-run", console, lambda: next(answers))
+    assert console.file.getvalue() == "waiting for the run to start · 0 s so far\n"
 
 
 def test_a_run_that_failed_says_why(store):

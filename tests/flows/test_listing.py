@@ -52,11 +52,53 @@ def test_one_evaluation_is_no_change(store, capsys):
     assert success_line(store, NAME) == "0.250 [0.250, 0.250] after 0 updates"
 
 
-def test_an_iteration_whose_filter_kept_nothing_is_one(store, capsys):
+def test_an_iteration_whose_filter_kept_nothing_is_one_and_no_update(store, capsys):
     for stage in ("rollout", "reward", "variance_filter"):
         store.runs.record_stage(NAME, 0, stage, {})
     runs(store=store.url, as_json=True)
-    assert [row["iterations"] for row in json.loads(capsys.readouterr().out)] == [1]
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["iterations"], row["updates"]) == (1, 0)
+    runs(store=store.url)
+    out = capsys.readouterr().out
+    assert "0 in 1" in out
+    why = f"{NAME}: nothing is learned: there is no update in 1 iteration; `ragen diagnose {NAME}` says why"
+    assert why in " ".join(out.split())
+    store.runs.record_stage(NAME, 1, "update", {})
+    runs(store=store.url)
+    assert "nothing is learned" not in capsys.readouterr().out
+
+
+def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys):
+    store.runs.set_state(NAME, "completed", "", {"seconds": 5400.0}, "since iteration 0, nothing is learned: a reason")
+    for tree in (False, True):
+        runs(store=store.url, tree=tree)
+        assert f"{NAME}: since iteration 0, nothing is learned: a reason" in " ".join(capsys.readouterr().out.split())
+    runs(store=store.url)
+    assert "1.50" in capsys.readouterr().out  # 5,400 seconds are one and a half hours
+    store.runs.set_state(NAME, "cancelled", "")  # `ragen cancel` keeps both
+    assert store.runs.state(NAME).warning == "since iteration 0, nothing is learned: a reason"
+
+
+def test_success_is_told_after_updates_and_not_after_iterations(store):
+    values = {f"evaluation/sokoban/success{end}": 0.5 for end in ("", "_low", "_high")}
+    facts = Facts(key="1" * 32, stage=STAGE, settings={}, inputs={}, seed=0, headline=values)
+    store.put_table("episodes", example("episodes"), facts)
+    for iteration, stages in enumerate((["rollout"], ["rollout", "update"], ["rollout"])):
+        for stage in stages:
+            store.runs.record_stage(NAME, iteration, stage, {})
+    store.runs.record_stage(NAME, 3, "evaluate:sokoban", {"episodes": facts.key})
+    assert success_line(store, NAME).endswith("-> 0.500 [0.500, 0.500] after 1 update")
+
+
+def test_a_run_that_learns_nothing_is_shown_as_stalled(store, capsys):
+    values = {"filter/num_kept": 0.0, "filter/num_groups": 2.0, "filter/num_zero_variance": 2.0}
+    facts = Facts(key="2" * 32, stage=STAGE, settings={}, inputs={}, seed=0)
+    store.put_table("metrics", metrics_table(0, "diagnose", values), facts)
+    store.runs.record_stage(NAME, 0, "diagnose", {"metrics": facts.key})
+    show(NAME, store=store.url)
+    assert "stalled: since iteration 0, nothing is learned: no group was kept" in capsys.readouterr().out
+    show(NAME, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out)["verdict"] == "stalled"
 
 
 def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):

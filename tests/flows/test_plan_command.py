@@ -127,3 +127,11 @@ def test_an_unknown_policy_is_one_message() -> None:
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: policy.name_or_path = 'Qwen/Qwen9': neither a folder with a config.json")
     assert "Traceback" not in answer.stderr
+
+
+def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plan("smoke")
+    out = capsys.readouterr().out
+    assert "0.00" not in out
+    assert " 0.0 " not in out
+    assert " MiB" in out

@@ -1,8 +1,10 @@
 """Progress bars are drawn on the error stream, and only in a terminal."""
 
+import time
+
 import pytest
 
-from starpo.flows.console.progress import COUNTED, SHARE, progress_bar
+from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, told
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(COUNTED, "3/4"), (SHARE, "75%")])
@@ -22,3 +24,17 @@ def test_a_file_is_shown_nothing(capsys):
     with progress_bar("copying", SHARE) as show:
         show(3, 4)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_file_is_told_in_lines_what_takes_long(capsys, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.progress.PLAIN_EVERY_S", 0.01)
+    with told("reading") as tell:
+        tell("reading: audits")
+        time.sleep(0.1)
+    with progress_bar("runs", COUNTED) as show:
+        time.sleep(0.02)
+        show(3, 4)
+    out, err = capsys.readouterr()
+    assert not out
+    assert "reading: audits\n" in err
+    assert err.endswith("runs: 3 of 4\n")

@@ -152,7 +152,7 @@ def test_listings_are_whole(command, width, store, monkeypatch):
     monkeypatch.setenv("RAGEN_STORE", store)
     rows = json.loads(ragen(width, *command, "--json"))
     if command == ("runs",):  # these are quick to read; --json has more
-        rows = [{name: row[name] for name in ("run", "state", "iterations")} for row in rows]
+        rows = [{name: row[name] for name in ("run", "state", "updates")} for row in rows]
     assert_whole(ragen(width, *command), rows, width)
 
 

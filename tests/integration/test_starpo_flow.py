@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from starpo.flows.console.listing import evaluation_curve
+from starpo.flows.console.listing import evaluation_curve, success_line
+from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
@@ -158,12 +159,19 @@ def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str],
 def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:
     from starpo.ragen.core.errors import NothingKeptError
 
-    config = preset("smoke", {"filter.max_empty_iterations": 1, "policy.warm_start_steps": 0})
+    config = preset("smoke", {"filter.max_empty_iterations": 2, "policy.warm_start_steps": 0, "iterations": 3})
     with pytest.raises(NothingKeptError):
         starpo(config, preset="smoke", store=str(tmp_path), run="empty")
-    state = Store(str(tmp_path)).runs.state("empty")
+    store = Store(str(tmp_path))
+    state = store.runs.state("empty")
     assert state.status == "failed"
-    assert "kept no group" in state.message
+    assert "kept no group in 2 iterations in a row: nothing is learned" in state.message
+    assert state.warning.startswith("since iteration 0, nothing is learned: no response is well-formed")
+    assert "raise rollout.max_response_tokens" in state.warning
+    assert (state.metrics["iteration"], state.metrics["updates"]) == (1, 0)
+    assert state.metrics["seconds"] > 0
+    assert "after 0 updates" in success_line(store, "empty")
+    assert diagnose_run(store, "empty", every=0).verdict.status == "stalled"
 
 
 def count_turns_from_one(turns: pa.Table) -> pa.Table:

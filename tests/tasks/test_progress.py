@@ -25,7 +25,7 @@ def store(tmp_path):
 def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, monkeypatch):
     written, begun, may_go_on = [], threading.Event(), threading.Event()
 
-    def slow(self, run, status, message, metrics):
+    def slow(self, run, status, message, metrics, warning):
         written.append((status, message, dict(metrics)))
         begun.set()
         assert may_go_on.wait(30)
@@ -44,7 +44,7 @@ def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, m
 
 def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch):
     written = []
-    monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics: written.append(message))
+    monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics, warning: written.append(message))
     progress = RunProgress(store.url, "mine")
     for message in ("reward", "variance_filter", "update"):
         progress.say(message)
@@ -118,3 +118,33 @@ def test_a_run_that_is_anothers_is_left_alone(store, monkeypatch):
     progress.say("one")
     progress.abandon()
     assert store.runs.state("mine") is None
+
+
+def test_a_stage_counts_its_parts_and_says_how_long_it_will_take(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter([100.0, 130.0]).__next__)
+    monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
+    progress = RunProgress(store.url, "mine")
+    progress.say("fine-tuning", iteration=0.0)
+    progress.counting("step")(5, 20)  # at 100 s; what came before may be preparation
+    assert progress._facts == {"iteration": 0.0, "fraction": 0.25}
+    progress.counting("step")(10, 20)  # 5 steps took 30 s, and 10 are left
+    assert progress._message == "fine-tuning step 10 of 20"
+    assert progress._facts == {"iteration": 0.0, "fraction": 0.5, "stage_seconds_left": 60.0}
+    monkeypatch.undo()
+    progress.say("rollout")
+    assert progress._facts == {"iteration": 0.0}
+
+
+def test_a_rollout_in_this_process_counts_responses_and_others_shards(store, monkeypatch):
+    monkeypatch.setattr("starpo.tasks.progress.time.monotonic", iter(range(10, 1000, 10)).__next__)
+    monkeypatch.setattr(RunProgress, "_write_soon", lambda self: None)
+    progress = RunProgress(store.url, "mine")
+    progress.say("rollout")
+    here = SimpleNamespace(on_responses=None)
+    assert progress.watch(here, 80) is None
+    here.on_responses(7)
+    assert (progress._message, progress._facts) == ("rollout response 7 of at most 80", {})
+    on_shard = progress.watch(SimpleNamespace(), 80)
+    on_shard(1, 4)  # 10 s after `watch` by this clock
+    assert progress._message == "rollout shard 1 of 4"
+    assert progress._facts == {"fraction": 0.25, "stage_seconds_left": 30.0}

@@ -1,9 +1,9 @@
 """Shards played in this process by one engine, whose sessions run in threads."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from threading import Event
+from threading import Event, Lock
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,13 @@ from starpo.ragen.core.errors import EngineError
 
 
 class LocalPlayer:
-    """Implements `ragen.agents.rollout.shards.ShardPlayer`; for a single job, since a stopped player stays stopped."""
+    """Implements `ragen.agents.rollout.shards.ShardPlayer`; for a single job, since a stopped player stays stopped.
+
+    Attributes:
+        on_responses: Called with the number of responses so far whenever some have ended; None: not called.
+    """
+
+    on_responses: Callable[[int], None] | None = None
 
     def __init__(self, engine: RolloutEngine, num_workers: int = 1) -> None:
         """Wrap an engine; `play` loads the job's checkpoint into it."""
@@ -33,6 +39,7 @@ class LocalPlayer:
         self.is_continuous = engine.is_continuous
         self._engine = engine
         self._stop = Event()
+        self._num_responses, self._counting = 0, Lock()
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
         """See `ShardPlayer.play`."""
@@ -57,7 +64,8 @@ class LocalPlayer:
         deadline_s: float | None,
     ) -> pa.Table:
         sampling = job.sampling.model_copy(update={"temperature": 0.0}) if is_greedy else job.sampling
-        session = _Stoppable(as_stream(self._engine.session(sampling, contexts.stop_token_ids)), self._stop)
+        stream = as_stream(self._engine.session(sampling, contexts.stop_token_ids))
+        session = _Stoppable(stream, self._stop, self._count)
         place = (session, contexts, tokenizer, job.environment, job.agent, sampling, job.max_context_tokens, episodes)
         try:
             if job.search is None:
@@ -73,6 +81,12 @@ class LocalPlayer:
     def stop(self) -> None:
         """See `ShardPlayer.stop`."""
         self._stop.set()
+
+    def _count(self, number: int) -> None:
+        if self.on_responses is not None:
+            with self._counting:
+                self._num_responses += number
+                self.on_responses(self._num_responses)
 
 
 def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Table:
@@ -104,11 +118,12 @@ def _contexts(
 
 
 class _Stoppable:
-    """A session that raises once the rollout is being stopped."""
+    """A session that raises once the rollout is being stopped, and reports how many responses have ended."""
 
-    def __init__(self, session: StreamingSession, stop: Event) -> None:
+    def __init__(self, session: StreamingSession, stop: Event, count: Callable[[int], None]) -> None:
         self._session = session
         self._stop = stop
+        self._count = count
 
     def submit(self, requests: Sequence[Request]) -> None:
         self._session.submit(requests)
@@ -116,7 +131,9 @@ class _Stoppable:
     def finished(self) -> list[tuple[str, Response]]:
         if self._stop.is_set():
             raise EngineError("another shard has failed, so this one was stopped")
-        return self._session.finished()
+        finished = self._session.finished()
+        self._count(len(finished))
+        return finished
 
     def usage(self) -> dict[str, float]:
         return self._session.usage()

@@ -12,6 +12,7 @@ gradients      which groups carry a signal, by their reward std (RAGEN-2)
 objectives     gradient directions of other objectives on the same rollout
 online         Online-k: reuse of a rollout by several updates
 collapse       a verdict, with its signals, from such series (RAGEN, findings)
+standstill     why nothing is learned from an iteration, and what to try
 alarm          the verdict after every iteration, while a run trains
 backtest       which alarms would have announced a collapse, and how early
 backtest_chart the results of a back-test as a chart

@@ -13,7 +13,7 @@ from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_avera
 from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
 
 _DECAY = CollapseThresholds().decay
-_BADNESS: tuple[Status, ...] = ("healthy", "warning", "collapsing", "collapsed")
+_BADNESS: tuple[Status, ...] = ("healthy", "warning", "stalled", "collapsing", "collapsed")
 
 
 class Alarm:

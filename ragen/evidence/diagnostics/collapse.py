@@ -1,6 +1,6 @@
 """Collapse verdict: judges a run from its metric series and lists the signals behind the verdict.
 
-    metrics --series--> signals --> healthy | warning | collapsing | collapsed
+    metrics --series--> signals --> healthy | warning | stalled | collapsing | collapsed
 
 Signals (RAGEN, Fig 6): the in-group reward std falls before the reward does; a spike of the gradient norm marks the
 point of no return; entropy, format and the variety of responses change with it. In addition, the drift of updates away
@@ -16,17 +16,20 @@ import numpy as np
 
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.evidence.diagnostics.standstill import EXPLAINING, JUDGED, idle_metric, why_idle
 from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
 
 REWARD_STD, RETURN, SUCCESS = "reward/in_group_std", "reward/return_mean", "rollout/success_rate"
 FORMAT, ENTROPY, DISTINCT = "rollout/format_ok", "rollout/entropy", "rollout/distinct_response_share"
 GRADIENT, DRIFT = "update/gradient_norm", "update/kl_behaviour"
 
-WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT, DRIFT)
+WATCHED = tuple(
+    dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT, DRIFT, *JUDGED, *EXPLAINING))
+)
 """Metrics that the verdict depends on."""
 
-Severity = Literal["warning", "collapse"]
-Status = Literal["healthy", "warning", "collapsing", "collapsed"]
+Severity = Literal["warning", "standstill", "collapse"]
+Status = Literal["healthy", "warning", "stalled", "collapsing", "collapsed"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Signal:
         iteration: Iteration at which the signal was raised: the first at which the condition could be established.
         ended: First iteration at which the condition no longer held; None while it holds.
         name: Name of the metric.
-        severity: 'warning', or 'collapse' if what was learnt is lost.
+        severity: 'warning', 'standstill' if nothing is learned, or 'collapse' if what was learnt is lost.
         value: Value of the metric when the signal was raised, as judged (smoothed, except metrics of an update).
         baseline: Reference value of the comparison.
         words: The signal as a sentence.
@@ -58,8 +61,8 @@ class Verdict:
 
     Attributes:
         status: 'collapsed' while a signal of severity 'collapse' holds, 'collapsing' while warnings of two metrics
-            hold, 'warning' while warnings of one do, else 'healthy': a run that has recovered is healthy, and its
-            signals stay in the list.
+            hold, 'stalled' while nothing is learned, 'warning' while warnings of one metric hold, else 'healthy': a run
+            that has recovered is healthy, and its signals stay in the list.
         signals: All signals ever raised, in order of iteration.
     """
 
@@ -78,6 +81,12 @@ class Verdict:
         if not holding:
             return f"{self.status}: no signal holds ({len(self.signals)} in the past)"
         return f"{self.status}: " + "; ".join(f"since iteration {s.iteration}, {s.words}" for s in holding)
+
+    @property
+    def standstill(self) -> str:
+        """Why nothing is learned now, since when, and what to try; empty if the run learns."""
+        holding = [signal for signal in self.signals if signal.ended is None and signal.severity == "standstill"]
+        return "; ".join(f"since iteration {s.iteration}, {s.words}" for s in holding)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
         signals += judge(curves, limits)
     signals += _gradient_spikes(series.get(GRADIENT, {}), limits)
     signals += _drift(series.get(DRIFT, {}), limits)
+    signals += _standstills(series, limits)
     signals.sort(key=lambda signal: (signal.iteration, signal.name, signal.severity))
     return Verdict(_status([signal for signal in signals if signal.ended is None]), tuple(signals))
 
@@ -114,8 +124,11 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
 def _status(holding: Sequence[Signal]) -> Status:
     if any(signal.severity == "collapse" for signal in holding):
         return "collapsed"
-    num_metrics = len({signal.name for signal in holding})
-    return "collapsing" if num_metrics > 1 else "warning" if num_metrics else "healthy"
+    num_metrics = len({signal.name for signal in holding if signal.severity == "warning"})
+    if num_metrics > 1:
+        return "collapsing"
+    is_stalled = any(signal.severity == "standstill" for signal in holding)
+    return "stalled" if is_stalled else "warning" if num_metrics else "healthy"
 
 
 def _reward_std(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> list[Signal]:
@@ -272,6 +285,30 @@ def _drift(series: Series, limits: CollapseThresholds) -> list[Signal]:
             "what it would no longer do"
         ),
     )
+
+
+def _standstills(series: Mapping[str, Series], limits: CollapseThresholds) -> list[Signal]:
+    """Detect iterations that teach nothing: the first ones of a run at once, later ones if there are several in a
+    row."""
+    iterations = sorted({iteration for name in JUDGED for iteration in series.get(name, {})})
+    signals: list[Signal] = []
+    rows: list[tuple[int, dict[str, float], str]] = []  # consecutive idle iterations
+
+    def end(at: int | None) -> None:
+        needed = 1 if rows and rows[0][0] == iterations[0] else limits.patience
+        if len(rows) >= needed:
+            iteration, metrics, name = rows[needed - 1]
+            signals.append(Signal(iteration, at, name, "standstill", metrics[name], 0.0, why_idle(metrics)))
+        rows.clear()
+
+    for iteration in iterations:
+        metrics = {name: series[name][iteration] for name in WATCHED if iteration in series.get(name, {})}
+        if (name := idle_metric(metrics)) is None:
+            end(iteration)
+        else:
+            rows.append((iteration, metrics, name))
+    end(None)
+    return signals
 
 
 def _curve(name: str, series: Series, limits: CollapseThresholds) -> _Curve | None:

@@ -101,7 +101,7 @@ def draw_plane(run: str, points: Sequence[Point]) -> str:
     """
     with style():
         has_regimes = any(point.regime not in ("baseline", "unclear") for point in points)
-        note = "Probes of the reasoning of first turns; numbers are updates done."
+        note = "Probes of the reasoning of first turns; numbers are iterations done."
         note += " Dashed: half of the first probe." if has_regimes else ""
         figure = new_figure(6.4, 4.6, f"Reasoning of {run}", note)
         axes = figure.add_subplot()

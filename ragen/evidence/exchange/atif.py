@@ -10,13 +10,13 @@ ids, completion ids and log-probs; otherwise they are imported as text.
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
 from starpo.ragen.evidence.exchange.played import Played, Row
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
 from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.artifacts.provenance import versions
 from starpo.schemas.datasets import TURNS, UNKNOWN_FINISH
 
 VERSION = "ATIF-v1.8"
@@ -63,7 +63,7 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
         "schema_version": VERSION,
         "session_id": f"{run}/{played.iteration}/{rows[0]['group_id']}",
         "trajectory_id": rows[0]["trajectory_id"],
-        "agent": {"name": "ragen", "version": version("starpo"), "model_name": policy},
+        "agent": {"name": "ragen", "version": versions().get("starpo", "unknown"), "model_name": policy},
         "steps": steps,
         "final_metrics": {
             "total_prompt_tokens": num_prompt,

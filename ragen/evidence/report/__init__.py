@@ -18,6 +18,7 @@ boards           pictures of each turn, by replaying the stored actions
 embedding        selection of the trajectories embedded in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals
 times            breakdown of a run's time, from its manifests
+failures         kinds of failure in a rollout, counted, with examples
 words            a run in sentences and facts
 document         a page from templates, scripts, styles and data, under a content security policy
 templates/       HTML, styles and scripts, one concept per file

@@ -13,6 +13,7 @@ from starpo.ragen.evidence.report.data import read_series
 from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.times import stage_seconds
 from starpo.ragen.evidence.report.words import settings_as_text
+from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
 from starpo.schemas.manifest import Manifest
@@ -66,7 +67,8 @@ class ComparedRun:
         name = f"evaluation/{self.environment}/success"
         low, high = self.series.get(f"{name}_low", {}), self.series.get(f"{name}_high", {})
         points = self.series.get(name, {}).items()
-        return [Success(i, value, low.get(i, value), high.get(i, value)) for i, value in points]
+        stages = {(place.iteration, place.stage) for place in self.artifacts}
+        return [Success(updates_before(stages, i), value, low.get(i, value), high.get(i, value)) for i, value in points]
 
 
 @dataclass(frozen=True)

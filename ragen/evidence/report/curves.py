@@ -75,9 +75,14 @@ _SINGLE = (
 additional curve per part (`<metric>/<tag>`)."""
 
 
-def main_panels(series: Mapping[str, Series]) -> list[Panel]:
-    """Return the panels at the top of every report; panels without measurements are left out."""
-    panels = [evaluation] if (evaluation := _evaluation(series)).lines else []
+def main_panels(series: Mapping[str, Series], remark: str = "") -> list[Panel]:
+    """Return the panels at the top of every report; panels without measurements are left out.
+
+    Args:
+        series: Metrics by name and iteration.
+        remark: Remark on what is evaluated.
+    """
+    panels = [evaluation] if (evaluation := _evaluation(series, remark)).lines else []
     for title, note, metric, is_share, is_log in _SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
@@ -157,7 +162,7 @@ def smoothed_line(label: str, values: Series) -> Line:
     return Line(label, points, list(zip(values, map(float, smooth), strict=True)))
 
 
-def _evaluation(series: Mapping[str, Series]) -> Panel:
+def _evaluation(series: Mapping[str, Series], remark: str) -> Panel:
     """Build the panel of evaluation success; never smoothed, as points are sparse and have intervals."""
     lines = []
     for name, values in series.items():
@@ -165,7 +170,8 @@ def _evaluation(series: Mapping[str, Series]) -> Panel:
             cell = name.removeprefix("evaluation/").removesuffix("/success")
             lines.append(Line(cell, list(values.items()), band=_band(series, cell)))
     lines.sort(key=lambda line: -len(line.raw))
-    return Panel("Evaluation success", "share of the fixed panel; the band is the 95% interval", lines, is_share=True)
+    note = "; ".join(filter(None, ("share of the fixed panel, with the 95% interval", remark)))
+    return Panel("Evaluation success", note, lines, is_share=True)
 
 
 def _band(series: Mapping[str, Series], cell: str) -> Points:

@@ -17,15 +17,18 @@ from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tok
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.evidence.cost import Cost, cost
 from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_evaluation
+from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
 from starpo.schemas.datasets import METRICS
@@ -50,6 +53,9 @@ class ReportData:
         series: Every metric by name and iteration.
         verdict: Collapse verdict.
         manifests: Manifests of all readable artifacts, by place in the run.
+        cost: Time, machine and tokens.
+        updates: Updates done before each iteration.
+        failures: What goes wrong in its last rollout; None if that cannot be read.
         decisions: Decisions of the filter, by iteration and rank.
         rollouts: Embedded training trajectories, by iteration.
         evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
@@ -65,6 +71,9 @@ class ReportData:
     series: dict[str, Series]
     verdict: Verdict
     manifests: dict[Place, Manifest]
+    cost: Cost
+    updates: dict[int, int]
+    failures: Failures | None
     decisions: list[Decision]
     rollouts: list[Embedded]
     evaluations: list[Embedded]
@@ -115,6 +124,7 @@ def gather(
     _check_wanted(record, wanted, rollouts)
     first_use = _first_uses(rollouts)
     collected = sorted(set(first_use.values()))
+    failures: dict[int, Failures] = {}
 
     def batches() -> Iterator[Batch]:
         others = sampled(collected, [first_use[i] for i in signalled if i in first_use], max_sampled_iterations)
@@ -122,6 +132,8 @@ def gather(
             on_batch(f"rollout of iteration {iteration}")
             of_iteration = [place for place in artifacts if place.iteration == iteration]
             if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
+                if iteration == collected[-1]:
+                    failures[iteration] = failures_of(iteration, batch.groups)
                 yield batch
 
     def evaluations() -> Iterator[Batch]:
@@ -134,6 +146,8 @@ def gather(
                 if manifest and (batch := read_evaluation(reader, place, manifest)):
                     yield batch
 
+    embedded = sorted(embed(batches(), max_rollout_bytes, wanted), key=lambda e: e.iteration)
+    stages = [(iteration, stage) for iteration, of_iteration in iterations.items() for stage in of_iteration]
     return ReportData(
         run=record,
         state=reader.state(record),
@@ -141,8 +155,11 @@ def gather(
         series=series,
         verdict=verdict,
         manifests=manifests,
+        cost=cost(store, record, manifests),
+        updates={iteration: updates_before(stages, iteration) for iteration in iterations},
+        failures=failures.get(collected[-1]) if collected else None,
         decisions=read_decisions(reader, artifacts),
-        rollouts=sorted(embed(batches(), max_rollout_bytes, wanted), key=lambda e: e.iteration),
+        rollouts=embedded,
         evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
         num_iterations=len(rollouts),
         collected=collected,

@@ -72,7 +72,9 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
         regime=points[-1].words if points else "",
         plane=Markup(draw_plane(data.run.name, points)) if points else "",
         facts=words.facts(data),
-        headline=words.headline(data.series, data.run.environment),
+        headline=words.headline(data.series, data.run.environment, data.updates),
+        goes_wrong=words.goes_wrong(data.failures),
+        failures=data.failures,
         settings=words.settings_as_text(data.run.stated),
         stages=_stage_rows(data),
         embedded_words=words.embedded_words(data),
@@ -91,7 +93,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "run": data.run.name,
         "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,
-        "panels": [asdict(panel) for panel in main_panels(data.series)],
+        "panels": [asdict(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
         "other_panels": [asdict(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],
@@ -100,7 +102,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "reasons": list(reasons),
         "stage_seconds": {stage: list(series.items()) for stage, series in stage_seconds(data.manifests).items()},
         **_artifacts(data),
-        "batches": [_packed_batch(e) for e in (*data.rollouts, *data.evaluations)],
+        "batches": [_packed_batch(e, data.updates) for e in (*data.rollouts, *data.evaluations)],
     }
 
 
@@ -117,9 +119,10 @@ def _packed_decision(decision: Decision, reasons: Mapping[str, int]) -> list[Any
     ]
 
 
-def _packed_batch(embedded: Embedded) -> dict[str, Any]:
+def _packed_batch(embedded: Embedded, updates: Mapping[int, int]) -> dict[str, Any]:
     return {
         "iteration": embedded.iteration,
+        "updates": updates.get(embedded.iteration, 0),
         "cell": embedded.cell,
         "shown": embedded.num_trajectories,
         "all": embedded.num_all,

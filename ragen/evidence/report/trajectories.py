@@ -12,6 +12,7 @@ from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.evidence.exchange.trace import FORMAT
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
+from starpo.ragen.evidence.report.failures import kinds_of
 from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
 from starpo.schemas.datasets import STATUSES
@@ -36,6 +37,9 @@ _TURN_COLUMNS = [
     "parsed_actions",
     "executed_actions",
     "action_rewards",
+    "action_effective",
+    "terminated",
+    "truncated",
     "forfeited_actions",
     "finish_reason",
     "status",
@@ -138,6 +142,8 @@ def _trajectory(
         "status": max((row["status"] for row in rows), key=STATUSES.index),
         "errors": None if FORMAT in absent else sum(row["status"] == "format_error" for row in rows),
         "drawn": frames is not None,
+        "greedy": rows[0]["origin"] == "greedy",
+        "kinds": kinds_of(rows),
         "turns": [
             {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
             for number, (row, reward) in enumerate(zip(rows, paid, strict=True))

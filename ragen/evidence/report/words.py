@@ -13,28 +13,56 @@ from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.diagnostics.collapse import Verdict
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import ReportData
-from starpo.ragen.evidence.report.times import stage_seconds
+from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.store.records.run import Run
 
 UNKNOWN = "unknown"
 """Value of a fact that a run does not state."""
 
 
-def headline(series: Mapping[str, Series], environment: str) -> str:
-    """Describe the run's success on the panel of its environment, in a sentence."""
+def headline(series: Mapping[str, Series], environment: str, updates: Mapping[int, int]) -> str:
+    """Describe the run's success on the panel of its environment, in a sentence.
+
+    Args:
+        series: Metrics by name and iteration.
+        environment: Name of the panel.
+        updates: Updates done before each iteration.
+    """
     name = f"evaluation/{environment}/success"
     points = list(series.get(name, {}).items())
     if not points:
         return "No evaluation has been stored yet."
     (first, start), (last, end) = points[0], points[-1]
     if first == last:
-        return f"Success {interval(series, name, first)} after {counted(first, 'update')}."
+        return f"Success {interval(series, name, first)} after {counted(updates.get(first, 0), 'update')}."
     direction = "rose" if end > start else "fell" if end < start else "stayed"
     best = max(points, key=lambda point: point[1])
-    peak = f"; it was {best[1]:.1%} at its best, after {counted(best[0], 'update')}" if best[1] > end else ""
+    peak = (
+        f"; it was {best[1]:.1%} at its best, after {counted(updates.get(best[0], 0), 'update')}"
+        if best[1] > end
+        else ""
+    )
     span = f"from {interval(series, name, first)} to {interval(series, name, last)}" if direction != "stayed" else ""
-    done = counted(last - first, "update")
+    num_updates = updates.get(last, 0) - updates.get(first, 0)
+    done = counted(num_updates, "update")
+    if num_updates != last - first:
+        done += f" ({counted(last - first, 'iteration')})"
     return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {done}{peak}."
+
+
+def strange_panels(run: Run) -> str:
+    """Say of which panels a tiny policy cannot read the observations, as it never met their symbols; "" of none."""
+    config = run.config
+    if config.get("policy", {}).get("type") != "tiny":
+        return ""
+    trained = config["environment"].get("vocabulary")
+    variants = config.get("evaluation", {}).get("variants", {})
+    strange = [name for name, variant in variants.items() if variant.get("vocabulary", trained) != trained]
+    return (
+        f"{' and '.join(strange)}: drawn in symbols not trained on, so low success, even 0%, is expected"
+        if strange
+        else ""
+    )
 
 
 def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
@@ -56,13 +84,26 @@ def verdict_words(verdict: Verdict) -> str:
     return f"{verdict.status}: no signal of a collapse holds{past}."
 
 
+def goes_wrong(failures: Failures | None) -> str:
+    """Say how many trajectories of the last rollout fail; their kinds are listed separately."""
+    if failures is None or not failures.num_trajectories:
+        return ""
+    rollout = f"the last rollout, of iteration {failures.iteration}"
+    if not failures.num_failed:
+        return f"Every trajectory of {rollout}, succeeds ({failures.num_trajectories:,})."
+    counts = f"{failures.num_failed:,} of {failures.num_trajectories:,} trajectories of {rollout}, fail"
+    if sum(kind.count for kind in failures.kinds) > failures.num_failed:
+        counts += ", some in several ways"
+    return f"What goes wrong now: {counts}{':' if failures.kinds else '.'}"
+
+
 def facts(data: ReportData) -> list[tuple[str, str]]:
     """Return names and values of the key facts; those that the run does not state are left out."""
     run, state, config = data.run, data.state, data.run.stated
-    seconds = sum(sum(series.values()) for series in stage_seconds(data.manifests).values())
     found = [
         ("State", state.status if state else "not recorded"),
         ("Iterations", f"{data.num_iterations} of {iterations_asked(run)}"),
+        ("Updates", str(max(data.updates.values(), default=0))),
         ("Environment", config.get("environment", {}).get("type", UNKNOWN)),
         ("Policy", policy(config.get("policy", {}))),
         ("Advantage", str(config.get("update", {}).get("advantage", UNKNOWN))),
@@ -70,7 +111,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
         ("Seed", str(config.get("seed", UNKNOWN))),
         ("Preset", run.preset or "none"),
         ("Started", moment(run.created)),
-        ("Work in stages", duration(seconds)),
+        *data.cost.named,
         ("Store", data.store_url),
     ]
     if run.flow == "replay":

@@ -20,6 +20,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.sizing.memory import DType
 
 GIB = 2**30
+MIB = 2**20
 _TABLE = Path(__file__).parent / "data" / "devices.json"
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(GB|GiB|G|MB|MiB|M)?\s*", re.IGNORECASE)

@@ -7,6 +7,9 @@ would be 1 and the ranking noise). The filter changes no reward and neither dupl
 trained on once.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -193,6 +196,11 @@ def _reasons(
         of = f" of {compared['env'][0]}" if config.scope == "environment" else ""
         num_candidates = int(may_keep[members].sum())
         rule = f"{_rule(config)} keeps {is_kept[members].sum()} of {len(compared)} groups{of}"
+        if num_candidates < len(compared):
+            num_invalid = int((compared["num_valid"] == 0).sum())
+            num_equal = len(compared) - num_candidates - num_invalid
+            counts = {"without variance": num_equal, "without a valid trajectory": num_invalid}
+            rule += ", of which " + " and ".join(f"{number} {what}" for what, number in counts.items() if number)
         places = compared["rank"].rank().cast(pl.Int32)
         for member, place, group in zip(members, places, compared.iter_rows(named=True), strict=True):
             if is_surplus[member]:
@@ -203,9 +211,15 @@ def _reasons(
             elif group["num_valid"] == 0:
                 reasons[member] = f"dropped: no valid trajectory, all {group['num_trajectories']} ended in an error"
             else:
-                returns = f"all {group['num_valid']} valid returns are {group['return_mean']:.4g}"
-                reasons[member] = f"dropped: zero variance, {returns}"
+                reasons[member] = f"dropped: zero variance, {_equal_returns(group)}"
     return reasons
+
+
+def _equal_returns(group: Mapping[str, Any]) -> str:
+    spread = group["return_max"] - group["return_min"]
+    if spread == 0:
+        return f"all {group['num_valid']} valid returns are {group['return_mean']:.4g}"
+    return f"the {group['num_valid']} valid returns around {group['return_mean']:.4g} differ by {spread:.1g} at most"
 
 
 def _rule(config: FilterConfig) -> str:

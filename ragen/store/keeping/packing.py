@@ -18,12 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.store.artifacts.provenance import versions
 from starpo.ragen.store.keeping.copying import Copy, copy_run
 from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.location import Location
@@ -77,7 +77,7 @@ def pack_run(source: Location, run: str, file: Path, on_progress: Progress = lam
         copied = copy_run(source, run, Location(folder), on_progress)
         members = list(_members(Path(folder)))
         _check_no_secret(Path(folder), members)
-        head = {"format": FORMAT, "run": run, "starpo": version("starpo"), "files": len(members)}
+        head = {"format": FORMAT, "run": run, "starpo": versions().get("starpo", "unknown"), "files": len(members)}
         head_file = Path(folder, HEAD_NAME)
         head_file.write_text(json.dumps(head, sort_keys=True) + "\n", encoding="utf-8")
         with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:

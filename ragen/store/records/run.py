@@ -72,6 +72,8 @@ class RunState(_Record):
     """One line for display: the current activity, or why the run ended."""
     metrics: dict[str, float] = {}
     """A few numbers for display."""
+    warning: str = ""
+    """Why the run learns nothing at present, and what to try; empty if it learns."""
     head: str = ""
     """Digest of the last record of a completed run. Empty: the run has not completed, or version 0.1.0 wrote this."""
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name, is_name
@@ -52,6 +53,22 @@ RECORD_ADVICE = (
     "reuses every artifact and writes its records anew"
 )
 """What to do about a record that was changed."""
+
+
+def _how_to_change(earlier: Run, later: Run) -> str:
+    """Advise on what a run of another length reuses, and on `ragen fork`."""
+    if earlier.flow != "starpo" or later.flow != "starpo":
+        return ""
+    if earlier.config.get("iterations") != later.config.get("iterations"):
+        return (
+            " A run of another length shares all iterations that both have, unless a learning rate decays over the "
+            "length (update.optimiser.decay): then it shares what comes before the first update."
+        )
+    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
+    if not changed <= {"rollout", "reward", "filter", "update"}:
+        return ""
+    fork = f"`ragen fork {later.name} --from N --set PATH=VALUE`"
+    return f" {fork} changes settings of rollout, reward, filter or update from iteration N on."
 
 
 class Runs:
@@ -111,7 +128,8 @@ class Runs:
         if differences := other_settings(earlier, record):
             raise StoreError(
                 f"a run named '{run}' exists in {self._location.name} with other settings:\n{differences}\n"
-                "Give this run another name, or use the settings of the earlier one to continue it."
+                "Give this run another name, and it reuses every stage that the change does not concern; or use the "
+                f"settings of the earlier one to continue it.{_how_to_change(earlier, record)}"
             )
         if differences := other_code(earlier, record):
             raise StoreError(
@@ -294,7 +312,12 @@ class Runs:
             )
 
     def set_state(
-        self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
+        self,
+        run: str,
+        status: RunStatus,
+        message: str = "",
+        metrics: Mapping[str, float] | None = None,
+        warning: str | None = None,
     ) -> RunState:
         """Write the state of a run, with the current time as its heartbeat.
 
@@ -303,15 +326,18 @@ class Runs:
             status: running, completed or failed.
             message: One line for display.
             metrics: Numbers for display; None: keep the previous ones.
+            warning: Why it learns nothing; None: keep the previous one.
         """
         path = f"runs/{checked_name(run, 'run name')}/state.json"
         with _WRITING:
-            if metrics is None:
-                earlier = self._read(RunState, path)
-                metrics = earlier.metrics if earlier else {}
-            head = self._head(run) if status == "completed" else ""
+            earlier = self._read(RunState, path) if metrics is None or warning is None else None
             state = RunState(
-                status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics), head=head
+                status=status,
+                heartbeat=datetime.now(UTC),
+                message=message,
+                metrics=dict(metrics if metrics is not None else earlier.metrics if earlier else {}),
+                warning=warning if warning is not None else earlier.warning if earlier else "",
+                head=self._head(run) if status == "completed" else "",
             )
             self._write(path, state)
         return state

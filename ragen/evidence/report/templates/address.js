@@ -1,8 +1,9 @@
 // What is open stands in the page's address: #iteration=12&trajectory=g0003-1&turn=2, or #iteration=20&source=sokoban
-// for an evaluation of that name. An iteration alone opens its stages, metrics and groups.
+// for an evaluation of that name. An iteration alone opens its stages, metrics and groups. &beside= names another member
+// of the group, which is shown next to the trajectory.
 
-function addressOf({ iteration, source = null, group = null, trajectory = null, turn = null }) {
-  const fields = { iteration, source, group, trajectory, turn };
+function addressOf({ iteration, source = null, group = null, trajectory = null, turn = null, beside = null }) {
+  const fields = { iteration, source, group, trajectory, turn, beside };
   const given = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
   return `#${given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`;
 }
@@ -11,7 +12,7 @@ function readAddress(hash) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const whole = (name) => (/^\d+$/.test(fields.get(name) || "") ? Number(fields.get(name)) : null);
   if (whole("iteration") === null) return null;
-  return { iteration: whole("iteration"), source: fields.get("source"), group: fields.get("group"), trajectory: fields.get("trajectory"), turn: whole("turn") };
+  return { iteration: whole("iteration"), source: fields.get("source"), group: fields.get("group"), trajectory: fields.get("trajectory"), turn: whole("turn"), beside: fields.get("beside") };
 }
 
 const TRAINING = "training"; // the source that is no evaluation

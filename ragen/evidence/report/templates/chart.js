@@ -1,4 +1,4 @@
-// Curves over updates. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
+// Curves over iterations. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
 
 const COLOURS = 7;
 const DASHES = ["", "8 3", "2.5 3", "9 3 2 3", "5 2", "12 3", "3 2 1 2"];
@@ -45,7 +45,7 @@ function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLe
     const style = `--line:${colour(line.colour ?? index)}`;
     const dash = isDashed ? DASHES[(line.colour ?? index) % DASHES.length] : null;
     const parts = svg("g", { "data-line": line.label });
-    if (line.band.length > 1) {
+    if (line.band.length > 1 && panel.lines.length === 1) { // bands of several lines would mix their colours
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));

@@ -28,7 +28,7 @@ whenOpened("#decisions details", "decision-table", () => decisionTable(data));
 async function openAddress(isArrival) {
   const wanted = readAddress(window.location.hash);
   const last = batches.rollouts.length ? batches.rollouts[batches.rollouts.length - 1].iteration : oneIteration.known[oneIteration.known.length - 1];
-  const place = wanted || { iteration: last ?? 0, source: null, group: null, trajectory: null, turn: null };
+  const place = wanted || { iteration: last ?? 0, source: null, group: null, trajectory: null, turn: null, beside: null };
   if (!wanted && !isArrival) return; // a plain anchor
   oneIteration.show(place.iteration);
   await trajectories.show(place);

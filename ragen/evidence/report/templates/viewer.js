@@ -10,6 +10,8 @@ function viewer(container, data, batches) {
   const sourceChoice = html("select", { "aria-label": "Training rollout or evaluation" });
   const groupChoice = html("select", { "aria-label": "Group" });
   const groupLabel = html("label", { class: "wide" }, "Group ", groupChoice);
+  const besideChoice = html("select", { "aria-label": "Member to show beside" });
+  const besideLabel = html("label", {}, "Beside it ", besideChoice);
   const members = html("div", { class: "members", role: "group", "aria-label": "Members" });
   const about = html("p", { class: "about" });
   const heading = html("h3", { class: "trajectory-title", tabindex: "-1" });
@@ -69,30 +71,58 @@ function viewer(container, data, batches) {
   function memberButton(batch, group, member, isPresent) {
     const label = batch.cell === null ? [html("b", {}, String(member.member)), ` ${number(member.return)}`] : [member.id.replace(/^p0*(\d+)-0$/, "$1").replace(/^p0*(\d)/, "$1")];
     return html("a", {
-      class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null,
-      href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id }),
+      class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null, "data-id": member.id,
+      href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id, beside: present.beside }),
       title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}${member.valid ? "" : ", excluded from statistics"}`,
     }, label, html("span", { class: "sr" }, ` ${outcomeOf(member)}`));
   }
 
+  // Members of one group began in the same state.
+  const peersOf = (group, trajectory) => group.members.filter((m) => m.seed === trajectory.seed && m.id !== trajectory.id);
+
+  function besideChoices(batch, group, trajectory, other) {
+    const peers = peersOf(group, trajectory);
+    besideLabel.hidden = !peers.length;
+    besideChoice.replaceChildren(html("option", { value: "" }, "nobody"), ...peers.map((m) => html("option", { value: m.id, selected: m === other }, `${m.id} · ${outcomeOf(m)} · return ${number(m.return)}`)));
+    const opposite = peers.find((m) => m.success !== null && trajectory.success !== null && m.success !== trajectory.success);
+    if (opposite && !other) about.append(" ", html("a", { class: "contrast", href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: trajectory.id, beside: opposite.id }) }, trajectory.success ? "Show it beside a failure" : "Show it beside a success"), ".");
+  }
+
   function open(batch, group, trajectory, largest) {
-    const advantage = trajectory.sample ? trajectory.sample.advantage : null;
-    heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.iteration, "update")}, episode ${trajectory.id}`;
-    facts.replaceChildren(trajectoryFacts(trajectory, group));
-    shade.element.hidden = !trajectory.turns.some((turn) => turn.ids.length); // evaluations keep no tokens
-    const cards = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, (t, action) => film.show(t, action)));
-    film = player(trajectory, (turn, action) => cards.forEach((card, n) => {
-      card.classList.toggle("current", n === turn);
-      card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
-    }));
-    const side = film ? film.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`);
-    stage.replaceChildren(side, html("div", { class: "turns", style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" }, cards));
+    const other = peersOf(group, trajectory).find((m) => m.id === present.beside) || null;
+    besideChoices(batch, group, trajectory, other);
+    heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.updates, "update")}, episode ${trajectory.id}`;
+    if (other) heading.textContent += ` beside ${other.id}`;
+    facts.replaceChildren(...(other ? [] : [trajectoryFacts(trajectory, group)]));
+    shade.element.hidden = ![trajectory, other].some((t) => t && t.turns.some((turn) => turn.ids.length)); // evaluations keep no tokens
+    const parts = played(trajectory, largest);
+    film = parts.film;
+    stage.classList.toggle("pair", other !== null);
+    stage.replaceChildren(...(other ? [column(trajectory, group, parts), column(other, group, played(other, largest))] : parts.elements));
     if (present.turn !== null) {
-      cards[present.turn]?.scrollIntoView({ block: "center" });
+      parts.cards[present.turn]?.scrollIntoView({ block: "center" });
       if (film) film.show(present.turn, 0);
     }
     elsewhere.replaceChildren();
     if (batch.cell !== null) otherCheckpoints(batch, trajectory);
+  }
+
+  function column(trajectory, group, parts) {
+    return html("div", { class: "column" }, html("h4", {}, `Member ${trajectory.member ?? trajectory.id} `, outcomePill(trajectory)), trajectoryFacts(trajectory, group), parts.elements);
+  }
+
+  // A trajectory's film and its turns, which point to each other.
+  function played(trajectory, largest) {
+    const advantage = trajectory.sample ? trajectory.sample.advantage : null;
+    let own = null;
+    const cards = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, (t, action) => own.show(t, action)));
+    own = player(trajectory, (turn, action) => cards.forEach((card, n) => {
+      card.classList.toggle("current", n === turn);
+      card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
+    }));
+    const side = own ? own.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`);
+    const turns = html("div", { class: "turns", style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" }, cards);
+    return { film: own, cards, elements: [side, turns] };
   }
 
   // The panel is fixed, so the same episode can be followed from checkpoint to checkpoint.
@@ -103,7 +133,7 @@ function viewer(container, data, batches) {
       const episode = (await batches.groups(other)).flatMap((g) => g.members).find((m) => m.id === trajectory.id && m.seed === trajectory.seed);
       if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${outcomeOf(episode)}`));
     }
-    if (present === wanted) elsewhere.replaceChildren("The same prompt, by number of updates: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
+    if (present === wanted) elsewhere.replaceChildren("The same prompt, by iteration: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
   }
 
   iterationChoice.addEventListener("change", () => {
@@ -112,9 +142,10 @@ function viewer(container, data, batches) {
     goTo({ iteration, source: sourceOf(same) });
   });
   sourceChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value }));
+  besideChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value, trajectory: members.querySelector("[aria-current]").dataset.id, beside: besideChoice.value || null }));
   groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
   container.append(
-    html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel),
+    html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel, besideLabel),
     about, members, heading, facts, elsewhere, shade.element, stage);
   shade.start();
   return { show };

@@ -186,7 +186,8 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (6, 17, 5.5, 1.0)
     (early,) = diagnose({GRADIENT: _series([1, 9, 26])}, CollapseThresholds(baseline_points=2)).signals
     assert early.baseline == 5.0  # the median of 1 and 9
-    assert diagnose({GRADIENT: _series([0.0] * 8 + [1.0] * 20)}).signals == ()  # the first success of a group
+    (idle,) = diagnose({GRADIENT: _series([0.0] * 8 + [1.0] * 20)}).signals  # the first success of a group: no spike
+    assert (idle.severity, idle.iteration, idle.ended) == ("standstill", 0, 8)
 
 
 def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():

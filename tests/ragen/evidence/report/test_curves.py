@@ -1,6 +1,11 @@
+from datetime import UTC, datetime
+
 import pytest
 
+from starpo.flows.presets import preset
 from starpo.ragen.evidence.report.curves import compared_panels, main_panels, other_panels, smoothed_line
+from starpo.ragen.evidence.report.words import strange_panels
+from starpo.ragen.store.records.run import Run
 
 
 def test_evaluation_has_its_interval_and_is_not_smoothed() -> None:
@@ -71,3 +76,13 @@ def test_runs_are_compared_on_the_panels_of_their_own_environments() -> None:
         ("update/clip_fraction_low", [("c", 2), ("d", 3)]),
         ("x", [("a", 0), ("b", 1)]),
     ]
+
+
+def test_a_panel_in_symbols_that_a_tiny_policy_never_met_says_that_0_percent_is_expected():
+    config = preset("sokoban").model_dump(mode="json")
+    run = Run(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
+    remark = strange_panels(run)
+    assert remark == "SokobanNewVocab: drawn in symbols not trained on, so low success, even 0%, is expected"
+    (panel,) = main_panels({"evaluation/sokoban/success": {0: 0.5}}, remark)
+    assert panel.note == f"share of the fixed panel, with the 95% interval; {remark}"
+    assert strange_panels(run.model_copy(update={"config": config | {"policy": {"type": "pretrained"}}})) == ""

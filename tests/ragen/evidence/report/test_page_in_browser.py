@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
 from tests.ragen.evidence.report.stored import rows
@@ -296,3 +297,40 @@ def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint
     page.go("#iteration=2&source=training")
     page.put("#viewer .controls label:nth-of-type(2) select", "sokoban")
     page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
+
+
+def test_two_members_of_a_group_stand_side_by_side(page, stored_run: Store) -> None:
+    group = [row for row in rows(stored_run, 2, "rollout", "turns") if row["group_id"] == "i2-g0"]
+    first, second = dict.fromkeys(row["trajectory_id"] for row in group)
+    page.go(f"#iteration=2&trajectory={first}")
+    assert page.count(".trajectory .column") == 0
+    options = page.texts("#viewer select[aria-label='Member to show beside'] option")
+    assert options[0] == "nobody"
+    assert [option.split(" ")[0] for option in options[1:]] == [second]
+    page.put("#viewer select[aria-label='Member to show beside']", second)
+    page.wait_for("document.querySelectorAll('.trajectory.pair .column').length === 2")
+    assert page.text(".trajectory-title") == f"Iteration 2, trajectory {first} beside {second}"
+    for number, name in enumerate((first, second), 1):
+        turns = [row for row in group if row["trajectory_id"] == name]
+        assert page.count(f".column:nth-child({number}) .turn") == len(turns)
+    page.click(".column:nth-child(2) .forward")  # each film has its own turns
+    assert page.text(".column:nth-child(1) .caption").endswith(
+        f"frame 1 of {page.count('.column:nth-child(1) .frame')}"
+    )
+    page.put("#viewer select[aria-label='Member to show beside']", "")
+    page.wait_for("document.querySelectorAll('.trajectory .column').length === 0")
+
+
+def test_the_first_paragraph_says_what_goes_wrong_and_leads_there(page, data_of_failures) -> None:
+    assert page.text("#failures .headline").startswith(f"What goes wrong now: {data_of_failures.num_failed} of ")
+    assert [int(text) for text in page.texts("#failures li b")] == [kind.count for kind in data_of_failures.kinds]
+    page.follow("#failures li a")
+    assert data_of_failures.kinds[0].example in page.text(".trajectory-title")
+
+
+@pytest.fixture
+def data_of_failures(stored_run: Store) -> Failures:
+    failures = gather(stored_run, "hostile").failures
+    assert failures is not None
+    assert failures.num_failed > 0
+    return failures

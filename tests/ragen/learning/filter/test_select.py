@@ -140,11 +140,12 @@ def test_ranks_and_reasons(make_turns):
     assert [row["group_id"] for row in selection] == ["flat", "some", "most", "more", "broken"]
     assert [row["rank"] for row in selection] == [3, 2, 0, 1, 4]
     assert [row["kept"] for row in selection] == [False, False, True, True, False]  # 40% of 5 groups = 2
+    without = ", of which 1 without variance and 1 without a valid trajectory"
     assert [row["reason"] for row in selection] == [
         "dropped: zero variance, all 2 valid returns are -1",
-        "dropped: number 3 of 3 by std 0.5; top_fraction with keep = 0.4 keeps 2 of 5 groups",
-        "kept: number 1 of 3 by std 2; top_fraction with keep = 0.4 keeps 2 of 5 groups",
-        "kept: number 2 of 3 by std 1; top_fraction with keep = 0.4 keeps 2 of 5 groups",
+        "dropped: number 3 of 3 by std 0.5; top_fraction with keep = 0.4 keeps 2 of 5 groups" + without,
+        "kept: number 1 of 3 by std 2; top_fraction with keep = 0.4 keeps 2 of 5 groups" + without,
+        "kept: number 2 of 3 by std 1; top_fraction with keep = 0.4 keeps 2 of 5 groups" + without,
         "dropped: no valid trajectory, all 1 ended in an error",
     ]
 
@@ -295,6 +296,13 @@ def test_how_many_are_kept(make_turns, groups, keep):
     assert len(_kept(selection)) == min(num_asked, num_candidates)
 
 
+def test_returns_that_differ_by_rounding_are_not_called_equal(make_turns):
+    groups = {"flat": [0.0, 0.0, 0.0, 1e-12], "varied": [0.0, 1.0, 0.0, 1.0]}
+    flat, varied = _select(_turns(make_turns, groups), keep=0.5)["reason"].to_pylist()
+    assert flat == "dropped: zero variance, the 4 valid returns around 2.5e-13 differ by 1e-12 at most"
+    assert varied.endswith("keeps 1 of 2 groups, of which 1 without variance")
+
+
 def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
     """DAPO's batch: b, d and e vary, and two are wanted, regardless of score. With one kept before, only b is kept."""
     groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
@@ -302,7 +310,8 @@ def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
     selection = _select(turns, strategy="none", num_wanted=2)
     assert _kept(selection) == ["b", "d"]
     *_, last = selection["reason"].to_pylist()
-    assert last == "dropped: surplus, the 2 groups wanted were kept before it; no filter keeps 3 of 5 groups"
+    rule = "no filter keeps 3 of 5 groups, of which 2 without variance"
+    assert last == f"dropped: surplus, the 2 groups wanted were kept before it; {rule}"
     assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=1)) == ["b"]
     assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=2)) == []
     assert _kept(_select(turns, strategy="none", num_wanted=9, num_before=3)) == ["b", "d", "e"]

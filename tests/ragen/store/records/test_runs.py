@@ -24,6 +24,30 @@ def test_same_name_and_settings_is_the_same_run(store: Store) -> None:
     assert store.runs.create("first", flow="starpo", preset=None, config=dict(reversed(CONFIG.items()))) == made
 
 
+REUSED = (
+    "Give this run another name, and it reuses every stage that the change does not concern; or use the settings of "
+    "the earlier one to continue it."
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ({"iterations": 20}, " A run of another length shares all iterations that both have, unless a learning rate"),
+        ({"filter": {"keep": 0.5}}, " `ragen fork first --from N --set PATH=VALUE` changes settings of rollout"),
+        ({"seed": 2}, ""),
+    ],
+)
+def test_a_run_of_another_length_or_filter_is_told_the_way(store: Store, change, advice) -> None:
+    config = {"iterations": 10, "seed": 1, "filter": {"keep": 0.25}}
+    store.runs.create("first", flow="starpo", preset=None, config=config)
+    with pytest.raises(StoreError) as caught:
+        store.runs.create("first", flow="starpo", preset=None, config=config | change)
+    last = str(caught.value).splitlines()[-1]
+    assert last.startswith(REUSED + advice)
+    assert (last == REUSED) == (not advice)
+
+
 def test_same_name_with_other_settings_says_which(store: Store) -> None:
     store.runs.create("first", flow="starpo", preset=None, config=CONFIG)
     other = {"seed": 2, "filter": {"keep": 0.5, "strategy": "top_fraction"}, "new": True}
@@ -33,7 +57,7 @@ def test_same_name_with_other_settings_says_which(store: Store) -> None:
         "  filter.keep: was 0.25, is 0.5",
         "  new: was None, is True",
         "  seed: was 1, is 2",
-        "Give this run another name, or use the settings of the earlier one to continue it.",
+        REUSED,
     ]
     with pytest.raises(StoreError, match="flow: was 'starpo', is 'replay'"):
         store.runs.create("first", flow="replay", preset=None, config=CONFIG)

@@ -1,0 +1,16 @@
+"""Updates are counted, not iterations."""
+
+from starpo.ragen.evidence.updates import updates_before
+
+
+def test_an_iteration_without_an_update_counts_for_nothing():
+    stages = [(0, "rollout"), (1, "rollout"), (1, "update"), (2, "rollout"), (2, "update"), (3, "evaluate:a")]
+    assert [updates_before(stages, iteration) for iteration in range(4)] == [0, 0, 1, 2]
+
+
+def test_a_replay_continues_from_the_updates_before_its_first_iteration():
+    assert updates_before([(5, "reward"), (5, "update"), (6, "reward"), (7, "evaluate:a")], 7) == 6
+
+
+def test_a_run_without_records_has_none():
+    assert updates_before([], 3) == 0
