@@ -41,6 +41,10 @@ class EnvironmentFault(StarPOError):  # noqa: N818
     """An environment broke its own contract (not an agent failing in it)."""
 
 
+class RewardError(StarPOError):
+    """A reward component failed, or returned something other than one finite number per turn."""
+
+
 class TemplateError(StarPOError):
     """A tokenizer has no chat template, or one that is not append-only."""
 
