@@ -14,6 +14,7 @@ from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs, resolve
 from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SUITES
 from starpo.ragen.core.seeding import python_random
@@ -95,7 +96,7 @@ def _of_weights(config: StarPOConfig) -> list[str]:
     for part in config.environment.tagged().values():
         try:
             observation, _ = make(part).reset(seed=0)
-        except Exception:
+        except FOREIGN:
             return []  # reported by `_of_environment`
         things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
     return [
@@ -117,7 +118,7 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
         world = make(settings)
         observation, _ = world.reset(seed=0)
         rules, grammar = world.rules(), world.grammar
-    except Exception:
+    except FOREIGN:
         return []  # reported by `_of_environment`
     try:
         prompt = prompt_of(agent)
@@ -129,7 +130,7 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
             )  # fmt: skip
     except StarPOError as error:
         return [str(error)]
-    except Exception as error:  # a third-party prompt may raise anything
+    except FOREIGN as error:  # a third-party prompt may raise anything
         fault = describe_fault(error, PROMPTS[agent.prompt].partition(":")[0])
         return [f"prompt '{agent.prompt}' cannot be shown in '{settings.type}': {fault}"]
     return []
@@ -144,7 +145,7 @@ def _of_rewards(config: StarPOConfig) -> list[str]:
     for phase in config.phases:
         try:
             turns = trial_turns(phase.environment, phase.agent)
-        except Exception:
+        except FOREIGN:
             return []  # reported by `_of_environment`
         for name in phase.reward.components:
             try:
@@ -166,11 +167,11 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         try:
             world = make(part)
             world.reset(seed=0)
-        except Exception:
+        except FOREIGN:
             return []  # reported by `_of_environment`
         try:
             actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
-        except Exception as error:  # a third-party demonstrator may raise anything
+        except FOREIGN as error:  # a third-party demonstrator may raise anything
             module = target.partition(":")[0]
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
         strange = [action for action in actions if world.grammar.read(action) != action]
@@ -213,7 +214,7 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
-    except Exception as error:  # a third-party environment may raise anything
+    except FOREIGN as error:  # a third-party environment may raise anything
         module = ENVIRONMENTS[part.type].partition(":")[0]
         return [f"{place}: {tag}: '{part.type}' cannot be started: {describe_fault(error, module)}"]
     return [

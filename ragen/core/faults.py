@@ -15,6 +15,8 @@ def describe_fault(error: BaseException, module: str) -> str:
         For example `/there/gridworld.py, line 3: SyntaxError: invalid syntax`.
     """
     words = str(error).strip().partition("\n")[0]
+    if isinstance(error, SystemExit):
+        words = f"sys.exit({error.code!r}) was called"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     file = _file(module)

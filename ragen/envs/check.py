@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import Names
@@ -90,17 +91,18 @@ def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
         return not make(settings).is_replayable
     except MissingPackageError:
         raise
-    except Exception:
+    except FOREIGN:
         return False  # the rules will report the error
 
 
-def _apply(rule: Rule, settings: EnvironmentSettings) -> Iterator[Finding]:
+def _apply(rule: Rule, settings: EnvironmentSettings) -> list[Finding]:
     name = rule_name(rule)
     try:
-        for found in rule(settings):
-            yield Finding(name, found)
-    except Exception as error:  # an environment may raise anything; that is a finding too
-        yield Finding(name, f"raised {type(error).__name__}: {error}")
+        with guarded():
+            findings = [Finding(name, found) for found in rule(settings)]
+    except FOREIGN as error:  # an environment may raise anything; that is a finding too
+        findings = [Finding(name, f"raised {type(error).__name__}: {error}")]
+    return findings
 
 
 def _play(environment: Environment[Any], seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> Iterator[Any]:

@@ -6,6 +6,7 @@ settings -> check -> findings -> Replayability
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import RULES_OF_REPLAY, Finding, rule_name
 from starpo.ragen.envs.make import make
@@ -41,7 +42,7 @@ def replayability(settings: EnvironmentSettings, findings: Sequence[Finding]) ->
     found = next((finding.found for finding in findings if finding.rule in names), "")
     try:
         told = make(settings).replay_fault
-    except Exception:
+    except FOREIGN:
         if not found:
             raise
         told = ""

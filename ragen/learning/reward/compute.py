@@ -15,6 +15,7 @@ import pyarrow as pa
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import RewardError, StarPOError
 from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import load, needs
 from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
@@ -93,12 +94,13 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: St
     target = REWARDS[name]
     place = f"reward component '{name}'" if name == target else f"reward component '{name}' ({target})"
     try:
-        paid = pay(turns, config, *needed)
+        with guarded():
+            paid = pay(turns, config, *needed)
         # None is no number, though numpy reads one alone as NaN
         values = None if paid is None else np.asarray(paid, dtype=np.float64)
     except StarPOError:
         raise
-    except (Exception, SystemExit) as error:  # third-party code may raise anything
+    except FOREIGN as error:  # third-party code may raise anything
         raise RewardError(
             f"{place} failed on {turns.num_rows} turns: {describe_fault(error, target.partition(':')[0])}. It receives "
             "the columns of dataset `turns` (docs/extend.md) and returns one number per turn"

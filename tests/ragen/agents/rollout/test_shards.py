@@ -116,7 +116,9 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor,
         return LEFT
 
     engine = scripted_engine(failing)
-    with pytest.raises(EngineError, match=r"rollout shard 3 of 5 \(groups g2 to g2\) failed: MemoryError: no room"):
+    with pytest.raises(
+        EngineError, match=r"rollout shard 3 of 5 \(corridor, groups g2 to g2\) failed: MemoryError: no room"
+    ):
         run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=3)
     # Three shards had begun, and the failed one's thread may have begun a fourth; the others stopped soon after the
     # failure instead of playing their 5 turns, the last one never began, and all sessions were closed.
@@ -149,7 +151,9 @@ class Stopped:
 def test_no_shard_begins_once_the_others_are_stopped(corridor):
     job = RolloutJob("nowhere", "some-key", corridor(), AGENT, SAMPLING, 4096)
     player = Stopped()
-    with pytest.raises(EngineError, match=r"rollout shard 1 of 5 \(groups g0 to g0\) failed: MemoryError: no room"):
+    with pytest.raises(
+        EngineError, match=r"rollout shard 1 of 5 \(corridor, groups g0 to g0\) failed: MemoryError: no room"
+    ):
         play_shards(player, job, make_episodes(GROUPS, 1, 1))
     assert not {"g3", "g4"} & set(player.begun)
 
@@ -195,3 +199,47 @@ def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine)
     (slow,) = (session for session in asked if session.requests[0].sequence_id.startswith("g1"))
     assert slow.num_calls < 5
     assert all(session.is_closed for session in engine.sessions)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), RuntimeError("no floor")])
+def test_a_step_that_ends_the_process_is_an_error_of_the_environment(
+    scripted_engine, tokenizer_folder, corridor, monkeypatch, error
+):
+    def step(self, action):
+        raise error
+
+    monkeypatch.setattr(Corridor, "step", step)
+    turns = run(
+        scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:1], 2, 1)
+    )
+    assert turns["status"].to_pylist() == ["env_error"] * 2
+    assert all(type(error).__name__ in info for info in turns["info"].to_pylist())
+
+
+def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+    class Over(BaseException):
+        pass
+
+    def step(self, action):
+        raise Over("all over")
+
+    monkeypatch.setattr(Corridor, "step", step)
+    with pytest.raises(EngineError, match=r"shard 1 of 1 \(corridor, groups g0 to g0\) failed: Over: all over"):
+        run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:1], 2, 1))
+
+
+def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+    def step(self, action):
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setenv("RAGEN_ENVIRONMENT_S", "0.5")
+    monkeypatch.setattr(Corridor, "step", step)
+    started = time.monotonic()
+    with pytest.raises(EngineError, match=r"a call of environment 'corridor' has taken longer than 0.5 s"):
+        run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:2], 2, 1))
+    assert time.monotonic() - started < 10
+    for thread in threading.enumerate():
+        if thread.name.startswith("shard"):
+            thread.join(10)  # the loop is interrupted, so nothing hangs at the end of the process
+            assert not thread.is_alive()
