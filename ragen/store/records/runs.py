@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name, is_name
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
@@ -311,7 +312,11 @@ class Runs:
                 metrics = earlier.metrics if earlier else {}
             head = self._head(run) if status == "completed" else ""
             state = RunState(
-                status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics), head=head
+                status=status,
+                heartbeat=datetime.now(UTC),
+                message=without_secrets(message),
+                metrics=dict(metrics),
+                head=head,
             )
             self._write(path, state)
         return state
