@@ -39,7 +39,7 @@ def replayability(settings: EnvironmentSettings, findings: Sequence[Finding]) ->
         MissingPackageError: If the environment needs a package that is not installed.
     """
     names = {rule_name(rule) for rule in RULES_OF_REPLAY}
-    found = next((finding.found for finding in findings if finding.rule in names), "")
+    found = next((finding.found for finding in findings if names & {finding.rule, *finding.also}), "")
     try:
         told = make(settings).replay_fault
     except FOREIGN:

@@ -21,7 +21,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.envs.base import Environment
+from starpo.ragen.envs.base import MAX_OBSERVATION, Environment
 from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
@@ -291,12 +291,23 @@ def _facts(error: BaseException) -> dict[str, str]:
     }
 
 
+def describe_error(info: str) -> str:
+    """Describe an error of the environment from the column `info`, such as `RuntimeError: no floor (in step:42)`."""
+    facts = json.loads(info)
+    where = f" (in {facts['where']})" if "where" in facts else ""
+    return f"{facts.get('error', 'an error')}: {str(facts.get('message', '')).partition(chr(10))[0][:200]}{where}"
+
+
 def _as_json(info: dict[str, Any]) -> str:
     return json.dumps(info, sort_keys=True, allow_nan=False)
 
 
 def _as_text(observation: str) -> str:
-    """Check that an observation can be stored; raises UnicodeEncodeError for lone surrogates."""
+    """Check that an observation can be stored; raises UnicodeEncodeError for lone surrogates, or EnvironmentFault."""
+    if len(observation) > MAX_OBSERVATION:
+        raise EnvironmentFault(
+            f"an observation has {len(observation)} characters, at most {MAX_OBSERVATION} are accepted: show a part"
+        )
     observation.encode("utf-8")
     return observation
 

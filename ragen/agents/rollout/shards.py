@@ -6,21 +6,30 @@ The same shard gives the same rows, whichever worker plays it and whatever else 
 """
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
+import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
-from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.episode import Episode, describe_error
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.siblings import TRAVELLING
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core import seeding
-from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_calls, longest_call_s
 from starpo.schemas.datasets import TURNS
+
+_log = logging.getLogger(__name__)
+
+MAX_ERROR_SHARE = 0.5
+"""Largest share of trajectories that may end by an error of the environment. What is trained on is a biased sample of
+episodes if many fail, and shows nothing if all do that act."""
 
 
 class _HungError(EngineError):
@@ -103,6 +112,7 @@ def play_shards(
     Raises:
         ConfigError: If no episode of any shard has room for even its first response.
         EngineError: If a shard fails; the others are stopped. The message names the shard.
+        EnvironmentFault: If more than `MAX_ERROR_SHARE` of the trajectories that acted ended by its error.
     """
     if player.is_continuous:
         shards = _dealt(shards, player.num_workers)
@@ -141,7 +151,31 @@ def play_shards(
             f"no episode has room for its first response: {json.loads(turns['info'][0].as_py())['error']}; raise "
             "rollout.max_context_tokens or lower rollout.max_response_tokens"
         )
+    _check_environment(turns, job.environment.type)
     return with_usage(turns, total(usages))
+
+
+def _check_environment(turns: pa.Table, environment: str) -> None:
+    """Warn of trajectories that an error of the environment ended.
+
+    Raises:
+        EnvironmentFault: If it ended two at least, and more than `MAX_ERROR_SHARE` of those that acted.
+    """
+    rows = pl.DataFrame(turns.select(["trajectory_id", "status", "executed_actions", "info"]))
+    failed = rows.filter(pl.col("status") == "env_error")
+    if failed.is_empty():
+        return
+    errors = Counter(describe_error(info) for info in failed["info"])
+    acted = rows.filter((pl.col("executed_actions").list.len() > 0) | (pl.col("status") == "env_error"))
+    num_acted = acted["trajectory_id"].n_unique()
+    (most, num_most), num_failed = errors.most_common(1)[0], failed.height
+    found = (
+        f"environment '{environment}' failed in {num_failed} of {num_acted} trajectories that acted, most often "
+        f"({num_most} times) with {most}"
+    )
+    if num_failed > max(1, MAX_ERROR_SHARE * num_acted):
+        raise EnvironmentFault(f"{found}. Nothing is stored of this rollout: mend the environment and start again")
+    _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", found)
 
 
 def _completed(futures: Mapping[Future[pa.Table], int], job: RolloutJob) -> Iterator[Future[pa.Table]]:
