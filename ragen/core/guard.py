@@ -56,9 +56,11 @@ def guarded() -> Iterator[None]:
         if _limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
         _started.pop(thread, None)
-        for name, value in _torch_settings(torch).items():
-            if value != before[name]:
-                getattr(torch, _TORCH[name])(before[name])
+        if torch is None and (torch := sys.modules.get("torch")) is not None:  # the call has imported it
+            before = {"get_default_dtype": torch.float32, "is_grad_enabled": True}
+        for name, value in before.items():
+            if getattr(torch, name)() != value:
+                getattr(torch, _TORCH[name])(value)
         os.umask(_UMASK)
         if folder is not None and _folder() != folder:
             with suppress(OSError):

@@ -1,6 +1,8 @@
 """Guarded calls: what they change in the process is put back."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,16 @@ def test_the_longest_call_in_progress_is_known() -> None:
     with guarded():
         assert 0.0 < longest_call_s() < 10.0
     assert longest_call_s() == 0.0
+
+
+def test_a_module_that_imports_torch_first_does_not_change_it_either(tmp_path: Path) -> None:
+    (tmp_path / "mine_first.py").write_text(
+        "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\nX = 1\n"
+    )
+    code = (
+        "import sys; from starpo.ragen.core.lookup import resolve; assert 'torch' not in sys.modules; "
+        "resolve('mine_first:X'); import torch; print(torch.get_default_dtype(), torch.is_grad_enabled())"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["torch.float32", "True"]
