@@ -1,6 +1,6 @@
 """`guarded`: calls of third-party code leave this process as it was, and do not hang unnoticed.
 
-    with guarded(): environment.step(action)
+    with guarded(is_timed=True): environment.step(action)
 
 An environment that sets torch's default dtype, switches gradients off, changes the umask or the working folder would
 change results, or break stages, far from its own code. In a process that plays shards for another one (`end_if_hung`),
@@ -41,22 +41,28 @@ class _Interrupted(BaseException):
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """Context manager around a call of third-party code; not reentrant within a thread."""
+def guarded(is_timed: bool = False) -> Iterator[None]:
+    """Context manager around third-party code.
+
+    Args:
+        is_timed: Whether it is one call, which may not hang; not nested in another such call.
+    """
     torch = sys.modules.get("torch")
     before = _torch_settings(torch)
     folder = _folder()
     thread = threading.get_ident()
-    _started[thread] = time.monotonic()
-    if _limit_s is not None:
+    if is_timed:
+        _started[thread] = time.monotonic()
+    if is_timed and _limit_s is not None:
         signal.setitimer(signal.ITIMER_REAL, _limit_s)
     try:
         yield
     finally:
-        if _limit_s is not None:
+        if is_timed and _limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        _started.pop(thread, None)
-        if torch is None and (torch := sys.modules.get("torch")) is not None:  # the call has imported it
+        if is_timed:
+            _started.pop(thread, None)
+        if torch is None and hasattr(torch := sys.modules.get("torch"), "set_grad_enabled"):  # the call has imported it
             before = {"get_default_dtype": torch.float32, "is_grad_enabled": True}
         for name, value in before.items():
             if getattr(torch, name)() != value:
@@ -68,19 +74,19 @@ def guarded() -> Iterator[None]:
 
 
 def end_if_hung(limit_s: float) -> None:
-    """From now on, end this process by SIGALRM if a guarded call takes longer; its stack goes to standard error."""
+    """From now on, end this process by SIGALRM if a timed call takes longer; its stack goes to standard error."""
     global _limit_s
     faulthandler.register(signal.SIGALRM, chain=True)
     _limit_s = limit_s
 
 
 def longest_call_s() -> float:
-    """Return how long the longest guarded call in progress has taken, in seconds; 0 without any."""
+    """Return how long the longest timed call in progress has taken, in seconds; 0 without any."""
     return max((time.monotonic() - started for started in list(_started.values())), default=0.0)
 
 
 def interrupt_calls() -> None:
-    """End the threads of the guarded calls in progress, once they return from native code."""
+    """End the threads of the timed calls in progress, once they return from native code."""
     for thread in list(_started):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Interrupted))
 

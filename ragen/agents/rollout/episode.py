@@ -107,7 +107,7 @@ class LiveEpisode:
         self._prompt_ids: list[int] = []
         # Environments are third-party code: every exception is recorded as data and never scored as a reward of 0.
         try:
-            with guarded():
+            with guarded(is_timed=True):
                 observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
                 self._observation = _as_text(observation)
                 self.initial_digest = self._digest = environment.state_digest()
@@ -134,7 +134,7 @@ class LiveEpisode:
         twin._context = self._context.copy()
         twin._origin = "search"
         try:
-            with guarded():
+            with guarded(is_timed=True):
                 twin._environment = self._environment.clone(twin.episode.dynamics_seed)
         except FOREIGN as error:  # as in reset: third-party code
             twin.end_without_response("env_error", _facts(error))
@@ -226,7 +226,7 @@ class LiveEpisode:
     def _act(self, actions: tuple[str, ...]) -> _Reply:
         reply = _Reply(self._observation)
         try:
-            with guarded():
+            with guarded(is_timed=True):
                 self._execute(actions, reply)
                 self._digest = self._environment.state_digest()
                 self._is_success = self._environment.is_success

@@ -90,8 +90,9 @@ def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    streams = requests.fileno(), answers.fileno()
-    os.register_at_fork(after_in_child=lambda: [os.close(stream) for stream in streams])
+    first, second = requests.fileno(), answers.fileno()
+    os.register_at_fork(after_in_child=lambda: os.close(first))
+    os.register_at_fork(after_in_child=lambda: os.close(second))
     return requests, answers
 
 

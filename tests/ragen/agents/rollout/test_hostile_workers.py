@@ -22,7 +22,7 @@ from starpo.schemas.datasets import TURNS
 
 class Player:
     def play(self, job, episodes):
-        with guarded():
+        with guarded(is_timed=True):
             step(job.folder)
         return TURNS.schema.empty_table()
 
