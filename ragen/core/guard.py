@@ -62,7 +62,8 @@ def guarded(is_timed: bool = False) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
         if is_timed:
             _started.pop(thread, None)
-        if torch is None and hasattr(torch := sys.modules.get("torch"), "set_grad_enabled"):  # the call has imported it
+        if torch is None and hasattr(sys.modules.get("torch"), "set_grad_enabled"):  # the call has imported it
+            torch = sys.modules["torch"]
             before = {"get_default_dtype": torch.float32, "is_grad_enabled": True}
         for name, value in before.items():
             if getattr(torch, name)() != value:
