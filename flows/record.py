@@ -17,6 +17,7 @@ from starpo.flows.iteration_summary import iteration_line, iteration_markdown
 from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.faults import redacted
 from starpo.ragen.evidence.diagnostics.alarm import Alarm
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.tracking import Tracker
@@ -124,7 +125,10 @@ class RunRecorder(Runner):
                 self.progress.abandon()
                 return
             if error is not None:
-                self._failed(error)
+                safe = redacted(error)
+                self._failed(safe)
+                if safe is not error:
+                    raise safe from None
                 return
             self.progress.end("completed", "completed", seconds=self._seconds)
 

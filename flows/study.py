@@ -17,6 +17,7 @@ from prefect.states import State
 
 from starpo.flows.markdown import artifact_key, code, dict_table, seen, text
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store import Store
 from starpo.ragen.studies.result import StudyResult
 from starpo.ragen.studies.studies import Studies
@@ -97,7 +98,11 @@ def failure(state: State[Any]) -> str | None:
     if state.is_completed():
         return None
     error = state.result(raise_on_failure=False)
-    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else state.message or state.name or "?"
+    return (
+        f"{type(error).__name__}: {without_secrets(str(error))}"
+        if isinstance(error, Exception)
+        else state.message or state.name or "?"
+    )
 
 
 def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:

@@ -15,7 +15,8 @@ from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.guard import FOREIGN
+from starpo.ragen.core.lookup import needs, resolve
 from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
@@ -47,15 +48,15 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 
     Checked are names that stand for two things, the package that a judge needs, things with a statement weight that no
     environment has, the policy's folder with its tokenizer and a template to which turns can be appended (a model on
-    the hub is skipped unless it is to be downloaded), the embedded policy's demonstrator, the prompt, and enough
-    initial states for every panel and for training beside them.
+    the hub is skipped unless it is to be downloaded), the embedded policy's demonstrator, the prompt, the reward
+    components on trial turns, and enough initial states for every panel and for training beside them.
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config) + _of_weights(config)
     found += (
         _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
     )
-    found += _of_prompt(config)
+    found += _of_prompt(config) + _of_rewards(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
@@ -96,7 +97,7 @@ def _of_weights(config: StarPOConfig) -> list[str]:
     for part in config.environment.tagged().values():
         try:
             observation, _ = make(part).reset(seed=0)
-        except Exception:
+        except FOREIGN:
             return []  # reported by `_of_environment`
         things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
     return [
@@ -118,7 +119,7 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
         world = make(settings)
         observation, _ = world.reset(seed=0)
         rules, grammar = world.rules(), world.grammar
-    except Exception:
+    except FOREIGN:
         return []  # reported by `_of_environment`
     try:
         prompt = prompt_of(agent)
@@ -130,10 +131,30 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
             )  # fmt: skip
     except StarPOError as error:
         return [str(error)]
-    except Exception as error:  # a third-party prompt may raise anything
+    except FOREIGN as error:  # a third-party prompt may raise anything
         fault = describe_fault(error, PROMPTS[agent.prompt].partition(":")[0])
         return [f"prompt '{agent.prompt}' cannot be shown in '{settings.type}': {fault}"]
     return []
+
+
+def _of_rewards(config: StarPOConfig) -> list[str]:
+    """List the reward components that fail on a few turns of random play; one that needs the store is not called."""
+    from starpo.ragen.agents.rollout.trial import trial_turns
+    from starpo.ragen.learning.reward.compute import component_values
+
+    found = []
+    for phase in config.phases:
+        try:
+            turns = trial_turns(phase.environment, phase.agent)
+        except FOREIGN:
+            return []  # reported by `_of_environment`
+        for name in phase.reward.components:
+            try:
+                if "store" not in needs(REWARDS, name):
+                    component_values(name, turns, phase.reward)
+            except StarPOError as error:
+                found.append(f"{error} (on a few turns of random play)")
+    return list(dict.fromkeys(found))
 
 
 def _of_demonstrator(config: StarPOConfig) -> list[str]:
@@ -147,11 +168,11 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         try:
             world = make(part)
             world.reset(seed=0)
-        except Exception:
+        except FOREIGN:
             return []  # reported by `_of_environment`
         try:
             actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
-        except Exception as error:  # a third-party demonstrator may raise anything
+        except FOREIGN as error:  # a third-party demonstrator may raise anything
             module = target.partition(":")[0]
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
         strange = [action for action in actions if world.grammar.read(action) != action]
@@ -193,7 +214,7 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
-    except Exception as error:  # a third-party environment may raise anything
+    except FOREIGN as error:  # a third-party environment may raise anything
         module = ENVIRONMENTS[part.type].partition(":")[0]
         return [f"{place}: {tag}: '{part.type}' cannot be started: {describe_fault(error, module)}"]
     return [

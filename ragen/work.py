@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.identity import code_identity, is_reusable
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
@@ -115,8 +116,15 @@ class Work:
         """Carry out the work unless it is stored; returns kind -> key."""
         if not self.is_stored(store):
             started = time.perf_counter()
-            for made in self.do(self, store):
-                self._put(store, made, time.perf_counter() - started)
+            try:
+                for made in self.do(self, store):
+                    self._put(store, made, time.perf_counter() - started)
+            except SystemExit as error:
+                used = ", ".join(dict.fromkeys(self.code.values())) or "no code that settings name"
+                raise StarPOError(
+                    f"stage {self.name}: sys.exit({error.code!r}) was called, by code that it uses ({used}); raise an "
+                    "exception there instead"
+                ) from error
         return self.keys
 
     def _put(self, store: Store, made: Made, seconds: float) -> None:

@@ -10,6 +10,7 @@ from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_pa
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.registry import agent_code
 from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
@@ -90,7 +91,7 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
         world.reset(seed=0)
         try:
             world.clone(0)
-        except Exception as error:  # environments are third-party code
+        except FOREIGN as error:  # environments are third-party code
             raise ConfigError(
                 f"rollout.search needs copies of the environment, which cannot be made: {error}"
             ) from error

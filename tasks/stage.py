@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task, exponential_backoff
 
 from starpo.ragen.core.errors import is_transient
+from starpo.ragen.core.faults import redacted
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
@@ -30,7 +31,13 @@ def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bo
     retry_condition_fn=is_io_failure,
 )
 def _carry_out(store_url: str, work: Work) -> Keys:
-    return work.carry_out(Store(store_url))
+    try:
+        return work.carry_out(Store(store_url))
+    except Exception as error:
+        safe = redacted(error)
+        if safe is not error:
+            raise safe from None
+        raise
 
 
 def stage_task(work: Work, title: str, tags: set[str] | None = None) -> Task[[str, Work], Keys]:

@@ -159,8 +159,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     """Function that writes the module `mine_code`, as if it had existed when the process started."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    from starpo.ragen.core.definitions import find_spec, read
     from starpo.ragen.core.identity import code_identity
+    from starpo.ragen.core.sources import find, read
 
     def write(text: str) -> None:
         (tmp_path / "mine_code.py").write_text(text)
@@ -168,7 +168,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
         for file in (tmp_path / "__pycache__").iterdir():
             file.unlink()
         sys.modules.pop("mine_code", None)
-        for cached in (code_identity, read, find_spec):
+        for cached in (code_identity, read, find):
             cached.cache_clear()
 
     return write

@@ -21,7 +21,8 @@ app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
 """Placeholders for the names in the templates."""
 _ELSEWHERE = "choose a folder that you may write to"
-_TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "settings.toml.txt": "{}.toml"}
+_NAMES, _FREE_TEXT = ("environment.py.txt", "test.py.txt"), ("free_text.py.txt", "free_text_test.py.txt")
+"""Templates of an environment and its test: with names of actions, and with answers in words."""
 
 
 @app.callback()
@@ -33,6 +34,7 @@ def new() -> None:
 def environment(
     name: Annotated[str, typer.Argument(help="Name of the module, such as stairs.")],
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
+    free_text: Annotated[bool, typer.Option("--free-text", help="Actions are answers in words.")] = False,
 ) -> None:
     """Write an environment, its test, and settings to train on it (docs/extend.md)."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
@@ -40,15 +42,16 @@ def environment(
     taken = "a built-in environment" if name in ENVIRONMENTS else "a module that can be imported here"
     if name in ENVIRONMENTS or find_spec(name) is not None:
         raise ConfigError(f"'{name}' is already {taken}: choose another name")
-    paths = {template: folder / pattern.format(name) for template, pattern in _TEMPLATES.items()}
+    code, test = _FREE_TEXT if free_text else _NAMES
+    files_of = {code: f"{name}.py", test: f"test_{name}.py", "settings.toml.txt": f"{name}.toml"}
+    paths = {template: folder / file for template, file in files_of.items()}
     for path in paths.values():
         _expect_new(path)
     for template, path in paths.items():
         text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
         write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
         write(f"wrote {path}")
-    test, settings = paths["test.py.txt"], paths["settings.toml.txt"]
-    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {test}; ragen train {settings}")
+    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; ragen train {paths['settings.toml.txt']}")
 
 
 @app.command()

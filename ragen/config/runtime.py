@@ -34,6 +34,9 @@ class Runtime(BaseSettings):
     """Size limit of this folder in gigabytes."""
     threads: int = Field(default_factory=_available_cores, ge=1)
     """CPU threads for rollouts and updates. On one machine type, the same number gives the same bytes."""
+    environment_s: float = Field(default=600.0, gt=0)
+    """Time limit in seconds of one call of an environment (`reset`, or the steps of a turn) in a rollout. A call that
+    takes longer counts as hung: its rollout worker is replaced once, and then the run fails with a message."""
     vllm_python: str | None = None
     """Interpreter of the environment with vLLM. None: the current one if it has vLLM, else the one created by `make
     vllm`."""

@@ -2,6 +2,6 @@
 
 errors, faults, redaction, visible, templates   error messages, and making untrusted text safe to display
 registry, lookup                                everything that a setting selects by name, and how names are resolved
-identity, definitions                           a digest of the code behind a name
+identity, sources                               a digest of the code behind a name
 counts, seeding, settings, frames, process_start, allocator
 """

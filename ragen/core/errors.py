@@ -4,10 +4,12 @@ Every message states what was found, what was expected, where, and what to do ne
 `StarPOError`, so that the command line or a flow can print one line instead of a traceback.
 """
 
+from starpo.ragen.core.redaction import without_secrets
+
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without its advice; its type name if the message is empty."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".:")
 
 
@@ -18,7 +20,7 @@ def named_line(error: BaseException) -> str:
 
 def one_line(error: BaseException) -> str:
     """Return the whole message of an error, advice included, on one line."""
-    return " ".join(str(error).split())
+    return " ".join(without_secrets(str(error)).split())
 
 
 def is_transient(error: BaseException) -> bool:
@@ -46,6 +48,10 @@ class MissingPackageError(StarPOError):
 
 class EnvironmentFault(StarPOError):  # noqa: N818
     """An environment broke its own contract (not an agent failing in it)."""
+
+
+class RewardError(StarPOError):
+    """A reward component failed, or returned something other than one finite number per turn."""
 
 
 class TemplateError(StarPOError):

@@ -1,7 +1,10 @@
-"""One-line descriptions of exceptions from third-party code: file, line, type and message."""
+"""Exceptions as texts that may be stored and shown: one-line descriptions, and messages without secrets."""
 
 import traceback
 from importlib.util import find_spec
+
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.redaction import without_secrets
 
 
 def describe_fault(error: BaseException, module: str) -> str:
@@ -14,13 +17,39 @@ def describe_fault(error: BaseException, module: str) -> str:
     Returns:
         For example `/there/gridworld.py, line 3: SyntaxError: invalid syntax`.
     """
-    words = str(error).strip().partition("\n")[0]
+    words = without_secrets(str(error)).strip().partition("\n")[0]
+    if isinstance(error, SystemExit):
+        words = f"sys.exit({error.code!r}) was called"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     file = _file(module)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     place = f"{file}, line {lines[-1]}: " if lines else ""
     return f"{place}{type(error).__name__}{f': {words}' if words else ''}"
+
+
+def redacted(error: BaseException) -> BaseException:
+    """Mask secrets in an exception and in those that led to it, before it leaves our code for Prefect's database.
+
+    Returns:
+        The same exception; a `StarPOError` with its redacted text if the text cannot be changed.
+    """
+    chain: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and one not in chain:
+            chain.append(one)
+            waiting += [one.__cause__, one.__context__]
+    for one in chain:
+        one.args = tuple(without_secrets(part) if isinstance(part, str) else part for part in one.args)
+        for name in ("strerror", "filename", "filename2"):
+            if isinstance(getattr(one, name, None), str):
+                setattr(one, name, without_secrets(getattr(one, name)))
+    texts = [str(one) for one in chain]
+    if all(without_secrets(text) == text for text in texts):
+        return error
+    return StarPOError(without_secrets(f"{type(error).__name__}: {error}"))
 
 
 def _file(module: str) -> str | None:

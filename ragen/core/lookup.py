@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ValidationError, WithJsonSchema
 
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN, guarded
 
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """`module:attribute`."""
@@ -193,10 +194,11 @@ def _resolve(name: str, target: str) -> Any:
         )
     module, _, attribute = target.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        with guarded():
+            return getattr(import_module(module), attribute)
     except StarPOError:
         raise
-    except Exception as error:
+    except FOREIGN as error:
         place = "named as module:attribute" if name == target else f"registered as {target}"
         advice = "Fix that file, or uninstall its package"
         if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):

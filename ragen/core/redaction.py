@@ -4,7 +4,12 @@ import os
 import re
 
 _HIDDEN = "***"
-_SECRET_VARIABLE = re.compile(r"SECRET|TOKEN|PASSWORD|ACCESS_KEY|API_?KEY|FSSPEC_S3_KEY")
+_SECRET_VARIABLE = re.compile(
+    r"SECRET|TOKEN|PASSW|PASSPHRASE|PASS$|WEBHOOK|CREDENTIAL|PRIVATE|ACCESS_KEY|API_?KEY|KEY$|(?:^|_)(?:PAT|DSN|AUTH)$"
+    r"|_PWD$",
+    re.IGNORECASE,
+)
+"""Names of environment variables whose values are secrets."""
 _SECRET_SETTING = re.compile(
     r"(?:^|[._-])(?:password|passwd|secret|credentials?|api_?key|access_?key|token)$", re.IGNORECASE
 )

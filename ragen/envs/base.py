@@ -21,6 +21,9 @@ from starpo.ragen.envs.grammar import Grammar, Names
 Info = dict[str, Any]
 """JSON-serialisable facts about a step. Every step reports `effective`: whether the action changed the state."""
 
+MAX_OBSERVATION = 1_000_000
+"""Maximum characters of an observation: far more than any context holds, and small enough to store for every turn."""
+
 
 class EnvironmentSettings(Settings):
     """Base class of environment settings."""
@@ -176,6 +179,10 @@ class Environment(ABC, Generic[S]):
     def render(self) -> str:
         """Return the current observation as text."""
 
-    @abstractmethod
     def render_rgb(self) -> np.ndarray:
-        """Return the current state as an image, uint8 [height, width, 3]."""
+        """Return the current state as an image, uint8 [height, width, 3]; optional, as nothing here needs it.
+
+        Raises:
+            EnvironmentFault: If the environment draws none.
+        """
+        raise EnvironmentFault(f"{self.settings.type} draws no pictures: {type(self).__name__} has no render_rgb")

@@ -9,6 +9,7 @@ from typing import Any
 
 from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.make import make
@@ -28,11 +29,12 @@ def initial_state(world: Environment[Any], tag: str, seed: int) -> str:
         EnvironmentFault: If the environment fails. An OSError is not converted: it may be temporary.
     """
     try:
-        world.reset(seed=seed)
-        return world.state_digest()
+        with guarded():
+            world.reset(seed=seed)
+            return world.state_digest()
     except (StarPOError, OSError):
         raise
-    except Exception as error:  # a third-party environment may raise anything
+    except FOREIGN as error:  # a third-party environment may raise anything
         fault = describe_fault(error, type(world).__module__)
         raise EnvironmentFault(f"{tag}: the initial state of seed {seed} failed: {fault}") from error
 

@@ -6,6 +6,7 @@ settings -> check -> findings -> Replayability
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import RULES_OF_REPLAY, Finding, rule_name
 from starpo.ragen.envs.make import make
@@ -38,10 +39,10 @@ def replayability(settings: EnvironmentSettings, findings: Sequence[Finding]) ->
         MissingPackageError: If the environment needs a package that is not installed.
     """
     names = {rule_name(rule) for rule in RULES_OF_REPLAY}
-    found = next((finding.found for finding in findings if finding.rule in names), "")
+    found = next((finding.found for finding in findings if names & {finding.rule, *finding.also}), "")
     try:
         told = make(settings).replay_fault
-    except Exception:
+    except FOREIGN:
         if not found:
             raise
         told = ""

@@ -17,6 +17,7 @@ from starpo.ragen.agents.prompting.parser import format_response
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.guard import guarded
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import SCENES
 from starpo.ragen.core.seeding import dynamics_seed, python_random
@@ -43,6 +44,7 @@ class Demonstrations:
     initial_states: list[str] = field(default_factory=list)
 
 
+@guarded()
 def demonstrate_turns(
     config: TinyPolicy | FineTuning,
     environment: EnvironmentSettings,

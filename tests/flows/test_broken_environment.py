@@ -95,3 +95,11 @@ def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, m
     with pytest.raises(ValueError, match="Expecting") as raised:
         __import__("asks")
     assert describe_fault(raised.value, "asks").startswith(f"{tmp_path}/asks.py, line 2: JSONDecodeError: Expecting")
+
+
+def test_a_module_that_ends_the_process_is_a_fault_and_not_a_success(folder: Path) -> None:
+    (folder / "gridworld.py").write_text("import sys\n\nsys.exit(0)\n")
+    result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")
+    assert result.returncode == 1
+    assert f"{folder}/gridworld.py, line 3: SystemExit: sys.exit(0) was called" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -102,3 +104,17 @@ def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
     said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
     assert "ragen train made/ladder.toml" in said
     assert (tmp_path / "made" / "ladder.toml").is_file()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [[], ["--free-text"]])
+def test_a_new_environment_passes_its_own_test_and_is_ready(tmp_path, options):
+    assert "wrote ladder.py" in ragen("new", "environment", "ladder", *options, cwd=tmp_path).stdout
+    assert ("FreeText(" in (tmp_path / "ladder.py").read_text()) == bool(options)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_ladder.py"]
+    tested = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stdout
+    command = [sys.executable, "-m", "starpo.flows.cli", "validate", "ladder.toml"]
+    validated = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (validated.returncode, validated.stderr) == (0, ""), validated.stderr

@@ -1,6 +1,7 @@
 """Everything that a run lacks is reported before it starts, all at once."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,12 +11,14 @@ from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.load import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.trial import trial_turns
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core import registry
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.readiness import check_ready, obstacles
+from starpo.schemas.validate import validate
 
 TEMPLATES = Path(__file__).parent / "agents" / "prompting" / "templates"
 PRETRAINED = {"policy.type": "pretrained"}
@@ -204,3 +207,44 @@ def test_a_part_that_fails_is_told_with_its_line(
     (found,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
     assert found.startswith("environment: a: ")
     assert f"{__file__}, line {line_of(code)}: {fault}" in found
+
+
+PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turns.to_pylist()]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("json.loads(row['info'])['effective']", "KeyError: 'effective'"),  # a malformed response has no info
+        ("len(row['think'])", "TypeError: object of type 'NoneType' has no len()"),
+        ("row['reward']", "KeyError: 'reward'"),
+        ("float('nan')", "returned nan for"),
+    ],
+)
+@pytest.mark.parametrize("played", ["smoke", "bandit"])
+def test_a_reward_component_is_tried_before_any_work(
+    mine: Callable[[str], None], played: str, body: str, said: str
+) -> None:
+    mine(PAYS.replace("BODY", body))
+    (found,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
+    assert found.startswith("reward component 'mine_code:pay' ")
+    assert said in found
+
+
+def test_a_component_that_fits_its_environment_is_ready(mine: Callable[[str], None]) -> None:
+    """It reads what only this environment's rows have: its type, its observations, its info."""
+    mine(
+        PAYS.replace(
+            "BODY",
+            "1.0 * (row['env'] == 'bandit') + row['success'] * json.loads(row['info']).get('effective', False)",
+        )
+    )
+    assert not obstacles(preset("bandit", {"reward.components": ["environment", "mine_code:pay"]}))
+
+
+def test_every_status_is_tried() -> None:
+    config = preset("sokoban", {"agent.form": "grounding", "agent.prompt": "full"})
+    turns = trial_turns(config.environment, config.agent)
+    validate(turns, "turns")
+    assert set(turns["status"].to_pylist()) == {"ok", "format_error", "truncated", "env_error"}
+    assert set(turns["env"].to_pylist()) == {"sokoban"}

@@ -1,9 +1,11 @@
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.examples import example
@@ -56,3 +58,15 @@ def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None
 
 def test_runs_record_it_by_stage_and_part() -> None:
     assert (work().name, work(part="sokoban").name) == ("reward", "reward:sokoban")
+
+
+def test_code_that_ends_the_process_is_an_error_of_its_stage(tmp_path: Path) -> None:
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        sys.exit(0)
+        yield
+
+    work = Work(Stage(name="update", version=1), ("metrics",), do, code={"advantage": "mine:sign"})
+    with pytest.raises(
+        StarPOError, match=r"stage update: sys.exit\(0\) was called, by code that it uses \(mine:sign\)"
+    ):
+        work.carry_out(Store(str(tmp_path)))

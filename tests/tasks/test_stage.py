@@ -1,5 +1,10 @@
+import asyncio
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from prefect.states import Failed
+from prefect.states import Failed, exception_to_failed_state
 
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import (
@@ -10,6 +15,9 @@ from starpo.ragen.core.errors import (
     LearnerError,
     StoreError,
 )
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 from starpo.tasks.stage import is_io_failure, stage_task
 from starpo.tasks.warm_start import warm_start
 
@@ -39,3 +47,27 @@ def test_the_task_of_a_stage_has_its_name_and_no_time_limit_of_prefects() -> Non
     task = stage_task(warm_start(preset("smoke")), "a {title}", tags={"gpu"})
     assert (task.name, task.timeout_seconds, task.tags) == ("warm_start", None, {"gpu"})
     assert str(task.task_run_name).format() == "a {title}"
+
+
+def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Prefect stores the text of the exception in its database and logs its traceback."""
+    secret, address = "canary-Abc123", "https://me:hunter2x@host/x"
+    monkeypatch.setenv("WANDB_KEY", secret)
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        try:
+            raise KeyError(secret)
+        except KeyError as error:
+            raise RuntimeError(f"no login with {secret} at {address}") from error
+        yield
+
+    work = Work(Stage(name="update", version=1), ("metrics",), do)
+    with pytest.raises(RuntimeError) as raised:
+        stage_task(work, "title").fn(str(tmp_path), work)
+    shown = "".join(traceback.format_exception(raised.value))
+    message = repr(asyncio.run(exception_to_failed_state(raised.value)).message)
+    for text in (shown, message):
+        assert "no login with *** at https://***@host/x" in text
+        assert secret not in text
+        assert "hunter2x" not in text
+    assert str(raised.value.__cause__) == "'***'"

@@ -22,6 +22,7 @@ costs         usage of responses, passed on to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
 search        the same, with each turn's response selected from several candidates; siblings passes on the candidates
+trial         a few turns of random play without a policy, to try out what reads `turns`
 shards        splits an iteration into shards and plays them concurrently
 job           the part of a shard's input that all shards of a rollout share
 local_player  plays shards in this process

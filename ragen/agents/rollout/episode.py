@@ -18,9 +18,10 @@ from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.envs.base import Environment
+from starpo.ragen.envs.base import MAX_OBSERVATION, Environment
 from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
@@ -106,12 +107,13 @@ class LiveEpisode:
         self._prompt_ids: list[int] = []
         # Environments are third-party code: every exception is recorded as data and never scored as a reward of 0.
         try:
-            observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
-            self._observation = _as_text(observation)
-            self.initial_digest = self._digest = environment.state_digest()
-            self._grammar = environment.grammar
-            self._context: Context = contexts.start(environment)
-        except Exception as error:
+            with guarded(is_timed=True):
+                observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
+                self._observation = _as_text(observation)
+                self.initial_digest = self._digest = environment.state_digest()
+                self._grammar = environment.grammar
+                self._context: Context = contexts.start(environment)
+        except FOREIGN as error:
             self.end_without_response("env_error", _facts(error))
 
     def branch(self, purpose: str, number: int) -> "LiveEpisode":
@@ -132,8 +134,9 @@ class LiveEpisode:
         twin._context = self._context.copy()
         twin._origin = "search"
         try:
-            twin._environment = self._environment.clone(twin.episode.dynamics_seed)
-        except Exception as error:  # as in reset: third-party code
+            with guarded(is_timed=True):
+                twin._environment = self._environment.clone(twin.episode.dynamics_seed)
+        except FOREIGN as error:  # as in reset: third-party code
             twin.end_without_response("env_error", _facts(error))
         return twin
 
@@ -223,23 +226,27 @@ class LiveEpisode:
     def _act(self, actions: tuple[str, ...]) -> _Reply:
         reply = _Reply(self._observation)
         try:
-            for action in actions:
-                observation, reward, terminated, _, info = self._environment.step(action)
-                seen, paid, is_effective = _as_text(observation), _as_reward(reward), bool(info["effective"])
-                reply.observation, reply.terminated = seen, bool(terminated)
-                reply.action_effective.append(is_effective)
-                reply.action_rewards.append(paid)
-                reply.executed_actions.append(action)
-                if reply.terminated:
-                    break
-            if reply.executed_actions:
-                reply.info = _as_json(info)
-            self._digest = self._environment.state_digest()
-            self._is_success = self._environment.is_success
-        except Exception as error:
+            with guarded(is_timed=True):
+                self._execute(actions, reply)
+                self._digest = self._environment.state_digest()
+                self._is_success = self._environment.is_success
+        except FOREIGN as error:
             reply.has_failed = True
             reply.info = _as_json(_facts(error))
         return reply
+
+    def _execute(self, actions: tuple[str, ...], reply: _Reply) -> None:
+        for action in actions:
+            observation, reward, terminated, _, info = self._environment.step(action)
+            seen, paid, is_effective = _as_text(observation), _as_reward(reward), bool(info["effective"])
+            reply.observation, reply.terminated = seen, bool(terminated)
+            reply.action_effective.append(is_effective)
+            reply.action_rewards.append(paid)
+            reply.executed_actions.append(action)
+            if reply.terminated:
+                break
+        if reply.executed_actions:
+            reply.info = _as_json(info)
 
     def _record(self, **columns: Any) -> None:
         episode = self.episode
@@ -275,7 +282,7 @@ def _spoken(response: Response, text: str, parsed: ParsedResponse) -> Row:
     }
 
 
-def _facts(error: Exception) -> dict[str, str]:
+def _facts(error: BaseException) -> dict[str, str]:
     place = traceback.extract_tb(error.__traceback__)[-1]
     return {
         "error": type(error).__name__,
@@ -284,12 +291,23 @@ def _facts(error: Exception) -> dict[str, str]:
     }
 
 
+def describe_error(info: str) -> str:
+    """Describe an error of the environment from the column `info`, such as `RuntimeError: no floor (in step:42)`."""
+    facts = json.loads(info)
+    where = f" (in {facts['where']})" if "where" in facts else ""
+    return f"{facts.get('error', 'an error')}: {str(facts.get('message', '')).partition(chr(10))[0][:200]}{where}"
+
+
 def _as_json(info: dict[str, Any]) -> str:
     return json.dumps(info, sort_keys=True, allow_nan=False)
 
 
 def _as_text(observation: str) -> str:
-    """Check that an observation can be stored; raises UnicodeEncodeError for lone surrogates."""
+    """Check that an observation can be stored; raises UnicodeEncodeError for lone surrogates, or EnvironmentFault."""
+    if len(observation) > MAX_OBSERVATION:
+        raise EnvironmentFault(
+            f"an observation has {len(observation)} characters, at most {MAX_OBSERVATION} are accepted: show a part"
+        )
     observation.encode("utf-8")
     return observation
 

@@ -53,14 +53,15 @@ class Pool:
         num_lost: Number of workers lost so far.
     """
 
-    def __init__(self, start: Callable[[], Worker], num_workers: int, is_continuous: bool, advice: str) -> None:
+    def __init__(self, start: Callable[[], Worker], num_workers: int, is_continuous: bool, advice: str = "") -> None:
         """Create the pool without starting workers.
 
         Args:
             start: Starts a worker.
             num_workers: Maximum number of workers.
             is_continuous: Whether their engines batch all requests in flight.
-            advice: Advice for the error message when workers are lost repeatedly on the same shard.
+            advice: Advice for the error message when workers are lost repeatedly on the same shard, if what they raise
+                has none.
         """
         self.num_workers = num_workers
         self.is_continuous = is_continuous
@@ -89,7 +90,8 @@ class Pool:
                         self.num_lost += 1
                     if is_last_try:
                         raise EngineError(
-                            f"two rollout workers died on the same shard, the last with {lost}: {self._advice}"
+                            f"two rollout workers died on the same shard, the last with {lost}"
+                            f"{f': {self._advice}' if self._advice else ''}"
                         ) from lost
                     _log.warning("a rollout worker died (%s); a new one plays its shard again", lost)
         finally:

@@ -26,6 +26,7 @@ from starpo.ragen.agents.rollout.ray_cluster import check_room, connect
 from starpo.ragen.agents.rollout.worker import FAILURE, ROWS, failure, pack_request, unpack_request
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.core.errors import ConfigError, EngineError, StarPOError
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.registry import ENGINES
 
 _log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ class ShardActor:
 def _answer(work: Callable[[], Any]) -> tuple[bytes, Any]:
     try:
         return ROWS, work()
-    except Exception as error:
+    except FOREIGN as error:
         return FAILURE, failure(error)
 
 

@@ -6,19 +6,34 @@ The same shard gives the same rows, whichever worker plays it and whatever else 
 """
 
 import json
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
+import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
-from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.episode import Episode, describe_error
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.siblings import TRAVELLING
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core import seeding
-from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
+from starpo.ragen.core.guard import interrupt_calls, longest_call_s
 from starpo.schemas.datasets import TURNS
+
+_log = logging.getLogger(__name__)
+
+MAX_ERROR_SHARE = 0.5
+"""Largest share of trajectories that may end by an error of the environment. What is trained on is a biased sample of
+episodes if many fail, and shows nothing if all do that act."""
+
+
+class _HungError(EngineError):
+    """A call in this process does not return, so its thread cannot be waited for."""
 
 
 class ShardPlayer(Protocol):
@@ -97,33 +112,38 @@ def play_shards(
     Raises:
         ConfigError: If no episode of any shard has room for even its first response.
         EngineError: If a shard fails; the others are stopped. The message names the shard.
+        EnvironmentFault: If more than `MAX_ERROR_SHARE` of the trajectories that acted ended by its error.
     """
     if player.is_continuous:
         shards = _dealt(shards, player.num_workers)
-    with ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard") as pool:
-        futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
-        schema = TURNS.schema if job.search is None else TRAVELLING
-        tables = [schema.empty_table() for _ in shards]
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                index = futures[future]
-                try:
-                    tables[index] = future.result()
-                except ConfigError:
-                    raise
-                except Exception as error:
-                    groups = list(dict.fromkeys(episode.group_id for episode in shards[index]))
-                    raise EngineError(
-                        f"rollout shard {index + 1} of {len(shards)} (groups {groups[0]} to {groups[-1]}) failed: "
-                        f"{type(error).__name__}: {error}"
-                    ) from error
-                if on_shard is not None:
-                    on_shard(done, len(shards))
-        except BaseException:
-            # Also on KeyboardInterrupt: leaving the pool waits for its threads.
-            pool.shutdown(wait=False, cancel_futures=True)  # before the threads of stopped shards begin others
-            player.stop()
-            raise
+    pool = ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard")
+    futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
+    schema = TURNS.schema if job.search is None else TRAVELLING
+    tables = [schema.empty_table() for _ in shards]
+    try:
+        for done, future in enumerate(_completed(futures, job), start=1):
+            index = futures[future]
+            try:
+                tables[index] = future.result()
+            except ConfigError:
+                raise
+            except BaseException as error:
+                if future.exception() is not error:
+                    raise  # this thread was interrupted
+                groups = list(dict.fromkeys(episode.group_id for episode in shards[index]))
+                raise EngineError(
+                    f"rollout shard {index + 1} of {len(shards)} ({job.environment.type}, groups {groups[0]} to "
+                    f"{groups[-1]}) failed: {type(error).__name__}: {error}"
+                ) from error
+            if on_shard is not None:
+                on_shard(done, len(shards))
+    except BaseException as error:
+        # Also on KeyboardInterrupt: without `stop`, the pool's threads would go on.
+        pool.shutdown(wait=False, cancel_futures=True)  # before the threads of stopped shards begin others
+        player.stop()
+        pool.shutdown(wait=not isinstance(error, _HungError))
+        raise
+    pool.shutdown()
     parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
     turns = pa.concat_tables([schema.empty_table(), *parts])
     if turns.num_rows and set(turns["status"].to_pylist()) == {"truncated"}:
@@ -131,7 +151,50 @@ def play_shards(
             f"no episode has room for its first response: {json.loads(turns['info'][0].as_py())['error']}; raise "
             "rollout.max_context_tokens or lower rollout.max_response_tokens"
         )
+    _check_environment(turns, job.environment.type)
     return with_usage(turns, total(usages))
+
+
+def _check_environment(turns: pa.Table, environment: str) -> None:
+    """Warn of trajectories that an error of the environment ended.
+
+    Raises:
+        EnvironmentFault: If it ended two at least, and more than `MAX_ERROR_SHARE` of those that acted.
+    """
+    rows = pl.DataFrame(turns.select(["trajectory_id", "status", "executed_actions", "info"]))
+    failed = rows.filter(pl.col("status") == "env_error")
+    if failed.is_empty():
+        return
+    errors = Counter(describe_error(info) for info in failed["info"])
+    acted = rows.filter((pl.col("executed_actions").list.len() > 0) | (pl.col("status") == "env_error"))
+    num_acted = acted["trajectory_id"].n_unique()
+    (most, num_most), num_failed = errors.most_common(1)[0], failed.height
+    found = (
+        f"environment '{environment}' failed in {num_failed} of {num_acted} trajectories that acted, most often "
+        f"({num_most} times) with {most}"
+    )
+    if num_failed > max(1, MAX_ERROR_SHARE * num_acted):
+        raise EnvironmentFault(f"{found}. Nothing is stored of this rollout: mend the environment and start again")
+    _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", found)
+
+
+def _completed(futures: Mapping[Future[pa.Table], int], job: RolloutJob) -> Iterator[Future[pa.Table]]:
+    """Yield futures as they complete.
+
+    Raises:
+        _HungError: If an environment that is played in this process hangs.
+    """
+    waiting, limit_s = set(futures), Runtime.current().environment_s
+    while waiting:
+        done, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
+        yield from done
+        if waiting and longest_call_s() > limit_s:
+            interrupt_calls()
+            raise _HungError(
+                f"a call of environment '{job.environment.type}' has taken longer than {limit_s:g} s and cannot be "
+                f"ended in this process; it plays one of shards {', '.join(str(futures[one] + 1) for one in waiting)}. "
+                "Mend the environment, or raise RAGEN_ENVIRONMENT_S"
+            )
 
 
 def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:

@@ -3,25 +3,39 @@
     python -m starpo.ragen.agents.rollout.worker ENGINE OPTIONS    the engine's name, and its options as JSON
     request: job and episodes as JSON -> LocalPlayer -> answer: `turns` as an Arrow stream, or an error as JSON
 
-Messages are frames (`ragen.core.frames`) on standard input and output. The process ends at the end of its input, so
-that no worker outlives its parent.
+Messages are frames (`ragen.core.frames`) on standard input and output, which the code that is played cannot reach: it
+finds an empty input, its output goes to standard error, and processes that it forks do not keep them open. The process
+ends at the end of its input, so that no worker outlives its parent, and by SIGALRM if an environment hangs.
 """
 
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import IO
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
+from starpo.ragen.core.guard import end_if_hung
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.rollout.local_player import LocalPlayer
 
 REQUEST, ROWS, FAILURE = b"Q", b"R", b"F"
+
+ENDING_S = 10.0
+"""Seconds for an engine to free its resources when its process ends."""
 
 
 def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
@@ -35,29 +49,51 @@ def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:
     return RolloutJob.from_json(request["job"]), [Episode(**episode) for episode in request["episodes"]]
 
 
-def failure(error: Exception) -> bytes:
+def failure(error: BaseException) -> bytes:
     """Serialise an error for the parent: library errors keep their type, others have its name in the message."""
     kind = type(error).__name__
     message = str(error) if isinstance(error, StarPOError) else f"{kind}: {error}"
     return json.dumps({"type": kind, "message": message}).encode()
 
 
-def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Play requested shards until the end of the request stream."""
-    from starpo.ragen.agents.rollout.local_player import LocalPlayer
-
-    player = LocalPlayer(spec.make(num_threads=1))
-    while True:
-        try:
-            _, payload = read_frame(requests)
-        except EOFError:
-            return
+def serve(make_player: Callable[[], "LocalPlayer"]) -> None:
+    """Play the shards that are requested on standard input, until its end."""
+    requests, answers = _own_streams()
+    end_if_hung(Runtime.current().environment_s)
+    waiting: SimpleQueue[bytes | None] = SimpleQueue()
+    Thread(target=_receive, args=(requests, waiting), daemon=True).start()
+    player = make_player()
+    while (payload := waiting.get()) is not None:
         try:
             rows = player.play(*unpack_request(payload))
-        except Exception as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
+
+
+def _receive(requests: IO[bytes], waiting: "SimpleQueue[bytes | None]") -> None:
+    """Queue requests until their end; then end this process even if it is at work, which nobody waits for."""
+    with suppress(EOFError, OSError):
+        while True:
+            waiting.put(read_frame(requests)[1])
+    waiting.put(None)
+    time.sleep(ENDING_S)
+    os._exit(1)
+
+
+def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """Take standard input and output for requests and answers, out of reach of everything else here."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    first, second = requests.fileno(), answers.fileno()
+    os.register_at_fork(after_in_child=lambda: os.close(first))
+    os.register_at_fork(after_in_child=lambda: os.close(second))
+    return requests, answers
 
 
 def _as_stream(rows: pa.Table) -> pa.Buffer:
@@ -67,7 +103,11 @@ def _as_stream(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
+def _player() -> "LocalPlayer":
+    from starpo.ragen.agents.rollout.local_player import LocalPlayer
+
+    return LocalPlayer(EngineSpec(*sys.argv[1:]).make(num_threads=1))
+
+
 if __name__ == "__main__":
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output printed by libraries must not be mixed into the answers
-    serve(EngineSpec(*sys.argv[1:]), sys.stdin.buffer, answers)
+    serve(_player)

@@ -4,6 +4,7 @@ the interpreter of another environment.
 Pool -> a worker process (`ragen.agents.rollout.worker`) -> rows
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,14 +15,12 @@ from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError, error_of
-from starpo.ragen.agents.rollout.worker import FAILURE, REQUEST, pack_request
+from starpo.ragen.agents.rollout.worker import ENDING_S, FAILURE, REQUEST, pack_request
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.allocator import keeping_freed_memory
 from starpo.ragen.core.frames import read_frame, write_frame
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
-_ENDING_S = 10.0
-"""Seconds for an engine to free its resources when its process ends."""
 
 
 class WorkerPool(Pool):
@@ -37,8 +36,7 @@ class WorkerPool(Pool):
         """
         spec = EngineSpec(engine) if isinstance(engine, str) else engine
         command = [python or sys.executable, "-m", "starpo.ragen.agents.rollout.worker", spec.name, spec.options]
-        advice = "is there enough memory? Lower rollout.shard_groups, or RAGEN_THREADS, the number of workers"
-        super().__init__(lambda: _Worker(command), num_workers, spec.is_continuous, advice)
+        super().__init__(lambda: _Worker(command), num_workers, spec.is_continuous)
 
 
 class _Worker:
@@ -60,7 +58,7 @@ class _Worker:
             write_frame(self._process.stdin, REQUEST, pack_request(job, episodes))
             kind, payload = read_frame(self._process.stdout)
         except (EOFError, OSError) as error:
-            raise WorkerLostError(f"exit status {self._ended()}") from error
+            raise WorkerLostError(_cause(self._ended(), job.environment.type)) from error
         if kind == FAILURE:
             raise error_of(payload)
         return pa.ipc.open_stream(payload).read_all()
@@ -71,7 +69,23 @@ class _Worker:
     def _ended(self) -> int:
         """Return the exit status; a process that has stopped answering and does not end by itself is killed."""
         try:
-            return self._process.wait(_ENDING_S)
+            return self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired:
             self.kill()
             return self._process.wait()
+
+
+def _cause(status: int, environment: str) -> str:
+    """Explain the exit status of a worker that was lost."""
+    if status == -signal.SIGALRM:
+        return (
+            f"a call of environment '{environment}' took longer than {Runtime.current().environment_s:g} s; its stack "
+            "is in the output of this process. Mend the environment, or raise RAGEN_ENVIRONMENT_S"
+        )
+    if status == -signal.SIGKILL:
+        return (
+            f"exit status {status}, it was killed: is there enough memory? Lower rollout.shard_groups, or "
+            "RAGEN_THREADS, the number of workers"
+        )
+    how = f"it crashed ({signal.Signals(-status).name})" if status < 0 else "it ended by itself"
+    return f"exit status {status}, {how}: look at the code of environment '{environment}' and what it calls"

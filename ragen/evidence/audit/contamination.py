@@ -7,6 +7,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.envs.make import make
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, Severity
@@ -140,5 +141,5 @@ def _covers_all(environment: str | None, tag: str) -> bool | None:
     try:
         settings = _SETTINGS.validate_json(environment or "")
         return make(settings.tagged()[tag]).num_initial_states is not None
-    except Exception:  # the stored settings may be of any environment, and it may raise anything
+    except FOREIGN:  # the stored settings may be of any environment, and it may raise anything
         return None

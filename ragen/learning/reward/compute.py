@@ -13,6 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.errors import RewardError, StarPOError
+from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import load, needs
 from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
@@ -38,11 +41,12 @@ def compute_rewards(
 
     Returns:
         Dataset `rewards`, one row per row of `turns` in the same order; empty for empty turns.
+
+    Raises:
+        RewardError: If a component fails; see `component_values`.
     """
     typed = turns if types is None else _typed(turns, types)
-    components = {name: _component(name, typed, config, store) for name in config.components}
-    for name, values in components.items():
-        assert values.shape == (turns.num_rows,), f"reward component '{name}' must return one number per turn"
+    components = {name: component_values(name, typed, config, store) for name in config.components}
     values_by_turn = np.column_stack(list(components.values()))
     frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "env", "turn", "status", "origin"])).with_columns(
         pl.Series("total", values_by_turn.sum(axis=1))
@@ -68,12 +72,50 @@ def _typed(turns: pa.Table, types: Mapping[str, str]) -> pa.Table:
     return turns.set_column(turns.schema.get_field_index("env"), "env", names)
 
 
-def _component(name: str, turns: pa.Table, config: RewardConfig, store: Store | None) -> np.ndarray:
+def component_values(name: str, turns: pa.Table, config: RewardConfig, store: Store | None = None) -> np.ndarray:
+    """Compute one component of the reward.
+
+    Args:
+        name: A name in `ragen.core.registry.REWARDS`, or `module:attribute`.
+        turns: Dataset `turns`, with the type of each row's environment in `env`.
+        config: Settings, passed to the component.
+        store: Passed to a component that needs it.
+
+    Returns:
+        float64 [rows]
+
+    Raises:
+        RewardError: If the component raises anything, or returns anything but one finite number a turn.
+        StarPOError: One that the component raises itself, such as a judge whose server cannot be reached.
+    """
     pay = load(REWARDS, name)
-    if "store" not in needs(REWARDS, name):
-        return pay(turns, config)
-    assert store is not None, f"reward component '{name}' needs the store"
-    return pay(turns, config, store)
+    needed = (store,) if "store" in needs(REWARDS, name) else ()
+    assert None not in needed, f"reward component '{name}' needs the store"
+    target = REWARDS[name]
+    place = f"reward component '{name}'" if name == target else f"reward component '{name}' ({target})"
+    try:
+        with guarded():
+            paid = pay(turns, config, *needed)
+        # None is no number, though numpy reads one alone as NaN
+        values = None if paid is None else np.asarray(paid, dtype=np.float64)
+    except StarPOError:
+        raise
+    except FOREIGN as error:  # third-party code may raise anything
+        raise RewardError(
+            f"{place} failed on {turns.num_rows} turns: {describe_fault(error, target.partition(':')[0])}. It receives "
+            "the columns of dataset `turns` (docs/extend.md) and returns one number per turn"
+        ) from error
+    if values is None or values.shape != (turns.num_rows,):
+        given = "None" if values is None else f"{type(paid).__name__} of shape {list(values.shape)}"
+        raise RewardError(f"{place} returned {given}, expected one number for each of {turns.num_rows} turns")
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        row = {column: turns[column][int(bad[0])].as_py() for column in ("trajectory_id", "turn", "status")}
+        raise RewardError(
+            f"{place} returned {values[bad[0]]} for {bad.size} of {turns.num_rows} turns, the first turn "
+            f"{row['turn']} (status {row['status']}) of {row['trajectory_id']}; expected finite numbers"
+        )
+    return values
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import fold_episodes
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
@@ -89,7 +90,7 @@ def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> It
     for number, row in enumerate(episodes.to_pylist()):
         try:
             turns = _played_again(row, str(number), environment)
-        except Exception as error:  # environments are third-party code
+        except FOREIGN as error:  # environments are third-party code
             if row["status"] != "env_error":
                 yield f"{_place(row)}: the environment now fails: {quoted(error)}"
             continue
@@ -110,6 +111,7 @@ def _place(episode: Row) -> str:
     return f"episode of prompt {episode['env_seed']}, member {episode['member']}"
 
 
+@guarded()
 def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent: AgentConfig) -> str:
     if rows[0]["status"] == "env_error" and not rows[0]["executed_actions"]:
         return ""  # it failed in its reset or its first action: there is nothing to execute
@@ -137,7 +139,7 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
             has_ended = row["terminated"] or row["truncated"] or row["status"] == "env_error"
             if has_ended != (number == len(rows) - 1):
                 return f"turn {row['turn']}: the episode {'continues after its end' if has_ended else 'has no end'}"
-    except Exception as error:  # environments are third-party code
+    except FOREIGN as error:  # environments are third-party code
         return f"the environment now fails: {quoted(error)}"
     return ""
 
@@ -160,6 +162,7 @@ def _execute(actions: list[str], environment: Environment[Any], observation: str
     }
 
 
+@guarded()
 def _played_again(episode: Row, trajectory_id: str, environment: Environment[Any]) -> list[Row]:
     """Replay an episode from its seeds and actions; return the columns of `turns` that episodes are aggregated from."""
     seed = episode["env_seed"]

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
+from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
@@ -47,6 +48,7 @@ def text_differences(
             yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
 
 
+@guarded()
 def _difference(
     rows: list[Row], environment: Environment[Any], tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder
 ) -> str:
@@ -56,7 +58,7 @@ def _difference(
     try:
         environment.reset(seed=rows[0]["env_seed"], dynamics_seed=rows[0]["dynamics_seed"])
         grammar, context = environment.grammar, contexts.start(environment)
-    except Exception as error:  # environments are third-party code
+    except FOREIGN as error:  # environments are third-party code
         return f"the environment now fails: {quoted(error)}"
     texts = tokenizer.batch_decode(
         [_spoken(row["response_ids"], contexts.stop_token_ids) for row in spoken_rows],

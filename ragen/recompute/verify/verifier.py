@@ -24,6 +24,7 @@ from starpo.ragen.core.errors import (
     first_line,
     named_line,
 )
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
@@ -94,7 +95,7 @@ class Verifier:
                 verdict, detail = error.verdict, f"it cannot be checked: {error}"
             except (ArtifactMissingError, ArtifactDamagedError) as error:
                 verdict, detail = Verdict.DAMAGED, f"it cannot be checked: {first_line(error)}"
-            except Exception as error:  # any error that forged data cause in a check is a finding
+            except FOREIGN as error:  # any error that forged data cause in a check is a finding
                 verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
             artifact = f"{kind}/{visit.outputs[kind]}"
             found.append(CheckResult(visit.iteration, visit.name, check, verdict, detail, artifact))
@@ -112,7 +113,7 @@ class Verifier:
             return {}, error.verdict, str(error)
         except NotAskedError as error:
             return {}, Verdict.NOT_SHOWN, first_line(error)
-        except Exception as error:  # any error that damaged or forged data cause in a stage is a finding
+        except FOREIGN as error:  # any error that damaged or forged data cause in a stage is a finding
             verdict = Verdict.NOT_SHOWN if visit.excuse else Verdict.DIFFERENT
             return {}, verdict, f"recomputing it fails: {named_line(error)}"
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name, is_name
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
@@ -334,7 +335,7 @@ class Runs:
             state = RunState(
                 status=status,
                 heartbeat=datetime.now(UTC),
-                message=message,
+                message=without_secrets(message),
                 metrics=dict(metrics if metrics is not None else earlier.metrics if earlier else {}),
                 warning=warning if warning is not None else earlier.warning if earlier else "",
                 head=self._head(run) if status == "completed" else "",

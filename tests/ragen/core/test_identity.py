@@ -1,22 +1,18 @@
-"""The identity of code changes with the meaning of the code, and with nothing else."""
+"""The identity of code changes with whatever may change its results, and not with comments and layout."""
 
-import ast
-import importlib
-import py_compile
+import importlib.machinery
+import json
+import os
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starpo.ragen.core import registry
-from starpo.ragen.core.definitions import find_spec, read
-from starpo.ragen.core.identity import UNREADABLE, _distributions, code_identity, is_reusable
+from starpo.ragen.core import registry, sources
+from starpo.ragen.core.identity import UNREADABLE, code_identity, is_reusable
 
 REWARD = '''
 """A component."""
@@ -25,10 +21,6 @@ from mine.shared import factor as times
 from . import tables
 
 BONUS = 1.0
-UNRELATED = 2.0
-
-class Config:
-    pass
 
 def helper(values):
     return values * times()
@@ -37,33 +29,29 @@ def bonus(turns, config):
     # Pays for every turn.
     """Pay."""
     return helper(np.full(turns.num_rows, BONUS)) + tables.OFFSET
-
-def unrelated():
-    return UNRELATED
 '''
-SHARED = "RATE = 2\n\ndef factor():\n    return RATE\n\ndef other():\n    return 0\n"
+SHARED = "RATE = 2\n\ndef factor():\n    return RATE\n"
 TABLES = "OFFSET = 0.5\nROWS = 3\n"
-FILES = {"__init__.py": "", "reward.py": REWARD, "shared.py": SHARED, "tables.py": TABLES}
+FILES = {"__init__": "", "reward": REWARD, "shared": SHARED, "tables": TABLES}
+
+
+def forget() -> None:
+    for cached in (code_identity, sources.read, sources.find, sources.installed, sources.is_standard):
+        cached.cache_clear()
+    importlib.invalidate_caches()
 
 
 @pytest.fixture
 def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """`identify(target, **changes)`: write package `mine` with changed files; identify the target with empty caches."""
+    """`identify(target, **files)`: write package `mine` with changed files; identify the target with empty caches."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("RAGEN_CODE_TOKEN", raising=False)
 
-    def forget() -> None:
-        for cached in (code_identity, read, find_spec, _distributions):
-            cached.cache_clear()
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
-            del sys.modules[name]
-        importlib.invalidate_caches()
-
     def identity(target: str = "mine.reward:bonus", **changes: str) -> str:
-        folder = tmp_path / "mine"
-        folder.mkdir(exist_ok=True)
-        for name, text in {**FILES, **{f"{name}.py": text for name, text in changes.items()}}.items():
-            (folder / name).write_text(text)
+        for name, text in {**FILES, **changes}.items():
+            file = tmp_path / "mine" / f"{name}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
         forget()
         return code_identity(target)
 
@@ -83,161 +71,297 @@ def test_it_is_the_same_in_every_process(identify: Callable[..., str]) -> None:
     ("old", "new"),
     [
         ("# Pays for every turn.", "# Pays for each turn, and says so."),
-        ('"""Pay."""', '"""Pay what is due."""'),
-        ('"""A component."""', '"""Another story."""'),
-        ("def bonus(turns, config):", "def bonus(turns: object, config: 'Config') -> object:"),
-        ("BONUS = 1.0", "BONUS   =   1.0"),
-        ("return helper(", "return  helper("),
-        ("UNRELATED = 2.0", "UNRELATED = 3.0"),
-        ("return UNRELATED", "return UNRELATED + 1"),
-        ("class Config:\n    pass", "class Config:\n    x = 1"),
+        ("    # Pays for every turn.\n", ""),
+        ("BONUS = 1.0", "BONUS   =   1.0  # each"),
+        ("BONUS = 1.0", "\n\n\nBONUS = 1.0"),
+        ("return helper(", "return  helper(\n"),
+        ("    return values", "  return values"),
     ],
 )
-def test_what_means_nothing_to_it_does_not_matter(identify: Callable[..., str], old: str, new: str) -> None:
+def test_comments_and_layout_do_not_matter(identify: Callable[..., str], old: str, new: str) -> None:
     assert old in REWARD
     assert identify(reward=REWARD.replace(old, new)) == identify()
 
 
+R = "\ndef bonus(turns, config):\n    return R\n"
+FALLBACK = "try:\n    from fast import R\nexcept ImportError:\n    from mine.slow import R\n" + R
+RELATIVE = "from importlib import import_module\nR = import_module('.core', __package__).R\n" + R
+EDITS = {
+    "a constant": ({}, {"reward": REWARD.replace("1.0", "2.0")}),
+    "the type of a number": ({}, {"reward": REWARD.replace("1.0", "1")}),
+    "a blank line in a string": ({"tables": 'P = """a\nb"""\n'}, {"tables": 'P = """a\n\nb"""\n'}),
+    "a block's extent": ({"tables": "if 0:\n  A = 1\n  B = 2\n"}, {"tables": "if 0:\n  A = 1\nB = 2\n"}),
+    "a module that is imported": ({}, {"tables": TABLES.replace("0.5", "0.25")}),
+    "what such a module imports": (
+        {"shared": "from .tables import ROWS\n"},
+        {"shared": "from .tables import ROWS\n", "tables": TABLES.replace("3", "4")},
+    ),
+    "a table that a decorator fills": (
+        {"reward": "T = {}\ndef put(f):\n    T['a'] = f\n\n@put\ndef a():\n    return 1\n" + R},
+        {"reward": "T = {}\ndef put(f):\n    T['a'] = f\n\n@put\ndef a():\n    return 2\n" + R},
+    ),
+    "import for its effect": (
+        {"reward": "import mine.patches\n" + R, "patches": "import os\nos.x = 1\n"},
+        {"reward": "import mine.patches\n" + R, "patches": "import os\nos.x = 2\n"},
+    ),
+    "the package's own file": ({}, {"__init__": "import os\nos.x = 1\n"}),
+    "what the package's own file imports": (
+        {"__init__": "from . import other\n", "other": "X = 1\n"},
+        {"__init__": "from . import other\n", "other": "X = 2\n"},
+    ),
+    "setattr at module level": (
+        {"reward": "class A: pass\nsetattr(A, 'x', 1)\n" + R},
+        {"reward": "class A: pass\nsetattr(A, 'x', 2)\n" + R},
+    ),
+    "a bare call at module level": (
+        {"reward": "def put(x): globals()['R'] = x\nput(1)\n" + R},
+        {"reward": "def put(x): globals()['R'] = x\nput(2)\n" + R},
+    ),
+    "the fallback of an import": (
+        {"reward": FALLBACK, "slow": "R = 1\n"},
+        {"reward": FALLBACK, "slow": "R = 2\n"},
+    ),
+    "a definition that an import replaces": (
+        {"reward": "R = 1\nfrom mine.other import R\n" + R, "other": "R = 2\n"},
+        {"reward": "R = 1\nfrom mine.other import R\n" + R, "other": "R = 3\n"},
+    ),
+    "the first of two star imports": (
+        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "S = 1\n"},
+        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 2\n", "two": "S = 1\n"},
+    ),
+    "the second of two star imports": (
+        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "R = 1\n"},
+        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "R = 2\n"},
+    ),
+    "a registry of subclasses": (
+        {"reward": "class B:\n    def __init_subclass__(cls): T.append(cls)\nT = []\nclass C(B): x = 1\n" + R},
+        {"reward": "class B:\n    def __init_subclass__(cls): T.append(cls)\nT = []\nclass C(B): x = 2\n" + R},
+    ),
+    "import_module": (
+        {"reward": "import importlib\nR = importlib.import_module('mine.core').R\n" + R, "core": "R = 1\n"},
+        {"reward": "import importlib\nR = importlib.import_module('mine.core').R\n" + R, "core": "R = 2\n"},
+    ),
+    "import_module, relative": (
+        {"reward": RELATIVE, "core": "R = 1\n"},
+        {"reward": RELATIVE, "core": "R = 2\n"},
+    ),
+    "__import__": (
+        {"reward": "R = __import__('mine.core')\n" + R, "core": "R = 1\n"},
+        {"reward": "R = __import__('mine.core')\n" + R, "core": "R = 2\n"},
+    ),
+    "a docstring": ({}, {"reward": REWARD.replace("Pay.", "Pay what is due.")}),
+    "a module's docstring": ({}, {"reward": REWARD.replace("A component.", "Another.")}),
+    "an annotation of an argument": ({}, {"reward": REWARD.replace("turns, config", "turns: 'Table', config")}),
+    "an annotated field": ({"tables": "class A:\n    x: int = 1\n"}, {"tables": "class A:\n    x: str = 1\n"}),
+    "a result's annotation": ({}, {"reward": REWARD.replace("config):", "config) -> 'Paid':")}),
+    "a monkey patch of a class": (
+        {"reward": "from .shared import factor\nfactor.rate = 1\n" + R},
+        {"reward": "from .shared import factor\nfactor.rate = 2\n" + R},
+    ),
+    "a base class": (
+        {"reward": "from .base import Base\nclass G(Base): pass\n" + R, "base": "class Base:\n    x = 1\n"},
+        {"reward": "from .base import Base\nclass G(Base): pass\n" + R, "base": "class Base:\n    x = 2\n"},
+    ),
+    "a metaclass's table": (
+        {"reward": "from .base import *\n" + R, "base": "__all__ = ['R']\nR = 1\nT = {'a': 1}\n"},
+        {"reward": "from .base import *\n" + R, "base": "__all__ = ['R']\nR = 1\nT = {'a': 2}\n"},
+    ),
+}  # fmt: skip
+"""Kind of edit -> the files before it and after it; the target is `mine.reward:bonus`."""
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_every_edit_matters(identify: Callable[..., str], kind: str) -> None:
+    before, after = EDITS[kind]
+    assert identify(**after) != identify(**before)
+    assert identify(**before) == identify(**before)
+
+
 @pytest.mark.parametrize(
-    "changes",
+    "block",
     [
-        {"reward": REWARD.replace("BONUS = 1.0", "BONUS = 2.0")},
-        {"reward": REWARD.replace("+ tables.OFFSET", "- tables.OFFSET")},
-        {"reward": REWARD.replace("values * times()", "values + times()")},
-        {"reward": REWARD.replace("BONUS = 1.0", "BONUS = 1")},
-        {"reward": REWARD + "\nBONUS = BONUS + 1\n"},
-        {"reward": REWARD.replace("def bonus", "@staticmethod\ndef bonus")},
-        {"shared": SHARED.replace("RATE = 2", "RATE = 3")},
-        {"shared": SHARED.replace("return RATE", "return -RATE")},
-        {"tables": TABLES.replace("OFFSET = 0.5", "OFFSET = 0.25")},
-        {"shared": "from mine.tables import *\n\ndef factor():\n    return ROWS\n"},
+        "def f():\n    IMPORT\n",
+        "with open('x'):\n    IMPORT\n",
+        "for _ in range(1):\n    IMPORT\n",
+        "match 1:\n    case 1:\n        IMPORT\n",
+        "try:\n    pass\nfinally:\n    IMPORT\n",
+        "if True: IMPORT\n",
+        "x = 1; IMPORT; y = 2\n",
+        "class A:\n    async def f(self):\n        IMPORT\n",
     ],
 )
-def test_what_it_refers_to_matters_wherever_it_stands(identify: Callable[..., str], changes: dict[str, str]) -> None:
-    assert identify(**changes) != identify()
-
-
-def test_what_is_not_referred_to_does_not_matter_in_other_modules_either(identify: Callable[..., str]) -> None:
-    assert identify(shared=SHARED.replace("return 0", "return 1"), tables=TABLES.replace("3", "4")) == identify()
-
-
-def test_base_classes_methods_and_imports_within_functions_are_followed(identify: Callable[..., str]) -> None:
-    text = (
-        "from mine.base import Base\n\nclass Game(Base):\n    def step(self):\n"
-        "        from mine import tables\n        return tables.ROWS\n"
-    )
-    base = "class Base:\n    def reset(self):\n        return 0\n"
-    first = identify("mine.reward:Game", reward=text, base=base)
-    assert identify("mine.reward:Game", reward=text, base=base.replace("return 0", "return 1")) != first
-    assert identify("mine.reward:Game", reward=text, base=base, tables=TABLES.replace("3", "4")) != first
-    assert identify("mine.reward:Game", reward=text, base=base, tables=TABLES.replace("0.5", "1.5")) == first
-
-
-def test_this_project_is_followed_where_it_is_installed_too(
-    identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The version of this project is the same for many states of its code."""
-    text = "from starpo.ragen.envs.base import Environment\n\nclass Game(Environment):\n    pass\n"
-    in_a_checkout = identify("mine.reward:Game", reward=text)
-    monkeypatch.setattr("starpo.ragen.core.identity._is_installed", lambda _: True)
-    assert identify("mine.reward:Game", reward=text) == in_a_checkout
-
-
-def test_code_that_refers_to_itself_ends(identify: Callable[..., str]) -> None:
-    even = "def bonus(n):\n    return n == 0 or odd(n - 1)\n\ndef odd(n):\n    return n != 0 and bonus(n - 1)\n"
-    assert identify(reward=even) != identify(reward=even.replace("n != 0", "n > 0"))
-
-
 @pytest.mark.parametrize(
-    "reward", [REWARD.replace("BONUS = 1.0", ""), REWARD.replace("BONUS = 1.0", "from .shared import *")]
+    "statement",
+    [
+        "import mine.shared",
+        "import os, mine.shared as s",
+        "from mine.shared import factor",
+        "from mine.shared import *",
+        "from .shared import (factor as f, RATE)",
+        "from . import shared",
+        "from mine import shared as s",
+    ],
 )
-def test_modules_that_import_everything_from_each_other_end(identify: Callable[..., str], reward: str) -> None:
-    around = {"shared": f"from mine.tables import *\n{SHARED}", "tables": f"from mine.shared import *\n{TABLES}"}
-    assert identify(reward=reward, **around) != identify(reward=reward + "\nBONUS = 2\n", **around)
-
-
-def test_of_modules_that_import_everything_from_each_other_the_nearest_defines_a_name(
-    identify: Callable[..., str],
-) -> None:
-    files = {
-        "reward": "from mine.first import *\n\ndef bonus(turns, config):\n    return RATE\n",
-        "first": "from mine.second import *\nfrom mine.shared import *\n",
-        "second": "from mine.first import *\nfrom mine.third import *\n",
-        "third": "RATE = 5\n",
-    }
-    first = identify(**files)
-    assert identify(**files, shared=SHARED.replace("RATE = 2", "RATE = 3")) != first
-    assert identify(**files, shared=SHARED.replace("return 0", "return 1")) == first
-
-
-BLOCKS = {
-    "with": "with open('x'):\n    IMPORT\n",
-    "for": "for _ in range(1):\n    IMPORT\n",
-    "while": "while True:\n    IMPORT\n    break\n",
-    "match": "match 1:\n    case 1:\n        IMPORT\n",
-    "try": "try:\n    pass\nfinally:\n    IMPORT\n",
-    "except": "try:\n    pass\nexcept ValueError:\n    IMPORT\n",
-    "except*": "try:\n    pass\nexcept* ValueError:\n    IMPORT\n",
-    "nested": "if True:\n    try:\n        pass\n    except ValueError:\n        with open('x'):\n            IMPORT\n",
-}
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("statement", ["from mine.shared import factor", "from mine.shared import *"])
-def test_what_is_imported_in_a_block_matters(identify: Callable[..., str], block: str, statement: str) -> None:
-    text = BLOCKS[block].replace("IMPORT", statement) + "def bonus(turns, config):\n    return factor()\n"
+def test_what_is_imported_anywhere_matters(identify: Callable[..., str], block: str, statement: str) -> None:
+    text = block.replace("IMPORT", statement) + R
     assert identify(reward=text) != identify(reward=text, shared=SHARED.replace("RATE = 2", "RATE = 3"))
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_what_is_defined_in_a_block_matters(identify: Callable[..., str], block: str) -> None:
-    text = BLOCKS[block].replace("IMPORT", "factor = lambda: 1") + "def bonus(turns, config):\n    return factor()\n"
-    assert identify(reward=text) != identify(reward=text.replace("lambda: 1", "lambda: 2"))
-    text = text.replace("factor = lambda: 1", "def factor(): return 1")
-    assert identify(reward=text) != identify(reward=text.replace("return 1", "return 2"))
+def test_an_attribute_of_the_same_module_is_other_code(identify: Callable[..., str]) -> None:
+    assert identify("mine.reward:bonus") != identify("mine.reward:helper")
 
 
-def test_a_name_that_is_made_as_the_module_is_loaded_stands_for_the_whole_module(identify: Callable[..., str]) -> None:
-    text = "globals()['bonus'] = lambda turns, config: 1\nX = 1\n"
-    assert identify(reward=text) != identify(reward=text.replace("config: 1", "config: 2"))
+def test_modules_that_import_each_other_end(identify: Callable[..., str]) -> None:
+    around = {"shared": f"from mine.tables import *\n{SHARED}", "tables": f"from mine.reward import *\n{TABLES}"}
+    assert identify(**around) != identify(**{**around, "tables": f"{around['tables']}\nX = 1\n"})
 
 
-def test_a_module_without_source_counts_by_the_version_of_its_distribution(
-    identify: Callable[..., str], tmp_path: Path
+def test_a_package_without_init_is_followed(identify: Callable[..., str], tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "deep"
+    folder.mkdir(parents=True)
+    identities = []
+    for number in (1, 2):
+        (folder / "rule.py").write_text(f"R = {number}\n")
+        identities.append(identify(reward="from mine.deep.rule import R\n" + R))
+    assert identities[0] != identities[1]
+
+
+def test_deep_code_is_read(identify: Callable[..., str]) -> None:
+    """A chain of 3,000 terms, brackets 90 deep, and imports 1,200 modules deep."""
+    deep = "X = " + " + ".join(["1"] * 3000) + "\nY = " + "(" * 90 + "1" + ")" * 90 + "\n"
+    assert identify(tables=deep) != identify(tables=deep.replace("1)", "2)"))
+    chain = {f"m{n}": f"import mine.m{n + 1}\n" for n in range(1200)} | {"m1200": "X = 1\n"}
+    first = identify(reward="import mine.m0\n" + R, **chain)
+    assert identify(reward="import mine.m0\n" + R, m1200="X = 2\n") != first
+
+
+def test_a_missing_module_matters_once_it_is_there(identify: Callable[..., str], tmp_path: Path) -> None:
+    text = "try:\n    import fast_mine\nexcept ImportError:\n    pass\n" + R
+    first = identify(reward=text)
+    assert is_reusable(first)
+    (tmp_path / "fast_mine.py").write_text("R = 1\n")
+    assert identify(reward=text) != first
+
+
+def test_a_file_in_front_of_the_standard_library_is_ones_own(identify: Callable[..., str], tmp_path: Path) -> None:
+    text = "import colorsys\n" + R
+    first = identify(reward=text)
+    (tmp_path / "colorsys.py").write_text("R = 1\n")
+    assert identify(reward=text) != first
+
+
+def test_source_that_is_not_python_counts_as_text(identify: Callable[..., str]) -> None:
+    assert identify(tables="def (:\n") != identify(tables="def ):\n")
+
+
+def test_nothing_is_carried_out(identify: Callable[..., str]) -> None:
+    assert is_reusable(identify(__init__="raise SystemExit(3)\n", reward="import sys\nsys.exit(4)\n"))
+
+
+def install(folder: Path, version: str, text: str = "X = 1\n", *, record: bool = True, direct_url: str = "") -> None:
+    """Lay out a distribution `Lib-Dist` with the package `lib_of_others` as pip does."""
+    (folder / "lib_of_others").mkdir(parents=True, exist_ok=True)
+    (folder / "lib_of_others" / "__init__.py").write_text(text)
+    sources._distributions.cache_clear()
+    info = folder / "lib_dist.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: Lib-Dist\nVersion: {version}\n")
+    (info / "top_level.txt").write_text("lib_of_others\n")
+    if record:
+        (info / "RECORD").write_text("lib_of_others/__init__.py,,\nlib_dist.dist-info/RECORD,,\n")
+    if direct_url:
+        (info / "direct_url.json").write_text(direct_url)
+
+
+USES = "import lib_of_others\n" + R
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_a_distribution_counts_by_version_in_any_folder(
+    identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
 ) -> None:
-    def compiled(version: str | None) -> str:
-        identify()
-        file = tmp_path / "mine" / "reward.py"
-        py_compile.compile(str(file), cfile=str(file.with_suffix(".pyc")))
-        file.unlink()
-        for info in tmp_path.glob("mine-*.dist-info/*"):
-            info.unlink()
-        if version:
-            folder = tmp_path / "mine-1.dist-info"
-            folder.mkdir(exist_ok=True)
-            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mine\nVersion: {version}\n")
-            (folder / "top_level.txt").write_text("mine\n")
-            (folder / "RECORD").write_text("")
-        for cached in (code_identity, read, find_spec, _distributions):
-            cached.cache_clear()
-        return code_identity("mine.reward:bonus")
+    """As `pip install --target` and some systems lay it out: no folder is called site-packages."""
+    monkeypatch.syspath_prepend(str(tmp_path / "vendored"))
+    install(tmp_path / "vendored", "1.0", record=record)
+    first = identify(reward=USES)
+    install(tmp_path / "vendored", "1.0", "X = 2\n", record=record)
+    assert identify(reward=USES) == first
+    install(tmp_path / "vendored", "1.1", "X = 2\n", record=record)
+    assert identify(reward=USES) != first
 
-    assert compiled("1.2") == "mine==1.2"
-    assert compiled("1.3") == "mine==1.3"
-    unknown = compiled(None)
-    assert unknown.startswith(UNREADABLE)
-    assert not is_reusable(unknown)
-    assert is_reusable("mine==1.2")
+
+@pytest.mark.parametrize("how", ["editable", "checkout", "no metadata"])
+def test_code_that_is_edited_in_place_counts_by_text(
+    identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    folder = tmp_path / "site-packages"
+    monkeypatch.syspath_prepend(str(folder))
+    url = json.dumps({"url": "file:///there", "dir_info": {"editable": True}}) if how == "editable" else ""
+    identities = []
+    for number in (1, 2):
+        install(folder, "1.0", f"X = {number}\n", record=how == "editable", direct_url=url)
+        if how == "checkout":
+            (folder / "pyproject.toml").write_text("")
+        if how == "no metadata":
+            for file in (folder / "lib_dist.dist-info").iterdir():
+                file.unlink()
+        identities.append(identify(reward=USES))
+    assert identities[0] != identities[1]
+
+
+def test_a_namespace_shared_by_distributions_is_taken_apart(
+    identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, module in (("one", "theirs"), ("two", "ours")):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+        (tmp_path / folder / "shared_ns").mkdir(parents=True)
+        (tmp_path / folder / "shared_ns" / f"{module}.py").write_text("X = 1\n")
+    sources._distributions.cache_clear()
+    info = tmp_path / "one" / "theirs.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "RECORD").write_text("shared_ns/theirs.py,,\n")
+    text = "from shared_ns import ours\nimport shared_ns.theirs\n" + R
+    first = identify(reward=text)
+    (tmp_path / "one" / "shared_ns" / "theirs.py").write_text("X = 2\n")
+    assert identify(reward=text) == first
+    (tmp_path / "two" / "shared_ns" / "ours.py").write_text("X = 2\n")
+    assert identify(reward=text) != first
+
+
+def test_the_package_of_the_target_counts_by_text_even_where_it_is_installed(
+    identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    install(tmp_path / "site-packages", "1.0")
+    first = identify("lib_of_others:X")
+    install(tmp_path / "site-packages", "1.0", "X = 2\n")
+    assert identify("lib_of_others:X") != first
+
+
+def test_a_module_without_source_counts_by_its_bytes(identify: Callable[..., str], tmp_path: Path) -> None:
+    text = "import mine.compiled\n" + R
+    (tmp_path / "mine").mkdir()
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    identities = []
+    for content in (b"\x7fELF1", b"\x7fELF2"):
+        (tmp_path / "mine" / f"compiled{suffix}").write_bytes(content)
+        identities.append(identify(reward=text))
+    assert identities[0] != identities[1]
+    assert all(map(is_reusable, identities))
 
 
 def test_code_built_in_memory_is_another_in_every_run(
     identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = identify("nowhere:thing")
+    assert first.startswith(UNREADABLE)
     assert not is_reusable(first)
     assert identify("nowhere:thing") == first  # in this run and the processes that it starts
     monkeypatch.delenv("RAGEN_CODE_TOKEN")
     assert identify("nowhere:thing") != first
+    monkeypatch.setitem(sys.modules, "made_up", type(sys)("made_up"))
+    assert not is_reusable(identify(reward="import made_up\n" + R))
 
 
 def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,36 +375,53 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "names",
-    ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS", "LOSSES"],
+    ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS"],
 )
 def test_all_that_is_registered_here_has_a_source(names: str) -> None:
     entries: dict[str, str] = dict(getattr(registry, names))
-    for suite in registry.SUITES:  # code that imports missing packages cannot be distinguished
-        if find_spec(suite) is None:
-            entries.pop(suite, None)
     identities = {name: code_identity(target) for name, target in entries.items()}
     assert all(len(identity) == 16 for identity in identities.values()), identities
     assert len(set(identities.values())) == len(entries)
 
 
-def test_threads_take_turns_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.11 fails where two of them build syntax trees at once; one of another library may do so all the same."""
-    parse, inside, most, failures = ast.parse, [0], [0], [SystemError("AST constructor recursion depth mismatch")] * 2
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[..., str]:
+    """`project(edits)`: the identity of Sokoban in a copy of this project without metadata, after replacing texts."""
+    root = Path(sources.__file__).resolve().parents[2]
+    copied = tmp_path / "copied"
+    (copied / "starpo").mkdir(parents=True)
+    (copied / "starpo" / "__init__.py").write_text((root / "starpo" / "__init__.py").read_text())
+    for floor in ("ragen", "schemas"):
+        subprocess.run(["cp", "-r", str(root / floor), str(copied / "starpo" / floor)], check=True)
 
-    def slow(text: str, *rest: Any, **more: Any) -> ast.Module:
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
-        time.sleep(0.05)
-        inside[0] -= 1
-        if failures:
-            raise failures.pop()
-        return parse(text, *rest, **more)
+    def identity(file: str = "", old: str = "", new: str = "") -> str:
+        path = copied / "starpo" / "ragen" / (file or "envs/base.py")
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        code = (
+            "import starpo.ragen.core.identity as i; assert 'copied' in i.__file__; "
+            "print(i.code_identity('starpo.ragen.envs.sokoban.environment:Sokoban'), end='')"
+        )
+        env = {**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, cwd=copied, capture_output=True, text=True, check=True
+        )
+        path.write_text(text)
+        return done.stdout
 
-    monkeypatch.setattr(ast, "parse", slow)
-    modules = [f"starpo.ragen.core.{name}" for name in ("errors", "lookup", "registry", "seeding")]
-    with ThreadPoolExecutor(len(modules)) as threads:
-        assert all(threads.map(read.__wrapped__, modules))
-    assert most == [1]
+    return identity
+
+
+def test_in_this_project_methods_are_followed_and_floors_and_docstrings_are_not(project: Callable[..., str]) -> None:
+    first = project()
+    assert len(first) == 16
+    assert first == code_identity("starpo.ragen.envs.sokoban.environment:Sokoban")
+    assert project("envs/sokoban/rooms.py", "import ", "X = 1\nimport ") != first
+    assert project("envs/base.py", '"""', '"""An edited docstring. ') == first
+    assert project("envs/__init__.py", '"""', '"""An edited map. ') == first
+    assert project("core/errors.py", "class StarPOError", "X = 1\n\n\nclass StarPOError") == first
+    assert project("envs/bandit/environment.py", "import ", "X = 1\nimport ") == first
 
 
 def test_nothing_is_imported_and_no_torch() -> None:

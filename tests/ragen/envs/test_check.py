@@ -1,6 +1,7 @@
 """The checker passes every variant and finds every fault injected into an environment."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -155,15 +156,15 @@ class LakeThatAnswersBeforeReset(FrozenLake):
         return super().step(action)
 
 
-class LakeWhosePictureStepsOn(FrozenLake):
-    def render_rgb(self):
-        self._chance.random()
-        return super().render_rgb()
+class LakeWhoseRulesStepOn(FrozenLake):
+    def rules(self):
+        self._chance = python_random(1, "frozen lake slips")
+        return super().rules()
 
 
-class LakeOfFloats(FrozenLake):
-    def render_rgb(self):
-        return super().render_rgb() / 255.0
+class LakeThatShowsTooMuch(FrozenLake):
+    def render(self):
+        return "." * 1_000_001
 
 
 class LakeThatHidesItsActions(FrozenLake):
@@ -210,8 +211,8 @@ class LakeWhoseClonesAreItself(FrozenLake):
 
 
 class LakeThatBreaksDown(FrozenLake):
-    def render_rgb(self):
-        raise RuntimeError("no display")
+    def step(self, action):
+        raise RuntimeError("no ice today")
 
 
 FAULTS = {
@@ -232,13 +233,12 @@ FAULTS = {
     LakeThatPaysIntegers: "reset and step conventions",
     LakeThatTakesAnything: "unknown actions are refused",
     LakeThatAnswersBeforeReset: "nothing before reset",
-    LakeWhosePictureStepsOn: "looking changes nothing",
-    LakeOfFloats: "pictures are rgb",
+    LakeWhoseRulesStepOn: "looking changes nothing",
+    LakeThatShowsTooMuch: "reset and step conventions",
     LakeThatHidesItsActions: "actions can be named",
     LakeThatCostsMore: "action cost is a lower bound",
     LakeThatRemembers: "same seeds same episode",
     LakeWithAShortDigest: "reset and step conventions",
-    LakeThatBreaksDown: "pictures are rgb",
     LakeWhoseChanceIsNotDrawnAnew: "a clone goes its own way",
     LakeWhoseClonesAreItself: "a clone goes its own way",
 }
@@ -284,7 +284,26 @@ def test_a_difference_between_processes_is_found(monkeypatch):
 def test_a_finding_reads_as_a_line(monkeypatch):
     monkeypatch.setattr(starpo.ragen.envs.check, "make", LakeThatBreaksDown)
     lines = [str(finding) for finding in check(FrozenLakeSettings(), should_start_process=False)]
-    assert "pictures are rgb: raised RuntimeError: no display" in lines
+    raised = [line for line in lines if "no ice" in line]
+    assert len(raised) == 1  # though it is raised in ten rules
+    assert re.search(r"raised RuntimeError: no ice today \(and \d+ more like it, in \d+ rules\)$", raised[0]), raised
+
+
+def test_one_mistake_is_one_finding(monkeypatch):
+    monkeypatch.setattr(starpo.ragen.envs.check, "make", LakeThatPaysIntegers)
+    (finding,) = check(FrozenLakeSettings(), should_start_process=False)
+    assert finding.num_more > 10
+    assert str(finding).startswith("reset and step conventions: reward 0 is not a finite float (and ")
+
+
+def test_what_a_finding_quotes_is_cut(monkeypatch):
+    class LakeThatShowsAnother(FrozenLake):
+        def reset(self, *, seed, dynamics_seed=0):
+            _, info = super().reset(seed=seed, dynamics_seed=dynamics_seed)
+            return "x" * 100_000, info
+
+    monkeypatch.setattr(starpo.ragen.envs.check, "make", LakeThatShowsAnother)
+    assert all(len(str(finding)) < 800 for finding in check(FrozenLakeSettings(), should_start_process=False))
 
 
 def test_an_environment_that_is_not_registered_is_refused():

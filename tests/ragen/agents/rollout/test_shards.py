@@ -12,7 +12,8 @@ from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core import seeding
-from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
+from starpo.ragen.evidence.diagnostics.metrics import rollout_metrics
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
 from tests.ragen.agents.rollout.conftest import Corridor
@@ -116,7 +117,9 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor,
         return LEFT
 
     engine = scripted_engine(failing)
-    with pytest.raises(EngineError, match=r"rollout shard 3 of 5 \(groups g2 to g2\) failed: MemoryError: no room"):
+    with pytest.raises(
+        EngineError, match=r"rollout shard 3 of 5 \(corridor, groups g2 to g2\) failed: MemoryError: no room"
+    ):
         run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=3)
     # Three shards had begun, and the failed one's thread may have begun a fourth; the others stopped soon after the
     # failure instead of playing their 5 turns, the last one never began, and all sessions were closed.
@@ -149,7 +152,9 @@ class Stopped:
 def test_no_shard_begins_once_the_others_are_stopped(corridor):
     job = RolloutJob("nowhere", "some-key", corridor(), AGENT, SAMPLING, 4096)
     player = Stopped()
-    with pytest.raises(EngineError, match=r"rollout shard 1 of 5 \(groups g0 to g0\) failed: MemoryError: no room"):
+    with pytest.raises(
+        EngineError, match=r"rollout shard 1 of 5 \(corridor, groups g0 to g0\) failed: MemoryError: no room"
+    ):
         play_shards(player, job, make_episodes(GROUPS, 1, 1))
     assert not {"g3", "g4"} & set(player.begun)
 
@@ -195,3 +200,80 @@ def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine)
     (slow,) = (session for session in asked if session.requests[0].sequence_id.startswith("g1"))
     assert slow.num_calls < 5
     assert all(session.is_closed for session in engine.sessions)
+
+
+def failing_step(error, share):
+    """A step that raises for this share of the members."""
+    original = Corridor.step
+
+    def step(self, action):
+        if self.seed % 10 < 10 * share:
+            raise error
+        return original(self, action)
+
+    return step
+
+
+EPISODES = [(f"g{number}", number) for number in range(10)]
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), RuntimeError("no floor")])
+def test_some_failed_episodes_are_told_and_left_out(
+    scripted_engine, tokenizer_folder, corridor, monkeypatch, caplog, error
+):
+    monkeypatch.setattr(Corridor, "step", failing_step(error, 0.3))
+    turns = run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
+    failed = turns.filter(pc.equal(turns["status"], "env_error"))
+    assert failed["group_id"].to_pylist() == ["g0", "g1", "g2"]
+    assert rollout_metrics(turns)["rollout/env_error_share"] == 0.3
+    said = "environment 'corridor' failed in 3 of 10 trajectories that acted, most often (3 times) with "
+    assert f"{said}{type(error).__name__}" in caplog.text
+
+
+@pytest.mark.parametrize(("share", "script"), [(0.6, RIGHT), (1.0, RIGHT), (1.0, None)])
+def test_a_rollout_whose_environment_fails_is_refused(
+    scripted_engine, tokenizer_folder, corridor, monkeypatch, share, script
+):
+    """Also if it fails whenever it is acted in, and most responses are malformed and do not act."""
+    monkeypatch.setattr(Corridor, "step", failing_step(RuntimeError("no floor"), share))
+    said = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")
+    num_failed, num_acted = (3, 3) if script is None else (round(10 * share), 10)
+    with pytest.raises(
+        EnvironmentFault, match=rf"failed in {num_failed} of {num_acted} .* RuntimeError: no floor \(in "
+    ):
+        run(scripted_engine(said), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
+
+
+def test_an_observation_that_no_context_could_hold_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+    monkeypatch.setattr(Corridor, "render", lambda self: "x" * 10_000_000)
+    with pytest.raises(EnvironmentFault, match="an observation has 10000000 characters, at most 1000000 are accepted"):
+        run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
+
+
+def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+    class Over(BaseException):
+        pass
+
+    def step(self, action):
+        raise Over("all over")
+
+    monkeypatch.setattr(Corridor, "step", step)
+    with pytest.raises(EngineError, match=r"shard 1 of 1 \(corridor, groups g0 to g0\) failed: Over: all over"):
+        run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:1], 2, 1))
+
+
+def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+    def step(self, action):
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setenv("RAGEN_ENVIRONMENT_S", "0.5")
+    monkeypatch.setattr(Corridor, "step", step)
+    started = time.monotonic()
+    with pytest.raises(EngineError, match=r"a call of environment 'corridor' has taken longer than 0.5 s"):
+        run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:2], 2, 1))
+    assert time.monotonic() - started < 10
+    for thread in threading.enumerate():
+        if thread.name.startswith("shard"):
+            thread.join(10)  # the loop is interrupted, so nothing hangs at the end of the process
+            assert not thread.is_alive()

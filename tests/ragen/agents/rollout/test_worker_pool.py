@@ -100,7 +100,7 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
 
 
 def test_a_worker_that_hangs_in_its_end_is_lost(job, monkeypatch):
-    monkeypatch.setattr(worker_pool, "_ENDING_S", 0.2)
+    monkeypatch.setattr(worker_pool, "ENDING_S", 0.2)
     worker = worker_pool._Worker([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
     with pytest.raises(WorkerLostError, match="exit status -9"):
         worker.play(job, [])

@@ -1,9 +1,12 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.errors import RewardError
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import REWARDS
@@ -191,3 +194,42 @@ def test_a_greedy_trajectory_is_paid_and_in_no_statistic(make_turns, normalisati
     alone, beside = (compute_rewards(make_turns(some), config).to_pylist() for some in (rows, [*rows, greedy]))
     assert beside[:2] == alone
     assert (beside[2]["trajectory_return"], beside[2]["is_valid"]) == (100.0, False)
+
+
+FAULTY = {
+    "None": ("return None", "returned None, expected one number for each of 3 turns"),
+    "one number": ("return 1.0", "returned float of shape [], expected one number for each of 3 turns"),
+    "too few": ("return np.zeros(2)", "returned ndarray of shape [2], expected one number for each of 3 turns"),
+    "a column": ("return np.zeros((turns.num_rows, 1))", "returned ndarray of shape [3, 1], expected one number"),
+    "a missing column": (
+        "return turns['nothing']",
+        r"mine_code.py, line 4: KeyError: .*nothing.* does not exist",
+    ),
+    "an exception": ("raise RuntimeError('no luck')", "mine_code.py, line 4: RuntimeError: no luck"),
+    "an exit": ("raise SystemExit(0)", "mine_code.py, line 4: SystemExit: 0"),
+    "texts": ("return ['a'] * 3", "ValueError: could not convert string to float: 'a'"),
+    "NaN": (
+        "return np.array([0, np.nan, np.nan])",
+        "returned nan for 2 of 3 turns, the first turn 1 (status ok)",
+    ),
+    "infinity": ("return np.array([np.inf, 0, 0])", "returned inf for 1 of 3 turns, the first turn 0"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+def test_a_faulty_component_is_named(make_turns, mine, kind):
+    body, said = FAULTY[kind]
+    mine(f"import numpy as np\n\ndef pay(turns, config):\n    {body}\n")
+    with pytest.raises(RewardError) as raised:
+        compute_rewards(make_turns([{"turn": turn} for turn in range(3)]), RewardConfig(components=["mine_code:pay"]))
+    assert str(raised.value).startswith("reward component 'mine_code:pay' ")
+    assert re.search(said if kind == "a missing column" else re.escape(said), str(raised.value)), str(raised.value)
+
+
+@pytest.mark.parametrize("body", ["[1, 2.5]", "(True, 0)", "np.array([1, 0], np.int8)", "turns['turn']"])
+def test_any_row_of_numbers_is_paid(make_turns, mine, body):
+    mine(f"import numpy as np\n\ndef pay(turns, config):\n    return {body}\n")
+    config = RewardConfig(components=["mine_code:pay"])
+    rewards = compute_rewards(make_turns([{"turn": 0}, {"turn": 1}]), config)
+    expected = {"[1, 2.5]": [1.0, 2.5], "turns['turn']": [0.0, 1.0]}.get(body, [1.0, 0.0])
+    assert rewards["total"].to_pylist() == expected

@@ -54,3 +54,35 @@ def test_keys_of_servers_are_no_text_to_show(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef0123")
     said = without_secrets("Incorrect API key provided: sk-proj-Abcdef1234567890; wandb 0123456789abcdef0123")
     assert said == "Incorrect API key provided: ***; wandb ***"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GH_PAT", "PGPASS", "WANDB_KEY", "SLACK_WEBHOOK", "HF_TOKEN", "DB_PASSWORD", "DB_PASSWD", "MY_SECRET_THING",
+        "SSH_PASSPHRASE", "SENTRY_DSN", "REGISTRY_AUTH", "AWS_CREDENTIALS", "DEPLOY_PRIVATE", "APIKEY", "wandb_key",
+        "ROOT_PWD", "KEY",
+    ],
+)  # fmt: skip
+def test_names_of_secret_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "canary-Abc123")
+    assert without_secrets("it says canary-Abc123!") == "it says ***!"
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "PWD", "HOME", "MONKEY_ISLAND", "COMPASS_ROSE", "PATTERN", "AUTHOR", "KEYBOARD"]
+)
+def test_other_variables_are_no_secrets(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "canary-Abc123")
+    assert without_secrets("it says canary-Abc123!") == "it says canary-Abc123!"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:hunter2x@db:5432/x", "redis://:hunter2x@cache", "https://hunter2x@example.org/x.git",
+        "mysql+pymysql://me:hunter2x@db/x?charset=utf8", "amqp://me:hunter2x@host",
+    ],
+)  # fmt: skip
+def test_passwords_in_addresses(text: str) -> None:
+    assert "hunter2x" not in without_secrets(f"OperationalError: cannot connect to {text} (timeout)")

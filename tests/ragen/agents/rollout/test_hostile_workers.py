@@ -1,0 +1,121 @@
+"""What an environment does to its worker process: it is named rightly, ends in time, and changes nothing."""
+
+import sys
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from starpo.ragen.agents.rollout import worker
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError
+from starpo.ragen.agents.rollout.shards import play_shards
+from starpo.ragen.agents.rollout.worker_pool import _Worker
+from starpo.ragen.core.errors import EngineError
+
+PLAYS = """
+import os, sys, time
+from starpo.ragen.agents.rollout import worker
+from starpo.ragen.core.guard import guarded
+from starpo.schemas.datasets import TURNS
+
+class Player:
+    def play(self, job, episodes):
+        with guarded(is_timed=True):
+            step(job.folder)
+        return TURNS.schema.empty_table()
+
+def step(code):
+    exec(code)
+
+worker.ENDING_S = 0.2
+worker.serve(Player)
+"""
+
+
+class Player(_Worker):
+    """A worker process that takes this step for a shard."""
+
+    def __init__(self, step: str = "") -> None:
+        super().__init__([sys.executable, "-c", PLAYS])
+        self.step = step
+
+    def play(self, job, episodes=()):
+        return super().play(replace(job, folder=self.step), episodes)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("os._exit(0)", r"exit status 0, it ended by itself: look at the code of environment 'frozen_lake'"),
+        ("os.kill(os.getpid(), 11)", r"exit status -11, it crashed \(SIGSEGV\)"),
+        pytest.param(
+            "os.kill(os.getpid(), 9)", "status -9, it was killed: is there enough", marks=pytest.mark.thorough
+        ),
+    ],
+)
+def test_the_end_of_a_worker_is_explained(job, step, said):
+    with pytest.raises(WorkerLostError, match=said):
+        Player(step).play(job)
+
+
+def test_what_it_raises_is_an_error_and_the_worker_stays(job):
+    player = Player()
+    for step, said in (
+        ("raise BaseException('over')", "BaseException: over"),
+        ("sys.exit(0)", "SystemExit: 0"),
+        ("input()", "EOFError"),
+        ("sys.stdin.buffer.read(1); os.write(1, b'noise'); raise ValueError('read nothing')", "read nothing"),
+    ):
+        player.step = step
+        with pytest.raises(EngineError, match=said):
+            player.play(job)
+    player.step = "pass"
+    assert player.play(job).num_rows == 0
+    player.kill()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "sum(iter(int, 1))",  # never leaves native code
+        pytest.param("time.sleep(1e6)", marks=pytest.mark.thorough),
+        pytest.param("while True: pass", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, capfd, step):
+    monkeypatch.setenv("RAGEN_ENVIRONMENT_S", "0.5")
+    said = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise RAGEN_ENVIRONMENT_S"
+    with pytest.raises(WorkerLostError, match=said):
+        Player(step).play(job)
+    assert "in step" in capfd.readouterr().err  # the stack
+
+
+def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
+    """The child of a killed worker lives on, and the run goes on without it."""
+    started = time.monotonic()
+    with pytest.raises(WorkerLostError, match="exit status -9"):
+        Player("os.fork() or time.sleep(90) or os._exit(0); os.kill(os.getpid(), 9)").play(job)
+    assert time.monotonic() - started < 60
+
+
+def test_a_busy_worker_ends_with_its_parent(job):
+    player = Player()
+    process = psutil.Process(player._process.pid)
+    stream = player._process.stdin
+    assert stream is not None
+    worker.write_frame(stream, worker.REQUEST, worker.pack_request(replace(job, folder="time.sleep(1e6)"), []))
+    time.sleep(0.2)
+    stream.close()  # as the end of the parent does
+    assert process.wait(30) == 1
+
+
+def test_the_shard_and_the_environment_are_named_at_the_end(job):
+    pool = Pool(lambda: Player("os._exit(7)"), 1, is_continuous=False)
+    said = (
+        r"rollout shard 1 of 1 \(frozen_lake, groups .*\) failed: EngineError: two rollout workers died on the same "
+        "shard, the last with exit status 7"
+    )
+    with pytest.raises(EngineError, match=said):
+        play_shards(pool, job, [[Episode("g0", 0, 1, 1, 1)]])

@@ -1,0 +1,51 @@
+"""Exceptions of others as texts: short, and without secrets."""
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from starpo.ragen.core.errors import ConfigError, StarPOError, first_line, named_line, one_line
+from starpo.ragen.core.faults import describe_fault, redacted
+from starpo.ragen.core.redaction import without_secrets
+
+SECRET = "canary-Abc123"
+
+
+@pytest.fixture(autouse=True)
+def _with_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_PAT", SECRET)
+
+
+@pytest.mark.parametrize("show", [first_line, named_line, one_line, lambda error: describe_fault(error, "nowhere")])
+def test_no_text_of_an_exception_has_a_secret(show) -> None:
+    assert SECRET not in show(RuntimeError(f"401 for {SECRET}"))
+    assert "***" in show(RuntimeError(f"401 for {SECRET}"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(f"401 for {SECRET}"),
+        KeyError(SECRET),
+        OSError(2, f"no {SECRET}"),
+        FileNotFoundError(2, "no such file", f"/x/{SECRET}"),
+        ConfigError(f"{SECRET} is wrong"),
+    ],
+)
+def test_an_exception_that_leaves_our_code_keeps_its_type_and_loses_its_secrets(error: BaseException) -> None:
+    error.__cause__ = ValueError(f"because of {SECRET}")
+    error.__cause__.__context__ = error  # a circle ends
+    assert redacted(error) is error
+    assert SECRET not in f"{error} {error!r} {error.__cause__}"
+    assert "***" in str(error)
+
+
+def test_an_exception_whose_text_is_fixed_is_replaced() -> None:
+    class Settings(BaseModel):
+        number: int
+
+    with pytest.raises(ValidationError) as raised:
+        Settings(number=SECRET)  # type: ignore[arg-type]
+    error = redacted(raised.value)
+    assert isinstance(error, StarPOError)
+    assert str(error) == without_secrets(f"ValidationError: {raised.value}")
+    assert SECRET not in str(error)
