@@ -7,7 +7,10 @@ import typer
 from starpo.flows.cli.options import MethodOption, SetOption, parse_overrides
 from starpo.flows.console.terminal import print_json, write
 from starpo.flows.presets import preset
+from starpo.ragen.advice import advise
+from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.counts import counted
+from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
 
 
@@ -22,6 +25,13 @@ def validate(
     check_ready(config, file)
     if as_json:
         print_json(config.model_dump(mode="json"))
-    else:
-        done = counted(config.iterations, "iteration")
-        write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
+        return
+    done = counted(config.iterations, "iteration")
+    write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
+    fits = context_fits(config)
+    if not fits:
+        write("prompts: not counted, as the model is not on this machine; a run downloads it")
+    for fit in fits:
+        write(fit.summary)
+    for advice in advise(config, fits, known_size(config)):
+        write(f"warning: {advice}")

@@ -127,3 +127,9 @@ def test_an_unknown_policy_is_one_message() -> None:
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: policy.name_or_path = 'Qwen/Qwen9': neither a folder with a config.json")
     assert "Traceback" not in answer.stderr
+
+
+def test_prompts_that_do_not_fit_into_the_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned("smoke", capsys, "rollout.max_context_tokens=72")
+    assert not found["fits"]
+    assert found["reasons"][-1].startswith("environment: first prompts of 24 tokens and rollout.max_response_tokens")
