@@ -18,6 +18,13 @@ TINY_PARAMETERS = 20_000_000
 """Policies below this size are taken for exported embedded ones, with which the embedded policy's settings belong."""
 
 
+def usual_learning_rate(num_parameters: int | None, *, is_lora: bool = False) -> float:
+    """Return a learning rate of AdamW that is usual for RL on a model of this size (docs/models.md)."""
+    size = num_parameters or 0
+    rate = 1e-6 if size >= 1_000_000_000 else 1e-5 if size >= 300_000_000 or num_parameters is None else 3e-5
+    return rate * LORA_FACTOR if is_lora else rate
+
+
 def advise(config: StarPOConfig, fits: Sequence[ContextFit], num_parameters: int | None = None) -> list[str]:
     """List what is out of place with this policy.
 
@@ -31,7 +38,7 @@ def advise(config: StarPOConfig, fits: Sequence[ContextFit], num_parameters: int
     is_pretrained = isinstance(config.policy, PretrainedPolicy)
     if not is_pretrained or (num_parameters is not None and num_parameters < TINY_PARAMETERS):
         return short
-    return [*_of_the_prompt(config), *_of_the_optimiser(config), *short]
+    return [*_of_the_prompt(config), *_of_the_optimiser(config, num_parameters), *short]
 
 
 def _of_the_prompt(config: StarPOConfig) -> list[str]:
@@ -48,10 +55,11 @@ def _of_the_prompt(config: StarPOConfig) -> list[str]:
     ]
 
 
-def _of_the_optimiser(config: StarPOConfig) -> list[str]:
+def _of_the_optimiser(config: StarPOConfig, num_parameters: int | None) -> list[str]:
     optimiser, lora = config.update.optimiser, config.update.lora
     highest = MAX_LEARNING_RATE * (LORA_FACTOR if lora else 1)
-    usual = "--set update.optimiser.type=adamw --set update.optimiser.learning_rate=1e-5"
+    rate = usual_learning_rate(num_parameters, is_lora=lora is not None)
+    usual = f"--set update.optimiser.type=adamw --set update.optimiser.learning_rate={rate:g}"
     if optimiser.type == "muon":
         return [
             f"update.optimiser.type = 'muon' at matrix_learning_rate = {optimiser.matrix_learning_rate:g} is the "
