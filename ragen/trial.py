@@ -97,7 +97,7 @@ class Trial:
         """
         found = []
         rollout = config.rollout
-        if self.at_limit > _MANY_CUT:
+        if self.at_limit > _MANY_CUT and is_start:  # fine-tuning teaches the length too
             found.append(
                 f"{self.at_limit:.0%} of the responses are cut at their limit, and count as malformed: raise it (--set "
                 f"rollout.max_response_tokens={2 * rollout.max_response_tokens}), ask for shorter ones in the prompt, "
