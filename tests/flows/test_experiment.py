@@ -114,7 +114,7 @@ def test_a_model_with_less_context_than_the_prompt_is_one_message(model: Path, t
 def test_a_base_model_without_a_chat_template_is_one_message(model: Path, tmp_path: Path) -> None:
     folder = with_config(model, tmp_path)
     (folder / "chat_template.jinja").unlink()
-    with pytest.raises(StarPOError, match=r"^the chat template of '.*' cannot render"):
+    with pytest.raises(StarPOError, match="chat template"):
         experiment(str(folder), "sokoban", tmp_path / "mine.toml")
     assert not (tmp_path / "mine.toml").exists()
 

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import urllib.request
@@ -127,7 +128,49 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     return begin
 
 
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Virtual environment with the wheel and nothing of this checkout; it shares the libraries of this environment."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
+    for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
+        shutil.copytree(_ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(_ROOT / name, source)
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
+    environment = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    purelib = sysconfig.get_path("purelib", vars={"base": str(environment)})
+    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files in there are not read
+    (wheel,) = folder.glob("*.whl")
+    into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
+    subprocess.run([*pip, *into], check=True)
+    for script in (environment / "bin").glob("ragen"):
+        lines = script.read_text().splitlines(keepends=True)
+        script.write_text(f"#!{environment}/bin/python\n" + "".join(lines[1:]))
+    return environment
+
+
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
     """Copy of the finished run's store, for the test to tamper with."""
     return Path(shutil.copytree(finished, tmp_path / "store"))
+
+
+@pytest.fixture
+def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[str, str]]:
+    """Environment variables of a user in an empty folder; the server that the user starts is stopped afterwards."""
+    env = {
+        name: os.environ[name]
+        for name in ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
+        if name in os.environ
+    } | {
+        "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path / "home"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{free_tcp_port}/api",
+    }
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    yield env
+    subprocess.run(["ragen", "down"], cwd=tmp_path / "work", env=env, check=False)

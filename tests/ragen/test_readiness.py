@@ -166,7 +166,8 @@ def test_a_base_model_has_no_chat_template(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "base"))
     (folder / "chat_template.jinja").unlink()
     (told,) = obstacles(of(folder))
-    assert told.startswith(f"the chat template of '{folder}' cannot render 1 plain user and assistant messages")
+    assert str(folder) in told
+    assert "chat template" in told
 
 
 class Unlucky(Sokoban):
