@@ -83,7 +83,9 @@ def plan_experiment(model: str, environment: str, file: str) -> Experiment:
         "context": _LONGEST,
         "learning_rate": "1e-5",
     }
-    notes = () if has_demonstrator else (f"'{variant.type}' has no demonstrator, so there is no fine-tuning",)
+    notes: tuple[str, ...] = (
+        () if has_demonstrator else (f"'{variant.type}' has no demonstrator, so there is no fine-tuning",)
+    )
 
     draft = _load(_render(told))
     told |= _response(draft) if has_demonstrator else {

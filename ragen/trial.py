@@ -216,7 +216,7 @@ def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float, trained_token
         success=float(episodes["success"].mean()),  # type: ignore[arg-type]
         num_groups=frame["group_id"].n_unique(),
         num_differing=int((spread > ZERO_VARIANCE_STD).sum()),
-        return_std=float(spread.mean() or 0.0),
+        return_std=float(spread.mean() or 0.0),  # type: ignore[arg-type]
         seconds=seconds,
         tokens_s=num_tokens / seconds,
         trained_tokens_s=trained_tokens_s,
@@ -234,7 +234,7 @@ def _trained_tokens_s(config: StarPOConfig, folder: str, turns: pa.Table) -> flo
     ids, num_response = [*row["prompt_ids"], *row["response_ids"]], max(1, len(row["response_ids"]))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, _ = load_policy(folder, torch.float32)
-    model.to(device)
+    model.to(torch.device(device))  # type: ignore[arg-type]
     if config.update.lora is not None:  # no gradients of weights; the adapters' own are few
         model.requires_grad_(False)
         model.enable_input_require_grads()
