@@ -4,11 +4,14 @@ environment, agent, tokenizer -> contexts of some initial states -> PromptLength
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.prompting.context import ContextBuilder
 
 NUM_STATES = 16
 
@@ -47,7 +50,7 @@ def num_in_sight(agent: AgentConfig, num_turns: int) -> int:
 
 
 def prompt_lengths(
-    settings: EnvironmentSettings, contexts: ContextBuilder, num_states: int = NUM_STATES
+    settings: EnvironmentSettings, contexts: "ContextBuilder", num_states: int = NUM_STATES
 ) -> PromptLengths:
     """Measure the prompts of the first `num_states` seeds.
 
