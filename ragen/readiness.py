@@ -10,9 +10,10 @@ from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.model_files import model_place
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
@@ -48,20 +49,23 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 
     Checked are names that stand for two things, the package that a judge needs, things with a statement weight that no
     environment has, the policy's folder with its tokenizer and a template to which turns can be appended (a model on
-    the hub is skipped unless it is to be downloaded), the embedded policy's demonstrator, the prompt, the reward
-    components on trial turns, and enough initial states for every panel and for training beside them.
+    the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the reward components on
+    trial turns, and enough initial states for every panel and for training beside them; then, if nothing else is wrong,
+    room for prompts and responses in the context.
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config) + _of_weights(config)
-    found += (
-        _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
-    )
+    if isinstance(policy, PretrainedPolicy):
+        found += _of_model(policy, config.agent, should_download)
+    player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
+    if player is not None:
+        found += _of_demonstrator(config, player)
     found += _of_prompt(config) + _of_rewards(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         found += _of_environment(place, settings, config)
-    return found
+    return found or _of_contexts(config, should_download)
 
 
 def _of_names(config: StarPOConfig) -> list[str]:
@@ -157,10 +161,9 @@ def _of_rewards(config: StarPOConfig) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _of_demonstrator(config: StarPOConfig) -> list[str]:
-    assert isinstance(config.policy, TinyPolicy)
+def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> list[str]:
     try:
-        target = demonstrator(config.policy, config.environment)
+        target = demonstrator(player, config.environment)
         decide = resolve(target)
     except StarPOError as error:
         return [str(error)]
@@ -171,7 +174,7 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         except FOREIGN:
             return []  # reported by `_of_environment`
         try:
-            actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
+            actions = decide(world, player.demonstration_skill, python_random("readiness")).actions
         except FOREIGN as error:  # a third-party demonstrator may raise anything
             module = target.partition(":")[0]
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
@@ -223,3 +226,15 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
         if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
         for found in check(part, should_start_process=False)
     ]
+
+
+def _of_contexts(config: StarPOConfig, should_download: bool) -> list[str]:
+    try:
+        fits = context_fits(config, should_download=should_download)
+    except StarPOError as error:
+        return [str(error)]
+    except FOREIGN as error:  # a third-party environment may raise anything
+        module = ENVIRONMENTS[config.environment.type].partition(":")[0]
+        return [f"environment: a first prompt cannot be made: {describe_fault(error, module)}"]
+    misfit = worst_misfit(fits)
+    return [misfit] if misfit else []

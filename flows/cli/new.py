@@ -1,7 +1,8 @@
-"""`ragen new`: working templates for a user's own environment or prompt."""
+"""`ragen new`: working templates for a user's own environment, prompt or experiment."""
 
 import keyword
 import os
+import re
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ _NAMES, _FREE_TEXT = ("environment.py.txt", "test.py.txt"), ("free_text.py.txt",
 
 @app.callback()
 def new() -> None:
-    """Write a working template for your own environment or prompt."""
+    """Write a working template for your own environment, prompt or experiment."""
 
 
 @app.command()
@@ -52,6 +53,34 @@ def environment(
         write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
         write(f"wrote {path}")
     write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; ragen train {paths['settings.toml.txt']}")
+
+
+@app.command()
+def experiment(
+    model: Annotated[str, typer.Option("--model", help="As policy.name_or_path: a folder, or a name on the hub.")],
+    environment: Annotated[str, typer.Option("--environment", help="One of `ragen envs`, or module:attribute.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file. Default: named after environment and model.")
+    ] = None,
+) -> None:
+    """Write settings for a model and an environment, with the reason for each choice (docs/models.md)."""
+    from starpo.flows.experiment import plan_experiment
+
+    path = output or Path(_file_name(environment, model))
+    _expect_new(path)
+    made = plan_experiment(model, environment, str(path))
+    write_page(path, made.text, _ELSEWHERE)
+    write(f"wrote {path}")
+    for note in made.notes:
+        write(f"note: {note}")
+    write(f"next: ragen validate {path} --play 16; ragen train {path}")
+
+
+def _file_name(environment: str, model: str) -> str:
+    """Return such as `bandit-smollm2.toml` for Bandit and models/smollm2."""
+    names = environment.partition(":")[0], model.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    plain = (re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") for name in names)
+    return "-".join(plain).removesuffix(".gguf") + ".toml"
 
 
 @app.command()

@@ -12,7 +12,9 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, device, host_memory, parse_bytes, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
@@ -60,6 +62,7 @@ def plan(
     host = host_memory() if is_this else None
     reasons = misfits(found, host)
     helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
+    reasons += _full_contexts(config)
     if as_json:
         print_json(_facts(preset, config, found, reasons, helpful))
         return
@@ -71,6 +74,15 @@ def plan(
     console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
     for overrides in helpful:
         say(console, f"would fit with {flags(overrides)}")
+
+
+def _full_contexts(config: StarPOConfig) -> list[str]:
+    """Return why prompts and responses do not fit into the context, if so; `validate` names faults of the model."""
+    try:
+        misfit = worst_misfit(context_fits(config))
+    except StarPOError:
+        return []
+    return [misfit] if misfit else []
 
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.options import MethodOption, SetOption, parse_overrides
+from starpo.flows.cli.options import MethodOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.terminal import print_json, write
 from starpo.flows.presets import preset
+from starpo.ragen.advice import advise
+from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.counts import counted
+from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
 
 
@@ -16,12 +19,30 @@ def validate(
     set_: SetOption = None,
     method: MethodOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what they resolve to, as JSON.")] = False,
+    play: Annotated[
+        int | None, typer.Option("--play", min=1, help="Play so many episodes here, and say what to expect of a run.")
+    ] = None,
+    store: StoreOption = None,
 ) -> None:
-    """Check settings, and that this machine has what a run with them needs; --json prints what they resolve to."""
+    """Check settings, and that this machine has what a run with them needs; --json prints what they resolve to.
+
+    With --play the first policy plays: the fine-tuned or warm-started one if the store has it, else the model itself.
+    """
     config = preset(file, parse_overrides(set_, method))
-    check_ready(config, file)
+    check_ready(config, file, should_download=play is not None)
     if as_json:
         print_json(config.model_dump(mode="json"))
-    else:
-        done = counted(config.iterations, "iteration")
-        write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
+        return
+    done = counted(config.iterations, "iteration")
+    write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
+    fits = context_fits(config, should_download=play is not None)
+    if not fits:
+        write("prompts: not counted, as the model is not on this machine; a run downloads it")
+    for fit in fits:
+        write(fit.summary)
+    for advice in advise(config, fits, known_size(config)):
+        write(f"warning: {advice}")
+    if play is not None:
+        from starpo.flows.console.trial import show_trial
+
+        show_trial(config, play, open_store(store))

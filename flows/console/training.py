@@ -19,6 +19,9 @@ from starpo.flows.presets import preset as load_preset
 from starpo.flows.reuse import reused
 from starpo.flows.run_code import code_of, default_run_name
 from starpo.flows.store_credentials import open_store
+from starpo.ragen.advice import advise
+from starpo.ragen.context_fit import context_fits
+from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
@@ -59,6 +62,9 @@ def train_settings(
     if config.policy.type == "pretrained":  # for the embedded policy, the flow checks: it needs the tokenizer first
         check_memory(config)
     check_ready(config, preset)
+    if config.policy.type == "pretrained":
+        for advice in advise(config, context_fits(config), known_size(config)):
+            say(console, f"warning: {advice}")
     is_file = preset not in PRESETS.names()
     settings = Path(preset).stem if is_file else preset  # label of the settings
     opened, run_name = open_store(store), run or default_run_name(settings, config)

@@ -14,8 +14,10 @@ from starpo.ragen.config.load import load_config, read_fragment
 from starpo.ragen.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent
-FRAGMENTS = ("paper", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s")
-"""Presets for `extends` alone: settings of an algorithm or a scale, without an environment."""
+FRAGMENTS = (
+    "paper", "pretrained", "brief", "gpu", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s",
+)  # fmt: skip
+"""Presets for `extends` alone: settings of an algorithm, a prompt or a scale, without an environment."""
 
 
 @dataclass(frozen=True)

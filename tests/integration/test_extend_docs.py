@@ -1,9 +1,7 @@
 """docs/extend.md, followed to the letter: the built wheel in its own environment, an empty folder, blocks in order."""
 
-import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extend.md"
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
-KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
 VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over 30 s
 LOOK = """
 import shlex, sys
@@ -26,20 +23,6 @@ for command in sys.argv[1:]:
 """
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[str, str]]:
-    """Environment variables of a user in an empty folder; the server that the user starts is stopped afterwards."""
-    env = {name: os.environ[name] for name in KEPT if name in os.environ} | {
-        "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(tmp_path / "home"),
-        "PREFECT_API_URL": f"http://127.0.0.1:{free_tcp_port}/api",
-    }
-    (tmp_path / "home").mkdir()
-    (tmp_path / "work").mkdir()
-    yield env
-    subprocess.run(["ragen", "down"], cwd=tmp_path / "work", env=env, check=False)
 
 
 def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp_path: Path) -> None:

@@ -156,6 +156,23 @@ def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_toge
     assert "lower evaluation.num_prompts" in third
 
 
+def test_fine_tuning_needs_a_demonstrator(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset("smoke", {**PRETRAINED, "policy.name_or_path": str(model), "policy.fine_tuning": {}})
+    assert obstacles(config) == []
+    monkeypatch.setattr(Sokoban, "demonstrator", "")
+    (told,) = obstacles(config)
+    assert told.startswith("environment 'sokoban' has no demonstrator, and policy.fine_tuning imitates one")
+    assert told.endswith("or leave policy.fine_tuning out")
+
+
+def test_a_base_model_has_no_chat_template(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "base"))
+    (folder / "chat_template.jinja").unlink()
+    (told,) = obstacles(of(folder))
+    assert str(folder) in told
+    assert "chat template" in told
+
+
 class Unlucky(Sokoban):
     """Environment that fails at its first state."""
 

@@ -82,11 +82,17 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     for tag, part in environment.tagged().items():
         if not environment_type(part.type).demonstrator:
             which = "" if part is environment else f" (part '{tag}')"
+            if isinstance(policy, TinyPolicy):
+                who, place = "the embedded policy (policy.type = 'tiny') begins by imitating one", "policy.demonstrator"
+                otherwise = (
+                    "train a model that knows the format: policy.type = 'pretrained', policy.name_or_path = a folder"
+                )
+            else:
+                who, place = "policy.fine_tuning imitates one", "policy.fine_tuning.demonstrator"
+                otherwise = "leave policy.fine_tuning out"
             raise ConfigError(
-                f"environment '{part.type}'{which} has no demonstrator, and the embedded policy (policy.type = 'tiny') "
-                "begins by imitating one. Give its class one (demonstrator = 'module:function', docs/extend.md), name "
-                "one in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained', "
-                "policy.name_or_path = a folder"
+                f"environment '{part.type}'{which} has no demonstrator, and {who}. Give its class one (demonstrator = "
+                f"'module:function', docs/extend.md), name one in {place}, or {otherwise}"
             )
     return environment_type(environment.type).demonstrator
 

@@ -172,6 +172,14 @@ def architecture_of(config: StarPOConfig) -> Architecture:
     )
 
 
+def known_size(config: StarPOConfig) -> int | None:
+    """Return the number of parameters of a run's policy; None if its sizes are not known here."""
+    try:
+        return architecture_of(config).num_parameters
+    except PolicyError:
+        return None
+
+
 @cache
 def known_architectures() -> dict[str, Architecture]:
     """Return name -> architecture of the known models: Qwen2.5, from the published configurations."""

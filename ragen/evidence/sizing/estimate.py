@@ -16,6 +16,7 @@ from starpo.ragen.evidence.sizing.memory import (
     kv_cache_bytes,
     logits_part,
     optimiser_bytes,
+    score_bytes,
     zero_bytes,
 )
 from starpo.ragen.evidence.sizing.storage import run_bytes, trained_parameters
@@ -122,7 +123,7 @@ def estimate(
     weights, caches, num_processes = _engine(config, architecture, tokens, machine)
     update = [
         *_scaled(gradients, 1 + passes if ranks == 1 else 1),
-        *_scaled(_pass(config, architecture, tokens), passes),
+        *_scaled(_pass(config, architecture, tokens, is_cpu=is_cpu), passes),
     ]
     base = (
         Part(
@@ -184,7 +185,7 @@ def _learner_states(
     return states, gradients, [part for part in host if part.size_bytes]
 
 
-def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[Part]:
+def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool) -> list[Part]:
     """Estimate the memory of the forward and backward pass of one micro-batch of the policy."""
     update = config.update
     segments = config.agent.max_turns if config.agent.begins_anew else 1
@@ -198,6 +199,10 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
         rank, targets = update.lora.rank, update.lora.targets
         kept = adapter_activation_bytes(architecture, num_tokens, rank, targets, is_recomputed=is_recomputed)
         adapters.append(Part("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
+    if update.dtype == "float32" and not is_cpu:
+        size = score_bytes(architecture, num_tokens, tokens.longest_context, is_recomputed=is_recomputed)
+        how = f"4 x {architecture.num_heads} heads x {tokens.longest_context:,} per token and layer{recomputed}"
+        adapters.append(Part("attention scores", size, how))
     return [
         *adapters,
         Part(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.envs import make
 from starpo.ragen.evidence.sizing.architecture import Architecture, tiny_tokenizer
 from starpo.ragen.evidence.sizing.device import Machine
@@ -174,11 +175,6 @@ def seconds(
     told = [name for name, rate in (("decoding", decoded_tokens_s), ("training", trained_tokens_s)) if rate]
     decoding = decoded_tokens_s or _decoded_tokens_s(config, architecture, tokens, machine)
     training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
-    update = config.update
-    num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
-    num_scored = 2 * update.scored_share + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
-    recomputed = 4 / 3 if update.activation_checkpointing else 1.0
-    passes = recomputed * num_trained + num_scored / 3
     device = machine.device
     assumed = (
         "rates measured with the tiny policy on one core, by parameters and cores"
@@ -188,11 +184,19 @@ def seconds(
     )
     return Seconds(
         rollout=tokens.decoded / decoding,
-        update=passes * tokens.trained / training,
+        update=num_passes(config.update) * tokens.trained / training,
         decoded_tokens_s=decoding,
         trained_tokens_s=training,
         assumption=assumed + (f"; {' and '.join(told)} as given" if told else ""),
     )
+
+
+def num_passes(update: UpdateConfig) -> float:
+    """Return the work of an update in forward and backward passes of the policy over all of its tokens."""
+    num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
+    num_scored = 2 * update.scored_share + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
+    recomputed = 4 / 3 if update.activation_checkpointing else 1.0
+    return recomputed * num_trained + num_scored / 3
 
 
 def _trained_tokens_s(config: StarPOConfig, architecture: Architecture, machine: Machine) -> float:

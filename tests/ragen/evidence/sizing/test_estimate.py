@@ -257,3 +257,12 @@ def test_every_part_of_a_mixture_may_keep_a_group() -> None:
     num_parts = len(preset("mixture").tags)
     for keep, number in ((0.01, num_parts), (0.25, 4 + num_parts - 1), (1.0, 16)):
         assert count_tokens(preset("mixture", {**settings, "filter.keep": keep})).kept == number / 16
+
+
+@pytest.mark.parametrize(("dtype", "machine", "has_scores"), [
+    ("float32", "h100-80gb", True), ("bfloat16", "h100-80gb", False), ("float32", "cpu", False),
+])  # fmt: skip
+def test_attention_scores_are_kept_in_float32_on_a_gpu(dtype: str, machine: str, has_scores: bool) -> None:
+    config = preset("sokoban-paper", {"update.dtype": dtype, "rollout.engine": "torch"})
+    found = estimate(config, architecture_of(config), Machine(device(machine), 1))
+    assert ("attention scores" in {part.name for part in found.memory.update}) == has_scores

@@ -1,5 +1,7 @@
 """Memory formulas compared with what torch saves, and with the numbers of the papers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,6 +14,7 @@ from starpo.ragen.evidence.sizing.memory import (
     kv_cache_bytes,
     logits_part,
     optimiser_bytes,
+    score_bytes,
     zero_bytes,
 )
 from starpo.ragen.learning.learners import scoring
@@ -96,3 +99,10 @@ def test_muon_keeps_one_momentum_of_matrices() -> None:
     matrices, rest = SMALL.num_matrix_parameters, SMALL.num_parameters - SMALL.num_matrix_parameters
     assert optimiser_bytes(SMALL, SMALL.num_parameters, "muon") == 4 * matrices + 8 * rest
     assert optimiser_bytes(SMALL, SMALL.num_parameters, "adamw") == 8 * SMALL.num_parameters
+
+
+def test_attention_scores_in_float32() -> None:
+    small = known_architectures()["HuggingFaceTB/SmolLM2-135M"]  # 9 query heads on 3 key heads, 30 layers
+    assert score_bytes(small, 1000, 500) == 4 * 9 * 500 * 1000 * 30
+    assert score_bytes(small, 1000, 500, is_recomputed=True) == 4 * 9 * 500 * 1000
+    assert score_bytes(replace(small, num_kv_heads=9), 1000, 500) == 0, "a fused kernel applies"

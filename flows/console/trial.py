@@ -1,0 +1,68 @@
+"""`ragen validate --play`: the episodes of a trial, in lines for people."""
+
+from starpo.flows.console.terminal import Console, say
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.counts import counted
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.trial import Trial, play_trial
+
+
+def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
+    """Play a trial, and print what it showed, the hours that a run would take, and advice.
+
+    Raises:
+        ConfigError: If the embedded policy is to play, and the store does not have it.
+    """
+    console = Console()
+    folder, is_start, name = _first_policy(config, store)
+    with console.status(f"playing {counted(num_episodes, 'episode')}"):
+        trial = play_trial(config, folder, num_episodes, store)
+    for line in describe(trial, config, name):
+        say(console, line)
+    for advice in trial.advice(config, is_start=is_start):
+        say(console, f"advice: {advice}")
+
+
+def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
+    """Return what a trial showed, a line each."""
+    hours = trial.hours(config)
+    parts = ", ".join(f"{what} {_time(hours[what])}" for what in hours if hours[what])
+    failed = f"; {trial.num_failed} ended by a fault of the environment" if trial.num_failed else ""
+    return [
+        f"{name} played {counted(trial.num_episodes, 'episode')} in {trial.seconds:.1f} s{failed}",
+        f"  well-formed  {trial.well_formed:.0%} of {counted(trial.num_responses, 'response')}",
+        f"  length       {trial.response_tokens:.0f} tokens in the mean; {trial.at_limit:.0%} reach the limit of "
+        f"{config.rollout.max_response_tokens}",
+        f"  success      {trial.success:.0%} of the episodes",
+        f"  returns      differ in {trial.num_differing} of {counted(trial.num_groups, 'group')}; their std is "
+        f"{trial.return_std:.3g} in the mean",
+        f"  speed        {trial.tokens_s:,.0f} tokens/s played, {trial.trained_tokens_s:,.0f} trained (one forward and "
+        "backward pass), both measured here",
+        f"  the run      about {_time(sum(hours.values()))} on this machine ({parts}): estimated from these, at most, "
+        "as larger groups play faster and share prefixes",
+    ]
+
+
+def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
+    """Return a folder with the run's first policy, whether it is that one, and its name for people."""
+    from starpo.ragen.placement import checkpoint_folder
+    from starpo.tasks.warm_start import warm_start
+
+    first = warm_start(config)
+    if first.is_stored(store):
+        return checkpoint_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
+    if config.policy.type == "tiny":
+        raise ConfigError(
+            "--play needs the embedded policy, which its warm start makes: run `ragen train` with these settings and "
+            "--iterations 0 first, or give the --store that has it"
+        )
+    from starpo.ragen.agents.policy.source import resolve_policy
+
+    is_start = config.policy.fine_tuning is None
+    name = config.policy.name_or_path
+    return resolve_policy(config.policy), is_start, name if is_start else f"{name}, not fine-tuned yet,"
+
+
+def _time(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(60 * hours))} min"

@@ -1,0 +1,214 @@
+"""Settings for a model and an environment, written as a TOML file with the reason for each choice.
+
+model, environment -> draft -> tokenizer, first prompts, demonstrations, memory -> text that validates
+"""
+
+import json
+import math
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment as Templates
+
+from starpo.flows.presets import FOLDER, names, preset
+from starpo.ragen.advice import LORA_FACTOR, usual_learning_rate
+from starpo.ragen.agents.prompting.lengths import NUM_STATES
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.load import load_config
+from starpo.ragen.config.policy import FineTuning
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import ContextFit, context_fits, tokenizer_and_positions
+from starpo.ragen.core.errors import ConfigError, PolicyError
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
+from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.variants import Variant
+from starpo.ragen.envs.variants import variant as find_variant
+from starpo.ragen.evidence.sizing.architecture import architecture_of, known_size
+from starpo.ragen.evidence.sizing.device import GIB, host_memory, this_machine
+from starpo.ragen.evidence.sizing.estimate import estimate
+from starpo.ragen.evidence.sizing.fit import misfits
+
+_NUM_DEMONSTRATED = 64
+_RESPONSE_WITHOUT_DEMONSTRATIONS = 256
+_LONGEST = 1_000_000
+_TEMPLATE = "experiment.toml.txt"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Settings for a model and an environment.
+
+    Attributes:
+        text: The TOML file.
+        notes: What its user should know: what was left out, and what does not fit.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def plan_experiment(model: str, environment: str, file: str) -> Experiment:
+    """Choose settings for a model and an environment on this machine.
+
+    Args:
+        model: As in policy.name_or_path; a model on the hub is downloaded.
+        environment: A variant or a type of environment, `module:attribute`, or suite/task.
+        file: Name of the file that the text is for, which it names.
+
+    Raises:
+        StarPOError: If there is no such model or environment, the model has no usable chat template, or its context is
+            shorter than the environment's prompt.
+    """
+    variant = _variant(environment)
+    machine = this_machine(Runtime.current().threads)
+    has_gpu = not machine.device.is_cpu
+    agent, limits_from = _limits(variant.type)
+    has_demonstrator = bool(environment_type(variant.type).demonstrator)
+    told: dict[str, Any] = {
+        "file": file,
+        "model": model,
+        "model_text": _toml(model),
+        "environment": environment,
+        "kind": variant.type,
+        "settings": {name: _toml(value) for name, value in {"type": variant.type, **variant.changed}.items()},
+        "extends": _toml(["pretrained", "gpu"] if has_gpu else ["pretrained"]),
+        "has_gpu": has_gpu,
+        "agent": agent,
+        "limits_from": limits_from,
+        "response": _RESPONSE_WITHOUT_DEMONSTRATIONS,
+        "context": _LONGEST,
+        "learning_rate": "1e-5",
+    }
+    notes: tuple[str, ...] = (
+        () if has_demonstrator else (f"'{variant.type}' has no demonstrator, so there is no fine-tuning",)
+    )
+
+    draft = _load(_render(told))
+    told |= _response(draft) if has_demonstrator else {
+        "response_from": "there is nobody to measure; --play says how many responses reach it"
+    }  # fmt: skip
+    told |= _context(_load(_render(told)))
+    size = known_size(draft)
+    told |= _of_the_size(size, is_lora=False)
+    if has_demonstrator:
+        rate = "2e-4" if size is None or size < 300_000_000 else "5e-5"
+        steps, batch_size = (60, 32) if has_gpu else (24, 16)
+        told["tuning"] = {"steps": steps, "batch_size": batch_size, "learning_rate": rate}
+    if size is not None and (lack := _lack_of_memory(_load(_render(told)))):
+        told |= {"has_lora": True, "memory": f"adapters, as with all weights {lack}"}
+        told |= _of_the_size(size, is_lora=True)
+        if lack := _lack_of_memory(_load(_render(told))):
+            notes += (f"even with LoRA {lack}: `ragen plan {file}` says what would fit",)
+    if size is None:
+        notes += ("the model's size is not known here, so its memory was not checked: see `ragen plan`",)
+    return Experiment(_render(told), notes)
+
+
+def _variant(name: str) -> Variant:
+    if name in ENVIRONMENTS and name not in SUITES:
+        return Variant("its default settings", name)
+    return find_variant(name)
+
+
+def _limits(kind: str) -> tuple[AgentConfig, str]:
+    """Return the limits of turns and actions, of the environment's own preset if it has one, and their source."""
+    name = kind.replace("_", "-")
+    if name in names():
+        return preset(name).agent, f"these three as in the preset `{name}`"
+    return AgentConfig(), "these three are defaults: how many turns and actions does an episode take?"
+
+
+def _render(told: dict[str, Any]) -> str:
+    text = (files("starpo.flows.cli") / "templates" / _TEMPLATE).read_text(encoding="utf-8")
+    return Templates(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).from_string(text).render(told)
+
+
+def _load(text: str) -> StarPOConfig:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "experiment.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_config(path, search_path=FOLDER, overrides={})
+
+
+def _response(draft: StarPOConfig) -> dict[str, Any]:
+    """Measure demonstrated responses: the limit is one and a half times the longest, in steps of 16."""
+    from starpo.ragen.learning.demonstrations import demonstrate_turns
+
+    found = tokenizer_and_positions(draft, should_download=True)
+    assert found is not None
+    played = demonstrate_turns(
+        FineTuning(demonstration_skill=0.35), draft.environment, draft.agent, _LONGEST, frozenset(), found[0],
+        _NUM_DEMONSTRATED,
+    )  # fmt: skip
+    longest = max(map(len, played.responses))
+    return {
+        "response": _up(1.5 * longest, 16),
+        "response_from": f"half as much again as the longest of {len(played.responses)} demonstrated ones, {longest}",
+    }
+
+
+def _context(draft: StarPOConfig) -> dict[str, Any]:
+    """Choose the context: room for all turns, or a window of one where the model has too few positions.
+
+    Raises:
+        ConfigError: If not even one turn fits.
+    """
+    fit = _fit(draft)
+    positions, whole = fit.positions, fit.num_needed
+    has_window = positions is not None and whole > positions
+    told = {"has_window": has_window, "whole": whole, "positions": positions}
+    if has_window:
+        agent = draft.agent.model_copy(update={"context": "window"})
+        fit = _fit(draft.model_copy(update={"agent": agent}))
+    if positions is not None and fit.num_needed > positions:
+        raise ConfigError(str(fit.misfit))
+    num_turns = 1 if has_window else draft.agent.max_turns
+    each = f"{num_turns} of {fit.rollout.max_response_tokens} for a response" + (
+        f", {num_turns - 1} of {fit.lengths.later} for a later turn" if num_turns > 1 else ""
+    )
+    context = _up(fit.num_needed, 64)
+    return told | {
+        "context": context if positions is None else min(context, positions),
+        "context_from": f"the longest of {NUM_STATES} first prompts has {fit.lengths.longest} tokens; {each}",
+    }
+
+
+def _fit(draft: StarPOConfig) -> ContextFit:
+    return max(context_fits(draft, should_download=True), key=lambda fit: fit.num_needed)
+
+
+def _of_the_size(size: int | None, *, is_lora: bool) -> dict[str, Any]:
+    rate = usual_learning_rate(size, is_lora=is_lora)
+    of = "a model of unknown size" if size is None else f"{size / 1e6:,.0f}M parameters"
+    return {
+        "learning_rate": f"{rate:g}".replace("e-0", "e-"),  # as people write it
+        "learning_rate_from": f"usual for {of}" + (f" with LoRA: {LORA_FACTOR} times that of all weights" * is_lora),
+    }
+
+
+def _lack_of_memory(config: StarPOConfig) -> str:
+    machine = this_machine(Runtime.current().threads)
+    try:
+        found = estimate(config, architecture_of(config), machine)
+    except PolicyError:
+        return ""
+    lacks = misfits(found, host_memory())
+    needed = f"it would need about {found.memory.peak_bytes / GIB:.1f} GiB"
+    return f"{needed} of {machine.device.memory_bytes / GIB:.1f}" if lacks else ""
+
+
+def _up(number: float, step: int) -> int:
+    return math.ceil(number / step) * step
+
+
+def _toml(value: Any) -> str:
+    """Write a value as TOML on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)  # strings, numbers and booleans are written alike in both

@@ -1,0 +1,256 @@
+"""Some episodes played before a run, and what follows from them: speed, hours, advice.
+
+settings, a policy's folder -> episodes in this process -> Trial -> seconds of the run, advice
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.make import environment_type
+from starpo.ragen.evidence.sizing.throughput import count_tokens, num_passes
+from starpo.ragen.store import Store
+from starpo.schemas.rules import ZERO_VARIANCE_STD
+
+_MEMBERS = 4
+"""Members of a group; a run's groups are larger, but then a few episodes would be one or two groups."""
+_TIMED_TOKENS = 512
+"""Tokens of the timed pass, about: as many as the recipe for CPUs has in a micro-batch."""
+_FEW_WELL_FORMED, _MANY_CUT, _FEW_DIFFERING, _SOLVED = 0.8, 0.1, 0.25, 0.9
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What some episodes showed.
+
+    Attributes:
+        num_episodes: Episodes played.
+        num_failed: Those that ended by a fault of the environment.
+        num_responses: Responses.
+        well_formed: Share of well-formed responses.
+        response_tokens: Mean length of a response, in tokens.
+        at_limit: Share of responses that reach `rollout.max_response_tokens` without their end token.
+        success: Share of successful episodes.
+        num_groups: Groups, of up to four members.
+        num_differing: Groups whose members' returns differ.
+        return_std: Mean over groups of the standard deviation of returns.
+        seconds: Wall-clock seconds of playing.
+        tokens_s: Response tokens per second.
+        trained_tokens_s: Tokens per second of one forward and backward pass.
+        episode_tokens: Mean number of tokens that an update reads of an episode, prefixes of its turns not shared.
+    """
+
+    num_episodes: int
+    num_failed: int
+    num_responses: int
+    well_formed: float
+    response_tokens: float
+    at_limit: float
+    success: float
+    num_groups: int
+    num_differing: int
+    return_std: float
+    seconds: float
+    tokens_s: float
+    trained_tokens_s: float
+    episode_tokens: float
+
+    def hours(self, config: StarPOConfig) -> dict[str, float]:
+        """Estimate the hours of a run on this machine.
+
+        An episode takes as long as here, where fewer are played at once. An update reads every token of what the filter
+        may keep, though prefixes that turns share are computed once. So both are upper bounds where groups are large.
+
+        Returns:
+            'fine-tuning', 'rollouts', 'updates' and 'evaluations'.
+        """
+        a_episode = self.seconds / self.num_episodes / 3600
+        rollout, evaluation = config.rollout, config.evaluation
+        num_played = rollout.num_groups * (rollout.group_size + rollout.num_greedy)
+        kept = count_tokens(config).kept * rollout.num_groups * rollout.group_size
+        num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
+        tuning = config.policy.fine_tuning if config.policy.type == "pretrained" else None
+        an_example = self.episode_tokens * self.num_episodes / self.num_responses
+        num_tuned = tuning.steps * tuning.batch_size * an_example if tuning else 0.0
+        num_updated = config.iterations * num_passes(config.update) * kept * self.episode_tokens
+        return {
+            "fine-tuning": num_tuned / self.trained_tokens_s / 3600,
+            "rollouts": config.num_rollouts * num_played * a_episode,
+            "updates": num_updated / self.trained_tokens_s / 3600,
+            "evaluations": num_panels * evaluation.num_prompts * evaluation.samples_per_prompt * a_episode,
+        }
+
+    def advice(self, config: StarPOConfig, *, is_start: bool) -> list[str]:
+        """Say what to change before training, most urgent first; empty if nothing stands out.
+
+        Args:
+            config: Settings of the run.
+            is_start: Whether the first policy of the run played; otherwise its fine-tuning is still to come.
+        """
+        found = []
+        rollout = config.rollout
+        if self.at_limit > _MANY_CUT and is_start:  # fine-tuning teaches the length too
+            found.append(
+                f"{self.at_limit:.0%} of the responses are cut at their limit, and count as malformed: raise it (--set "
+                f"rollout.max_response_tokens={2 * rollout.max_response_tokens}), ask for shorter ones in the prompt, "
+                "or fine-tune"
+            )
+        if self.well_formed < _FEW_WELL_FORMED:
+            found.append(self._of_the_form(config, is_start))
+        elif self.num_differing < _FEW_DIFFERING * self.num_groups:
+            found.append(
+                "all members of most groups fare alike, and such a group teaches nothing: "
+                + (
+                    "this environment is solved, so take a harder one"
+                    if self.success > _SOLVED
+                    else f"raise rollout.temperature (now {rollout.temperature:g}) or rollout.group_size (now "
+                    f"{rollout.group_size}), take easier initial states, or fine-tune"
+                )
+            )
+        return found
+
+    def _of_the_form(self, config: StarPOConfig, is_start: bool) -> str:
+        told = f"only {self.well_formed:.0%} of the responses are well-formed"
+        if not is_start:
+            return f"{told}; the fine-tuning is still to come, and teaches the form"
+        if config.policy.type == "pretrained" and config.policy.fine_tuning is not None:
+            return f"{told} after fine-tuning: raise policy.fine_tuning.steps and demonstration_turns"
+        if environment_type(config.environment.type).demonstrator:
+            return f"{told}: fine-tune first, with a table [policy.fine_tuning] (docs/models.md)"
+        return (
+            f"{told}, and '{config.environment.type}' has no demonstrator for a fine-tuning: state the form more "
+            f"plainly (docs/prompts.md), lower rollout.temperature (now {config.rollout.temperature:g}), or take a "
+            "larger model"
+        )
+
+
+def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Store | None = None) -> Trial:
+    """Play episodes in this process, and time one forward and backward pass.
+
+    Args:
+        config: Settings of the run. The torch engine plays, whatever `rollout.engine` is.
+        folder: Local folder of the policy.
+        num_episodes: Number of episodes, rounded up to whole groups of at most four.
+        store: Passed to reward components that need it.
+
+    Raises:
+        EngineError: If every episode ended by a fault of the environment.
+        StarPOError: If the policy cannot be loaded, or a reward component fails.
+    """
+    import torch
+
+    from starpo.ragen.agents.rollout.local_player import LocalPlayer
+    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+    from starpo.ragen.learning.reward.compute import compute_rewards
+
+    members = min(config.rollout.group_size, _MEMBERS, num_episodes)
+    num_groups = math.ceil(num_episodes / members)
+    dealt = config.environment.dealt(num_groups)
+    groups = [
+        (f"g{n:04d}", fresh_env_seed(config.environment, config.seed, "trial", n, excluded=frozenset(), tag=dealt[n]))
+        for n in range(num_groups)
+    ]
+    job = RolloutJob(
+        folder=folder,
+        checkpoint_key="trial",
+        environment=config.environment,
+        agent=config.agent,
+        sampling=config.rollout.sampling,
+        max_context_tokens=config.rollout.max_context_tokens,
+    )
+    engine = TorchEngine(num_threads=1)
+    engine.load(job.folder, job.checkpoint_key)  # before the clock starts
+    num_shards = 1 if torch.cuda.is_available() else min(Runtime.current().threads, num_groups)
+    shards = make_episodes(groups, members, math.ceil(num_groups / num_shards))
+    began = time.monotonic()
+    turns = play_shards(LocalPlayer(engine, num_shards), job, shards)
+    seconds = time.monotonic() - began
+    types = {tag: part.type for tag, part in config.environment.tagged().items()} if config.tags else None
+    rewards = compute_rewards(turns, config.reward, store, types)
+    del engine  # its weights, before those that are trained
+    return _summarise(turns, rewards, seconds, _trained_tokens_s(config, folder, turns))
+
+
+def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float, trained_tokens_s: float) -> Trial:
+    names = [
+        "trajectory_id",
+        "group_id",
+        "prompt_ids",
+        "response_ids",
+        "format_ok",
+        "finish_reason",
+        "status",
+        "success",
+    ]
+    frame = pl.DataFrame(turns.select(names)).with_columns(
+        pl.col("prompt_ids").list.len().alias("prompt"), pl.col("response_ids").list.len().alias("response")
+    )
+    answered = frame.filter(pl.col("response") > 0)
+    if answered.is_empty():
+        raise EngineError(f"no episode got to its first response: all ended with status '{frame['status'][0]}'")
+    episodes = frame.group_by("trajectory_id").agg(pl.col("success").any(), pl.col("status").last())
+    returns = pl.DataFrame(rewards.select(["trajectory_id", "group_id", "trajectory_return", "is_valid"]))
+    spread = (
+        returns.filter("is_valid")
+        .unique("trajectory_id")
+        .group_by("group_id")
+        .agg(pl.col("trajectory_return").std(ddof=0).alias("std"))["std"]
+    )
+    num_tokens = int(answered["response"].sum())
+    return Trial(
+        num_episodes=episodes.height,
+        num_failed=episodes.filter(pl.col("status") == "env_error").height,
+        num_responses=answered.height,
+        well_formed=float(answered["format_ok"].mean()),  # type: ignore[arg-type]
+        response_tokens=num_tokens / answered.height,
+        at_limit=float((answered["finish_reason"] == "length").mean()),  # type: ignore[arg-type]
+        success=float(episodes["success"].mean()),  # type: ignore[arg-type]
+        num_groups=frame["group_id"].n_unique(),
+        num_differing=int((spread > ZERO_VARIANCE_STD).sum()),
+        return_std=float(spread.mean() or 0.0),  # type: ignore[arg-type]
+        seconds=seconds,
+        tokens_s=num_tokens / seconds,
+        trained_tokens_s=trained_tokens_s,
+        episode_tokens=float((frame["prompt"] + frame["response"]).sum()) / episodes.height,
+    )
+
+
+def _trained_tokens_s(config: StarPOConfig, folder: str, turns: pa.Table) -> float:
+    """Time a forward and backward pass over copies of the first context; on a CPU by one core, times the cores."""
+    import torch
+
+    from starpo.ragen.agents.policy.load import load_policy
+
+    row = turns.slice(0, 1).to_pylist()[0]
+    ids, num_response = [*row["prompt_ids"], *row["response_ids"]], max(1, len(row["response_ids"]))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model, _ = load_policy(folder, torch.float32)
+    model.to(torch.device(device))  # type: ignore[arg-type]
+    if config.update.lora is not None:  # no gradients of weights; the adapters' own are few
+        model.requires_grad_(False)
+        model.enable_input_require_grads()
+    tokens = torch.tensor([ids] * max(1, _TIMED_TOKENS // len(ids)), device=device)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(2 if device == "cuda" else 1):  # on a GPU the first pass loads kernels
+            began = time.monotonic()
+            is_coarse = config.update.dtype == "bfloat16"
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=is_coarse):
+                logits = model(tokens, logits_to_keep=num_response, use_cache=False).logits
+            logits.float().logsumexp(-1).mean().backward()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds = time.monotonic() - began
+    finally:
+        torch.set_num_threads(before)
+    return tokens.numel() / seconds * (1 if device == "cuda" else Runtime.current().threads)

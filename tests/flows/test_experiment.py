@@ -1,0 +1,152 @@
+"""`ragen new experiment`: what it writes validates, and follows from model, environment and machine."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starpo.flows import experiment as experiments
+from starpo.flows.cli.new import experiment
+from starpo.flows.experiment import plan_experiment
+from starpo.flows.presets import preset
+from starpo.ragen.advice import advise
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.context_fit import context_fits
+from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.envs.sokoban.environment import Sokoban
+from starpo.ragen.evidence.sizing.device import Machine, device
+from starpo.ragen.readiness import obstacles
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, tokenizer = tmp_path_factory.mktemp("models") / "Small-1.5", make_tokenizer()
+    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    folder.mkdir()
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, Machine(device("cpu", 16 * GIB), 2))
+
+
+def on(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    monkeypatch.setattr(experiments, "this_machine", lambda _: machine)
+    monkeypatch.setattr(experiments, "host_memory", lambda: 16.0 * GIB)
+
+
+def with_config(model: Path, folder: Path, **changes: Any) -> Path:
+    copied = Path(shutil.copytree(model, folder / "changed"))
+    settings = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**settings, **changes}))
+    return copied
+
+
+def written(model: Path, environment: str) -> dict[str, Any]:
+    return tomllib.loads(plan_experiment(str(model), environment, "mine.toml").text)
+
+
+@pytest.mark.parametrize("environment", ["Bandit", "sokoban", "FrozenLakeNoSlip", "Rubik", "SearchQATools"])
+def test_what_is_written_validates(
+    model: Path, environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    experiment(str(model), environment, None)
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"{environment.lower()}-small-1.5.toml"
+    assert capsys.readouterr().out.splitlines()[0] == f"wrote {path.name}"
+    config = preset(path.name)
+    assert (obstacles(config), advise(config, context_fits(config))) == ([], [])
+    assert config.agent.prompt == "full"
+    for line in path.read_text().splitlines():
+        assert not line.endswith(("# ", "#")), "a comment that says nothing"
+
+
+def test_the_choices_of_a_bandit(model: Path) -> None:
+    found = written(model, "bandit")
+    assert found["extends"] == ["pretrained"]
+    assert found["agent"] == {"prompt": "full", "max_turns": 1, "max_actions": 1, "max_actions_per_turn": 1}
+    tuning = found["policy"]["fine_tuning"]
+    assert tuning["demonstration_turns"] == tuning["steps"] * tuning["batch_size"]
+    config = preset("bandit-smollm2")
+    assert found["update"]["optimiser"]["learning_rate"] == config.update.optimiser.learning_rate
+    (fit,) = context_fits(experiments._load(plan_experiment(str(model), "bandit", "mine.toml").text))
+    limit = found["rollout"]["max_context_tokens"]
+    assert limit - 64 < fit.num_needed <= limit
+    assert limit % 64 == 0
+
+
+def test_an_environment_without_demonstrator_is_not_fine_tuned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sokoban, "demonstrator", "")
+    made = plan_experiment(str(model), "sokoban", "mine.toml")
+    assert made.notes == ("'sokoban' has no demonstrator, so there is no fine-tuning",)
+    found = tomllib.loads(made.text)
+    assert "fine_tuning" not in found["policy"]
+    assert found["rollout"]["max_response_tokens"] == 256
+    assert obstacles(experiments._load(made.text)) == []
+
+
+def test_a_model_with_room_for_a_turn_but_not_for_all(model: Path, tmp_path: Path) -> None:
+    found = written(with_config(model, tmp_path, max_position_embeddings=1100), "sokoban")
+    assert found["agent"]["context"] == "window"
+    assert found["rollout"]["max_context_tokens"] <= 1100
+    config = experiments._load(plan_experiment(str(tmp_path / "changed"), "sokoban", "mine.toml").text)
+    assert (obstacles(config), advise(config, context_fits(config))) == ([], [])
+
+
+def test_a_model_with_less_context_than_the_prompt_is_one_message(model: Path, tmp_path: Path) -> None:
+    folder = with_config(model, tmp_path, max_position_embeddings=64)
+    with pytest.raises(ConfigError, match=r"do not fit into the 64 positions of the model: take a model"):
+        experiment(str(folder), "sokoban", tmp_path / "mine.toml")
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_a_base_model_without_a_chat_template_is_one_message(model: Path, tmp_path: Path) -> None:
+    folder = with_config(model, tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(StarPOError, match="chat template"):
+        experiment(str(folder), "sokoban", tmp_path / "mine.toml")
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """494M parameters take 4 + 8 + 4 x 3 bytes each for weights, moments and gradients, 11 GiB; adapters 7% of that."""
+    sizes = {"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864, "num_attention_heads": 14,
+             "num_key_value_heads": 2, "vocab_size": 151_936}  # fmt: skip
+    folder = with_config(model, tmp_path, **sizes)
+    on(monkeypatch, Machine(device("cpu", 32 * GIB), 2))
+    assert "lora" not in written(folder, "bandit")["update"]
+    on(monkeypatch, Machine(device("cpu", 16 * GIB), 2))
+    found = written(folder, "bandit")
+    assert found["update"]["lora"] == {"rank": 64, "alpha": 64.0}
+    assert found["policy"]["fine_tuning"]["lora"]["rank"] == 64
+    assert found["update"]["optimiser"]["learning_rate"] == 1e-4, "ten times the 1e-5 of all weights"
+
+
+def test_the_sizes_of_a_gpu_where_there_is_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, Machine(device("a100-80gb"), 1))
+    found = written(model, "bandit")
+    assert found["extends"] == ["pretrained", "gpu"]
+    assert found["policy"]["fine_tuning"]["batch_size"] == 32
+
+
+def test_nothing_is_overwritten(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("mine")
+    with pytest.raises(ConfigError, match="already exists"):
+        experiment(str(model), "bandit", tmp_path / "mine.toml")
+    assert (tmp_path / "mine.toml").read_text() == "mine"
+
+
+def test_an_unknown_environment_is_one_message(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'Bandid' is not an environment \(did you mean 'Bandit'"):
+        experiment(str(model), "Bandid", tmp_path / "mine.toml")

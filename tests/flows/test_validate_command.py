@@ -1,0 +1,54 @@
+"""`ragen validate`: prompts counted with the policy's tokenizer, and what is out of place with a pretrained model."""
+
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.cli.train import train
+from starpo.flows.cli.validate import validate
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model too large to be an exported embedded policy: 20.1 million parameters in its feed-forward layers."""
+    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
+    sizes = TinyPolicy(hidden_size=512, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=13_000)
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return folder
+
+
+def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    validate("smoke")
+    first, lengths = capsys.readouterr().out.splitlines()
+    assert first == "smoke: valid; 2 iterations of sokoban. --json shows it all."
+    assert lengths == (
+        "environment: first prompts of 24 tokens; with 1 response of 64 at most 88, where 256 are allowed; the model "
+        "has 2,048 positions"
+    )
+
+
+def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'extends = ["sokoban"]\n[policy]\ntype = "pretrained"\nname_or_path = "{model}"\n')
+    validate(str(file))
+    lines = capsys.readouterr().out.splitlines()
+    prompt, optimiser = (line for line in lines if line.startswith("warning: "))
+    assert "--set agent.prompt=full --set rollout.max_context_tokens=" in prompt
+    assert "'muon' at matrix_learning_rate = 0.005" in optimiser
+
+
+def test_a_model_that_a_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
+    validate("sokoban-paper")
+    assert "prompts: not counted, as the model is not on this machine" in capsys.readouterr().out
+
+
+def test_training_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(ConfigError, match=r"^smoke: environment: first prompts of 24 tokens and"):
+        train("smoke", ["rollout.max_context_tokens=72"])

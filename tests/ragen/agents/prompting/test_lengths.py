@@ -1,0 +1,52 @@
+"""Lengths of prompts are those of the contexts that rollouts build."""
+
+import pytest
+
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.lengths import PromptLengths, num_in_sight, prompt_lengths
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+
+FULL = AgentConfig(max_turns=5)
+WINDOW = AgentConfig(max_turns=5, context="window", window_turns=2)
+
+
+@pytest.mark.parametrize(
+    ("agent", "turns", "expected"),
+    [
+        (FULL, 1, 100 + 64),
+        (FULL, 3, 100 + 2 * (30 + 64) + 64),
+        (WINDOW, 2, 100 + (30 + 64) + 64),
+        (WINDOW, 5, 100 + (30 + 64) + 64),  # two turns are in sight, however many there are
+    ],
+)
+def test_tokens_of_a_turn(agent: AgentConfig, turns: int, expected: int) -> None:
+    assert PromptLengths(shortest=90, longest=100, later=30, num_states=4).needed(agent, 64, turns) == expected
+
+
+def test_turns_that_fit() -> None:
+    lengths = PromptLengths(shortest=90, longest=100, later=30, num_states=4)
+    for limit, expected in ((163, 0), (164, 1), (351, 2), (352, 3), (10_000, 5)):  # turn 3 needs 100 + 2 * 94 + 64
+        assert lengths.num_turns_within(FULL, 64, limit) == expected
+    assert lengths.num_turns_within(WINDOW, 64, 258) == 5
+    assert num_in_sight(WINDOW, 5) == 2
+
+
+def test_a_bandit_has_one_prompt() -> None:
+    agent = AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1, prompt="state")
+    contexts = ContextBuilder(make_tokenizer(), agent, 32)
+    found = prompt_lengths(BanditSettings(), contexts, num_states=3)
+    # <|im_start|>, user, newline, "Arms", ":", two names of a token each, <|im_end|>, newline, <|im_start|>,
+    # assistant, newline: the pieces of the template, and 4 tokens of text
+    text = len(contexts.text_ids("Arms: Teacher Trader"))
+    around = len(contexts.pieces.opening_ids) + len(contexts.pieces.generation_ids)
+    assert (found.shortest, found.longest, found.later) == (around + text, around + text, 0)
+
+
+def test_a_later_turn_is_counted_without_the_response_before_it() -> None:
+    agent = AgentConfig(max_turns=3, prompt="full", should_show_reward=False)
+    contexts = ContextBuilder(make_tokenizer(), agent, 32)
+    found = prompt_lengths(SokobanSettings(), contexts, num_states=2)
+    assert 0 < found.later < found.shortest <= found.longest

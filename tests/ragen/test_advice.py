@@ -1,0 +1,55 @@
+"""The embedded policy's settings with a pretrained model are named, with what to set."""
+
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.ragen.advice import TINY_PARAMETERS, advise
+from starpo.ragen.config.starpo import StarPOConfig
+
+HUB = {"policy.type": "pretrained", "policy.name_or_path": "nobody/none"}
+ADAMW = {"update.optimiser.type": "adamw", "update.optimiser.learning_rate": 1e-5}
+
+
+def of(**settings: Any) -> StarPOConfig:
+    return preset("sokoban", {**HUB, **{name.replace("__", "."): value for name, value in settings.items()}})
+
+
+def test_the_embedded_policys_preset_is_out_of_place_twice() -> None:
+    prompt, optimiser = advise(of(), [])
+    assert prompt.startswith("agent.prompt = 'state'")
+    assert prompt.endswith("--set agent.prompt=full")
+    assert "'muon' at matrix_learning_rate = 0.005" in optimiser
+    assert "--set update.optimiser.type=adamw" in optimiser
+
+
+def test_what_they_say_to_set_is_in_place() -> None:
+    assert advise(preset("sokoban", {**HUB, **ADAMW, "agent.prompt": "full"}), []) == []
+
+
+@pytest.mark.parametrize("name", ["sokoban", "smoke", "bandit"])
+def test_nothing_is_out_of_place_with_the_embedded_policy(name: str) -> None:
+    assert advise(preset(name), []) == []
+
+
+def test_an_exported_embedded_policy_keeps_its_settings() -> None:
+    assert advise(of(), [], TINY_PARAMETERS - 1) == []
+    assert len(advise(of(), [], TINY_PARAMETERS)) == 2
+
+
+def test_fine_tuning_teaches_what_the_prompt_does_not_say() -> None:
+    (optimiser,) = advise(of(policy__fine_tuning={}), [])
+    assert "muon" in optimiser
+
+
+def test_learning_rates_by_what_is_trained() -> None:
+    high = {**HUB, **ADAMW, "agent.prompt": "full", "update.optimiser.learning_rate": 5e-4}
+    (told,) = advise(preset("sokoban", high), [])
+    assert told.startswith("update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)")
+    assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []
+
+
+@pytest.mark.parametrize("name", ["sokoban-paper", "sokoban-paper-3b-lora", "bandit-paper-starpo"])
+def test_the_papers_presets_are_in_place(name: str) -> None:
+    assert advise(preset(name), []) == []

@@ -1,0 +1,132 @@
+"""A trial of a policy: what it measures, the hours that it expects, and its advice."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from starpo.flows.console.trial import describe, show_trial
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.sokoban.environment import Sokoban
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+from starpo.ragen.trial import Trial, _summarise, play_trial
+
+SEEN = Trial(
+    num_episodes=16, num_failed=0, num_responses=16, well_formed=1.0, response_tokens=20.0, at_limit=0.0, success=0.5,
+    num_groups=4, num_differing=4, return_std=0.3, seconds=8.0, tokens_s=40.0, trained_tokens_s=100.0,
+    episode_tokens=75.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
+    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return folder
+
+
+def of(model: Path | str = "nobody/none", **settings: Any) -> StarPOConfig:
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return preset("smoke", {"policy.type": "pretrained", "policy.name_or_path": str(model), **named})
+
+
+def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
+    """Two groups of two: in g0 one member pulls 1.0 and the other is cut; in g1 both earn the same."""
+    rows = [
+        {"trajectory_id": "g0-0", "group_id": "g0", "action_rewards": [1.0], "success": True, "response_ids": [3] * 4},
+        {"trajectory_id": "g0-1", "group_id": "g0", "member": 1, "action_rewards": [], "executed_actions": [],
+         "format_ok": False, "finish_reason": "length", "status": "format_error", "response_ids": [3] * 10},
+        {"trajectory_id": "g1-0", "group_id": "g1", "action_rewards": [0.2], "response_ids": [3] * 2},
+        {"trajectory_id": "g1-1", "group_id": "g1", "member": 1, "action_rewards": [0.2], "response_ids": [3] * 4},
+    ]  # fmt: skip
+    turns = make_turns(rows)
+    rewards = compute_rewards(turns, RewardConfig(components=["environment"]))
+    found = _summarise(turns, rewards, 5.0, 100.0)
+    assert (found.num_episodes, found.num_responses, found.num_groups, found.num_differing) == (4, 4, 2, 1)
+    assert (found.well_formed, found.at_limit, found.success) == (0.75, 0.25, 0.25)
+    assert found.response_tokens == 5.0  # (4 + 10 + 2 + 4) / 4
+    assert found.tokens_s == 4.0  # 20 tokens in 5 s
+    assert found.return_std == pytest.approx(0.25)  # std of (1, 0) is 0.5, of (0.2, 0.2) is 0
+    assert found.episode_tokens == 7.0  # two tokens of prompt each: (4 * 2 + 20) / 4
+
+
+def test_hours_are_arithmetic() -> None:
+    config = of(iterations=10, evaluation__num_prompts=32, evaluation__every=5, filter__strategy="none",
+                update__kl_coefficient=0.0, rollout__num_groups=12, rollout__group_size=8,
+                policy__fine_tuning={"steps": 24, "batch_size": 16})  # fmt: skip
+    hours = SEEN.hours(config)
+    assert hours["fine-tuning"] == pytest.approx(24 * 16 * 75 / 100 / 3600)
+    assert hours["rollouts"] == pytest.approx(10 * 96 * 0.5 / 3600)  # 8 s for 16 episodes
+    assert hours["updates"] == pytest.approx(10 * 96 * 75 * (1 + 2 / 3) / 100 / 3600)  # trained once, scored twice
+    assert hours["evaluations"] == pytest.approx(3 * 32 * 0.5 / 3600)  # before, after 5 and after 10 updates
+    assert of(iterations=10).policy.fine_tuning is None
+    assert SEEN.hours(of(iterations=10))["fine-tuning"] == 0
+
+
+def advice(trial: Trial, config: StarPOConfig, *, is_start: bool = True) -> str:
+    (told,) = trial.advice(config, is_start=is_start)
+    return told
+
+
+def test_nothing_to_advise() -> None:
+    assert SEEN.advice(of(), is_start=True) == []
+
+
+def test_a_cut_response_needs_room() -> None:
+    told = advice(replace(SEEN, at_limit=0.2), of())
+    assert told.startswith("20% of the responses are cut")
+    assert "--set rollout.max_response_tokens=128" in told  # twice the preset's 64
+
+
+def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    babbling = replace(SEEN, well_formed=0.1, num_differing=0)
+    assert "fine-tune first, with a table [policy.fine_tuning]" in advice(babbling, of())
+    tuned = of(policy__fine_tuning={})
+    assert "the fine-tuning is still to come" in advice(babbling, tuned, is_start=False)
+    assert "after fine-tuning: raise policy.fine_tuning.steps" in advice(babbling, tuned)
+    monkeypatch.setattr(Sokoban, "demonstrator", "")
+    assert "has no demonstrator" in advice(babbling, of())
+
+
+def test_groups_that_fare_alike_teach_nothing() -> None:
+    alike = replace(SEEN, num_differing=0)
+    assert "raise rollout.temperature (now 1)" in advice(alike, of())
+    assert "take a harder one" in advice(replace(alike, success=1.0), of())
+
+
+def test_a_policy_plays_and_is_timed(model: Path) -> None:
+    trial = play_trial(of(model), str(model), 8)
+    assert (trial.num_episodes, trial.num_groups, trial.num_failed) == (8, 2, 0)
+    assert 8 <= trial.num_responses <= 40
+    assert trial.success == trial.well_formed == 0, "its weights are random"
+    assert trial.tokens_s > 0
+    assert trial.trained_tokens_s > 0
+    lines = describe(trial, of(model), "it")
+    assert lines[0].startswith("it played 8 episodes in ")
+    assert "updates" in lines[-1]
+
+
+def test_the_embedded_policy_plays_once_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--play needs the embedded policy"):
+        show_trial(preset("smoke"), 4, Store(str(tmp_path / "store")))
+
+
+def test_a_model_that_is_to_be_fine_tuned_plays_as_it_is(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_trial(of(model, policy__fine_tuning={}), 4, Store(str(tmp_path / "store")))
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{model}, not fine-tuned yet, played 4 episodes" in out
+    assert "advice: only 0% of the responses are well-formed; the fine-tuning is still to come" in out
