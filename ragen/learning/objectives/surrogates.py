@@ -26,7 +26,8 @@ class SurrogateInputs:
         log_ratio_M: float; log-ratio of the token by itself.
         ratio_M: float; ratio of the unit that `update.ratio` names.
         advantages_M: float; advantages.
-        sequence_M: int; context that the token is in: the trajectory, or a turn of it (`agent.context`).
+        sequence_M: int; sequence that the token belongs to: the tokens with a loss (`update.loss_on`) of a context,
+            which is the trajectory or a turn of it (`agent.context`). Those without are a sequence of their own.
         clip_low: The lower bound is 1 - clip_low.
         clip_high: The upper bound is 1 + clip_high.
         covariance_M: float; (old log-prob - mean) * (advantage - mean) over the tokens of the mini-batch. None if the
