@@ -50,7 +50,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
         yield runner
 
 
-def stop_with_parent(*_: Any) -> None:
+def stop_with_parent(flow: Any, flow_run: Any, state: Any) -> None:
     """Hook of a flow: when the parent of this process has died, stop it as `ragen cancel` does, by SIGTERM."""
 
     def stop() -> None:
