@@ -107,16 +107,15 @@ class Moments:
         pq.ParquetWriter.write_batch, pq.ParquetWriter.close = rows_and_no_footer, rows_and_footer
 
     def _tell_of_work(self) -> None:
-        """Report when a stage that is not stored yet begins to compute, as `stage`; late enough, as `begun` too."""
+        """Report when a stage that is not stored yet begins to compute."""
         from starpo.ragen.store import Store
         from starpo.ragen.work import Keys, Work
 
         carry_out = Work.carry_out
 
         def told(work: Work, store: Store) -> Keys:
-            if not work.is_stored(store):
-                begun = {"begun": work.stage.name, "key": work.key} if self.is_late_enough else {}
-                self._say(stage=work.stage.name, **begun)
+            if not work.is_stored(store) and self.is_late_enough:
+                self._say(begun=work.stage.name, key=work.key)
             return carry_out(work, store)
 
         Work.carry_out = told  # type: ignore[method-assign]
