@@ -22,6 +22,7 @@ markdown    escaping of stored text for Prefect's pages; logs: for logs
 presets/    TOML files with complete settings; grids/ of ablations, sweeps/
 
 serve       serves the deployments; server: a local Prefect server and the process that serves them
+abandoned   flow runs whose process died, ended in Prefect
 cli/        the `ragen` command: one file per command
 console/    code shared by several commands
 """

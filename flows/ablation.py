@@ -25,7 +25,7 @@ from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
 from starpo.flows.console.flow_run import subflow_ended
 from starpo.flows.plan import RunPlan
 from starpo.flows.rollback import ended_as
-from starpo.flows.runners import cell_runner
+from starpo.flows.runners import cell_runner, stop_with_parent
 from starpo.flows.starpo import starpo
 from starpo.flows.study import failure, finish
 from starpo.ragen.config.load import recorded_config
@@ -121,7 +121,7 @@ def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -
                 run = waiting.popleft()
                 begun = datetime.now(UTC)
                 process = run_flow_in_subprocess(
-                    starpo.with_options(flow_run_name=run.name),
+                    starpo.with_options(flow_run_name=run.name, on_running=[stop_with_parent]),
                     parameters=_parameters(store, run),
                 )
                 alive[process.sentinel] = run, begun, process
@@ -146,7 +146,7 @@ def _error(store: Store, run: CellRun, begun: datetime, exit_code: int) -> str |
         state = store.runs.state(name)
         if state is not None and state.status == "completed" and state.heartbeat >= begun:
             return None
-        outcome = subflow_ended(UUID(flow_run.id), {run.name, name})
+        outcome = subflow_ended(UUID(flow_run.id), {run.name, name}, error)
     except StarPOError as unknown:  # no reason to stop the other runs
         return f"{error}; why is not known: {unknown}"
     return outcome.reason if outcome and outcome.reason and outcome.status != "completed" else error

@@ -7,8 +7,10 @@ For cells only: a Ray task has about 150 ms of Prefect overhead, too much for a 
 
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +19,9 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import MissingPackageError
+
+_GRACE_S = 30.0
+"""Seconds that a run whose parent has died has to record its end. Prefect gives a cancelled one as many."""
 
 
 @contextmanager
@@ -45,14 +50,29 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
         yield runner
 
 
+def stop_with_parent(flow: Any, flow_run: Any, state: Any) -> None:
+    """Hook of a flow: when the parent of this process has died, stop it as `ragen cancel` does, by SIGTERM."""
+
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_S)
+        os._exit(1)
+
+    _when_parent_dies(stop)
+
+
 def _end_with_parent() -> None:
     """End this process when its parent has died: otherwise a pool's workers would wait for cells forever."""
+    _when_parent_dies(lambda: os._exit(1))
+
+
+def _when_parent_dies(act: Callable[[], object]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def wait() -> None:
         parent.join()
-        os._exit(1)
+        act()
 
     threading.Thread(target=wait, daemon=True).start()
 

@@ -229,8 +229,16 @@ SAMPLES = Dataset(
         Column("num_tokens", pa.int32(), "response tokens in the loss"),
         Column("trajectory_return", pa.float64(), "as in rewards"),
         Column("advantage", pa.float64(), "mean over its tokens, as it entered the loss"),
-        Column("mean_ratio", pa.float64(), "mean probability ratio, policy to update.ratio_to, over tokens and steps"),
-        Column("clip_fraction", pa.float64(), "share of tokens (over steps) whose clipped term was the smaller one"),
+        Column(
+            "mean_ratio",
+            pa.float64(),
+            "mean probability ratio, policy to update.ratio_to, over tokens with a loss and steps",
+        ),
+        Column(
+            "clip_fraction",
+            pa.float64(),
+            "share of tokens with a loss (over steps) whose clipped term was the smaller one",
+        ),
         Column(
             "kl_behaviour",
             pa.float64(),

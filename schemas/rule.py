@@ -85,6 +85,17 @@ def contained(name: str, within: str) -> Rule:
     return Rule((name, within), f"is contained in {within}", col(within).str.contains(col(name), literal=True))
 
 
+def says_action(response: pl.Expr, action: pl.Expr) -> pl.Expr:
+    """Whether a response contains an action of one word, ignoring case.
+
+    True for other actions, whose canonical spelling may differ (blanks, JSON), and for other letters than ASCII, whose
+    case is ambiguous.
+    """
+    is_ascii = pl.all_horizontal(text.str.len_bytes() == text.str.len_chars() for text in (response, action))
+    is_said = response.str.to_lowercase().str.contains(action.str.to_lowercase(), literal=True)
+    return ~is_ascii | action.str.contains(r"[\s{]") | is_said
+
+
 def digest(name: str) -> Rule:
     """Require the digest of a state."""
     return Rule((name,), "is 16 hexadecimal digits", col(name).str.contains("^[0-9a-f]{16}$"))

@@ -7,6 +7,8 @@ in `schemas.turn_rules`.
     rule -> rules -> models -> validate
 """
 
+import math
+
 import polars as pl
 from polars import col
 
@@ -24,9 +26,17 @@ from starpo.schemas.rule import (
     not_empty,
     one_of,
     same,
+    says_action,
     share,
 )
-from starpo.schemas.turn_rules import EPISODE_RULES, SIBLING_ROWS, SIBLING_TABLE, TURN_ROWS, TURN_TABLE
+from starpo.schemas.turn_rules import (
+    EPISODE_RULES,
+    MAX_VOCABULARY,
+    SIBLING_ROWS,
+    SIBLING_TABLE,
+    TURN_ROWS,
+    TURN_TABLE,
+)
 
 SCORE_METRICS = ("std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length")
 """Metrics by which groups can be scored."""
@@ -220,8 +230,17 @@ _SAMPLE_ROWS = (
     at_least("num_tokens", 0),
     *finite("trajectory_return", "advantage", "mean_ratio", "clip_fraction", "kl_behaviour", "kl_reference"),
     *finite("entropy", "old_behaviour_gap", "loss_share"),
-    *(at_least(name, 0) for name in ("mean_ratio", "old_behaviour_gap")),
-    at_least("entropy", -_FLOAT32_ROUNDING),
+    Rule(
+        ("mean_ratio",),
+        "lies between e^-20 and e^20, to which ratios are clamped",
+        col("mean_ratio").is_between(math.exp(-20.01), math.exp(20.01)),
+    ),
+    at_least("old_behaviour_gap", 0),
+    Rule(
+        ("entropy",),
+        "lies between 0 and the logarithm of the largest vocabulary",
+        col("entropy").is_between(-_FLOAT32_ROUNDING, math.log(MAX_VOCABULARY)),
+    ),
     Rule(
         ("num_tokens", *_MEANS_OF_TOKENS),
         "is 0 only where mean_ratio is 1 and the other columns are 0",
@@ -237,7 +256,18 @@ _SAMPLE_ROWS = (
     share("loss_share"),
 )
 
+_was_scored = col("kl_behaviour").is_not_null()
+
 _SAMPLE_TABLE = (
+    Rule(
+        ("kl_behaviour",), "is not null in all rows: some group is always scored", _was_scored.any() | (pl.len() == 0)
+    ),
+    Rule(
+        ("kl_behaviour", "num_tokens", "group_id"),
+        "is null for all rows of a group_id with num_tokens or for none: groups are scored as a whole",
+        _was_scored.filter(col("num_tokens") > 0).n_unique() <= 1,
+        ("group_id",),
+    ),
     Rule(
         ("loss_share",),
         "sums to 1 over all rows, or is 0 in all rows if all terms of the loss are 0",
@@ -286,6 +316,7 @@ _METRIC_ROWS = (
 
 _METRIC_TABLE = (*constant("iteration", "stage"),)
 
+_acted = {turn: getattr(col("actions").list, turn)().str.split(ACTION_MARK).list.first() for turn in ("first", "last")}
 _num_acting = col("actions").list.eval(pl.element() != "").list.sum()
 _has_broken_off = col("status").is_in(("truncated", *ERROR_STATUSES)).cast(pl.Int64)
 
@@ -324,6 +355,12 @@ _EPISODE_ROWS = (
         ("num_response_tokens", "responses"),
         "is at least the number of non-empty responses",
         col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
+    ),
+    Rule(
+        ("actions", "responses"),
+        "begins, in the first and the last turn, with an action of one word that the response contains",
+        says_action(col("responses").list.first(), _acted["first"])
+        & says_action(col("responses").list.last(), _acted["last"]),
     ),
     Rule(("success", "num_actions"), "is true only after an action", ~col("success") | (col("num_actions") > 0)),
     Rule(

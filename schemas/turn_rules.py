@@ -19,6 +19,7 @@ from starpo.schemas.rule import (
     not_empty,
     one_of,
     same,
+    says_action,
 )
 
 MAX_VOCABULARY = 2**20
@@ -253,10 +254,6 @@ TURN_TABLE = (
     ),
 )
 
-_taken = [col("executed_actions").list.first(), col("executed_actions").list.last()]
-_is_taken_in_ascii = pl.all_horizontal(t.str.len_bytes() == t.str.len_chars() for t in (col("response"), *_taken))
-_lowered = col("response").str.to_lowercase()
-
 SIBLING_ROWS = (
     *not_empty("trajectory_id"),
     *(at_least(name, 0) for name in ("turn", "candidate")),
@@ -266,9 +263,9 @@ SIBLING_ROWS = (
     Rule(("response_ids",), "is not empty", _has_tokens),
     Rule(
         ("executed_actions", "response"),
-        "begins and ends with actions that the response contains",
-        ~_is_taken_in_ascii  # lowercasing other letters is ambiguous
-        | pl.all_horizontal(_lowered.str.contains(t.str.to_lowercase(), literal=True) for t in _taken),
+        "begins and ends with actions that the response contains, if they are of one word",
+        says_action(col("response"), col("executed_actions").list.first())
+        & says_action(col("response"), col("executed_actions").list.last()),
     ),
     Rule(("score",), "is finite where the environment did not fail", col("score").is_finite()),
     Rule(

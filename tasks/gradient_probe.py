@@ -11,7 +11,7 @@ from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.update import update
 
-STAGE = Stage(name="gradient_probe", version=1)
+STAGE = Stage(name="gradient_probe", version=2)
 
 
 def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:

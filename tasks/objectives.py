@@ -14,7 +14,7 @@ from starpo.schemas.manifest import Stage
 if TYPE_CHECKING:
     from starpo.ragen.learning.learners.trajectories import Trajectory
 
-STAGE = Stage(name="objectives", version=1)
+STAGE = Stage(name="objectives", version=2)
 
 
 def objectives(

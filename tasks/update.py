@@ -12,7 +12,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="update", version=3)
+STAGE = Stage(name="update", version=4)
 
 
 def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:

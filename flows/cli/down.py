@@ -1,6 +1,7 @@
 """`ragen down`."""
 
 from starpo.flows import server
+from starpo.flows.abandoned import crash_abandoned
 from starpo.flows.console.flow_run import unfinished
 from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.runtime import Runtime
@@ -23,6 +24,7 @@ def _at_work(state_dir: str) -> list[str]:
     if not server.processes(state_dir)[1].num_children():
         return []
     try:
+        crash_abandoned()
         return sorted({run.name for run in unfinished() if run.deployment_id and run.work_pool_name is None})
     except StarPOError:
         return ["a run (the server does not say which)"]

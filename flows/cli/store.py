@@ -87,8 +87,8 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault. 2:
-    the store could not be read.
+    """Compare every file, all rows and all records with the digests that were recorded, and look for artifacts that
+    runs need and lack. Exit code 1: a fault. 2: the store could not be read.
     """
     with judging(), progress_bar("hashing", SHARE) as on_progress:
         location = Location(open_store(store).url)
@@ -207,8 +207,10 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
     say(
         console,
         f"{verification.num_artifacts} artifacts, {decimal(verification.size_bytes)}: "
-        + (f"faults: {len(damages)}" if damages else "all intact"),
+        + (f"faults: {len(damages)}" if damages else "files, rows and seals are as recorded"),
     )
+    if not damages:
+        say(console, "whether results follow from their inputs: ragen verify RUN")
 
 
 def print_copy(url: str, copy: Copy, as_json: bool) -> None:

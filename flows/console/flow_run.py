@@ -22,7 +22,7 @@ from prefect.client.schemas.objects import FlowRun as Found
 from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import Cancelled, Cancelling
+from prefect.states import Cancelled, Cancelling, Crashed
 
 from starpo.flows.console.follow import Outcome
 from starpo.flows.server import ServerBusyError, ServerError, ServerGoneError, api_url, ui_url
@@ -113,8 +113,13 @@ def unfinished(name: str | None = None) -> list[Found]:
         return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
 
 
-def subflow_ended(parent: UUID, names: Collection[str]) -> Outcome | None:
-    """Return the final state of a flow run's sub-flow that has one of these names; None without one.
+def subflow_ended(parent: UUID, names: Collection[str], how: str) -> Outcome | None:
+    """Return the final state of a flow run's sub-flow that has one of these names; None without such a sub-flow.
+
+    Args:
+        parent: The flow run.
+        names: Possible names of the sub-flow.
+        how: How its process ended. A sub-flow that is unfinished was killed, and is set to Crashed with this message.
 
     Raises:
         ServerError: If the server does not answer, or fails.
@@ -127,6 +132,9 @@ def subflow_ended(parent: UUID, names: Collection[str]) -> Outcome | None:
     )
     with asking("how a sub-flow ended"), get_client(sync_client=True) as client:
         found = client.read_flow_runs(flow_run_filter=wanted)
+        for run in found:
+            if _outcome(run) is None:
+                client.set_flow_run_state(run.id, Crashed(message=how), force=True)
     return _outcome(found[0]) if found else None
 
 

@@ -34,7 +34,8 @@ class ObjectiveConfig(Settings):
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """Divisor of the advantages. 'none': no scaling. 'group': the standard deviation of the group's returns (GRPO);
     needs an estimator that works on groups. 'batch': the standard deviation of the centred returns of all kept
-    trajectories."""
+    trajectories. Not allowed with estimators that standardise themselves: 'istar', and 'gigpo' and 'hgpo' with
+    normaliser = 'std'."""
     std_ddof: Literal[0, 1] = 0
     """Delta degrees of freedom of the standard deviations in `advantage_scale` and `should_whiten`: the sum of squares
     is divided by n (0) or by n - 1 (1, the public code)."""
@@ -59,7 +60,8 @@ class ObjectiveConfig(Settings):
     last selected token before them. 'think' and 'answer': the text between the tags. 'format': the tags and everything
     else. A malformed response counts as 'format' entirely. (VAGEN's M_adv.)"""
     loss_on: Tokens = "all"
-    """Response tokens that enter the loss: surrogate, KL and entropy. Means are over these tokens. (VAGEN's M_loss.)"""
+    """Response tokens that enter the loss: surrogate, KL and entropy. Means are over these tokens, those of the ratio
+    of a turn or a sequence too. (VAGEN's M_loss.)"""
     shaping: list[Annotated[str, *registered(SHAPINGS)]] = Field(default_factory=list)
     """Final transformations of the advantages, applied in this order. 'zero': a control in which only KL and entropy
     act. 'asymmetric_clip': clipped to [-1, 3]. 'by_length': divided by the trajectory's length relative to the mean.
@@ -133,6 +135,13 @@ class ObjectiveConfig(Settings):
                 f"'{self.advantage}' does not compare a trajectory with its group: set advantage_scale to 'none' or "
                 "'batch', or advantage to 'grpo' or 'rloo'"
             )
+        if self.advantage_scale != "none" and self._is_standardised:
+            inner = "" if self.advantage == "istar" else ", or advantage_options.normaliser to 'none'"
+            raise ValueError(
+                f"advantage = '{self.advantage}' already divides its parts by standard deviations of their own, so "
+                f"advantage_scale = '{self.advantage_scale}' would divide them a second time: set advantage_scale to "
+                f"'none'{inner}"
+            )
         if self.ratio_to == "behaviour" and self.importance_cap is not None:
             raise ValueError(
                 "ratio_to = 'behaviour' takes the ratio to the sampling policy, so importance_cap would correct for "
@@ -178,6 +187,13 @@ class ObjectiveConfig(Settings):
     def needs_prm(self) -> bool:
         """Whether the estimator needs a process reward model."""
         return "prm" in needs(ADVANTAGES, self.advantage)
+
+    @property
+    def _is_standardised(self) -> bool:
+        """Whether the estimator divides by standard deviations itself."""
+        return self.advantage == "istar" or (
+            self.advantage in ("gigpo", "hgpo") and self.advantage_options.get("normaliser") == "std"
+        )
 
     @property
     def has_groups(self) -> bool:

@@ -39,6 +39,7 @@ class Prefect:
 
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
+        self.crashed: dict[str, str | None] = {}
         self.error: Exception | None = None
 
     def __enter__(self) -> "Prefect":
@@ -51,7 +52,13 @@ class Prefect:
         if self.error is not None:
             raise self.error
         assert flow_run_filter.parent_flow_run_id.any_ == [PARENT]
-        return [SimpleNamespace(state=self.states[name]) for name in flow_run_filter.name.any_ if name in self.states]
+        names = [name for name in flow_run_filter.name.any_ if name in self.states]
+        return [SimpleNamespace(id=name, state=self.states[name]) for name in names]
+
+    def set_flow_run_state(self, id: str, state: State, force: bool) -> None:
+        assert force
+        assert state.is_crashed()
+        self.crashed[id] = state.message
 
 
 @pytest.fixture
@@ -140,7 +147,9 @@ def test_one_that_is_killed_is_told_by_its_signal(
         prefect.states = {name: Running()}
         return -9
 
-    assert ended(work) == {"mine": "its process was killed by signal 9 before the run was finished"}
+    error = "its process was killed by signal 9 before the run was finished"
+    assert ended(work) == {"mine": error}
+    assert prefect.crashed == {"mine": error}
 
 
 def test_a_server_that_is_busy_stops_no_run_and_fails_none_that_is_completed(

@@ -17,6 +17,7 @@ def test_runs_of_a_work_pool_go_on_and_are_not_named(
         SimpleNamespace(name="cell-of-elsewhere", deployment_id=None, work_pool_name=None),
     ]
     monkeypatch.setattr("starpo.flows.cli.down.unfinished", lambda: runs)
+    monkeypatch.setattr("starpo.flows.cli.down.crash_abandoned", list)
     monkeypatch.setattr("starpo.flows.server.Process.num_children", lambda _: 1)
     monkeypatch.setattr("starpo.flows.server.stop", lambda _: ["serve", "server"])
     down()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_the_check_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         check_memory(config)
     monkeypatch.setenv("RAGEN_SHOULD_CHECK_MEMORY", "false")
     check_memory(config)
+
+
+def test_an_address_space_too_small_for_torch_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in (2 * 2**30, 3 * 2**30, resource.RLIM_INFINITY):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        if limit == 2 * 2**30:
+            with pytest.raises(DoesNotFitError, match=r"2\.0 GiB of address space .* at least 3 GiB: run `ulimit"):
+                check_memory(preset("smoke"))
+        else:
+            check_memory(preset("smoke"))
 
 
 @pytest.mark.usefixtures("small_gpu")

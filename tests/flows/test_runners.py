@@ -15,6 +15,38 @@ if __name__ == "__main__":
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
+KILLED_BESIDE_A_RUN = """
+import multiprocessing, os, signal, time
+from starpo.flows.runners import stop_with_parent
+
+def work(pipe):
+    stop_with_parent("flow", "flow run", "state")
+    signal.signal(signal.SIGTERM, lambda *_: (print("stopped", flush=True), os._exit(0)))
+    pipe.send(os.getpid())
+    time.sleep(60)
+
+if __name__ == "__main__":
+    ours, theirs = multiprocessing.Pipe()
+    multiprocessing.get_context("spawn").Process(target=work, args=(theirs,)).start()
+    print(ours.recv(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_of_an_ablation_that_is_killed_is_stopped(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED_BESIDE_A_RUN)
+    ablation = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert ablation.stdout is not None
+    run = psutil.Process(int(ablation.stdout.readline()))
+    try:
+        ablation.wait()
+        assert ablation.stdout.readline() == "stopped\n"
+        run.wait(timeout=10)
+    finally:
+        if run.is_running():
+            run.kill()
+
 
 def test_processes_of_cells_end_with_a_sweep_that_is_killed(tmp_path):
     """Prefect kills a cancelled flow run whose cells take longer than half a minute."""

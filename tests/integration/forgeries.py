@@ -11,6 +11,7 @@ from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from tests.integration.forging import (
     RUN,
     Records,
+    Rows,
     artifact,
     change_records,
     change_run,
@@ -154,6 +155,11 @@ def reward_with_a_setting_more(folder: Path) -> None:
     rows(0, "reward", "rewards", all_values("normalised_return", 9.0))(folder)
     settings = manifest_of(artifact(folder, 0, "reward", "rewards")).settings
     rekey(folder, 0, "reward", settings={**settings, "unheard_of": 1})
+
+
+def negated_advantages(found: Rows) -> None:
+    for row in found:
+        row["advantage"] = -row["advantage"]
 
 
 def update_metrics_and_headline(folder: Path) -> None:
@@ -315,6 +321,9 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "an evaluation in the place of another": (
         evaluation_in_the_place_of_another, LAST, "2 evaluate:sokoban episodes different"),
     "samples": (rows(0, "update", "samples", all_values("advantage", 9.0)), UPDATE, "0 update samples different"),
+    "advantages of another torch, negated": (
+        old_torch(rows(0, "update", "samples", negated_advantages), 0, "update"),
+        UPDATE, "0 update advantages different"),
     "metrics of an update of another torch": (
         old_torch(rows(0, "update", "metrics", value_of("update/policy_loss", 0.25)), 0, "update"),
         UPDATE, "0 update numbers different"),
@@ -347,5 +356,5 @@ NOT_SHOWN: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
     "log-probs that need not be the same": (
         rows(0, "rollout", "turns", more_logprob, is_deterministic=False), ROLLOUT),
     "samples of another torch": (
-        old_torch(rows(0, "update", "samples", all_values("advantage", 9.0)), 0, "update"), UPDATE),
+        old_torch(rows(0, "update", "samples", all_values("entropy", 0.5)), 0, "update"), UPDATE),
 }  # fmt: skip

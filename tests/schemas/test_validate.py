@@ -204,7 +204,12 @@ OTHER_FAULTS = [
     ("selection", setting(1, return_std=4.0, score=4.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
-    ("samples", setting(0, entropy=-0.1), "entropy", "at least -1e-06"),
+    ("samples", setting(0, entropy=-0.1), "entropy", "between 0 and the logarithm of the largest vocabulary"),
+    ("samples", setting(0, entropy=85 * 0.5), "entropy", "the logarithm of the largest vocabulary"),  # a sum of 85
+    ("samples", setting(0, mean_ratio=0.0), "mean_ratio", "between e^-20 and e^20"),  # the logarithm of 1
+    ("samples", lambda rows: [row.update(kl_behaviour=None) for row in rows], "kl_behaviour", "not null in all rows"),
+    ("samples", setting(0, kl_behaviour=None), "kl_behaviour", "for all rows of a group_id"),
+    ("episodes", setting(0, responses=["<answer>Sideways</answer>"]), "actions", "that the response contains"),
     ("samples", setting(0, num_tokens=0), "num_tokens", "only where mean_ratio is 1"),
     ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
     ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),
@@ -280,7 +285,7 @@ VALUE_FAULTS = [
         ("selection", "score return_std return_mean return_max return_min success_rate", float("nan"), "is finite"),
         ("selection", "strategy", "other", "same in all rows"),
         ("samples", "trajectory_id group_id", "", "is not empty"),
-        ("samples", "num_tokens mean_ratio old_behaviour_gap", -1, "is at least 0"),
+        ("samples", "num_tokens old_behaviour_gap", -1, "is at least 0"),
         ("samples", "clip_fraction loss_share", -0.5, "between 0 and 1"),
         ("samples", "trajectory_return advantage mean_ratio clip_fraction loss_share", float("nan"), "is finite"),
         ("samples", "kl_behaviour kl_reference entropy old_behaviour_gap", float("nan"), "is finite"),
@@ -374,6 +379,24 @@ def test_an_action_may_have_another_case_and_other_white_space_than_in_the_answe
     done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
     how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}
     validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **said, **done, **how)), "turns")
+
+
+@pytest.mark.parametrize(
+    ("response", "action"),
+    [
+        ("<answer>place  3\nat 1</answer>", "place 3 at 1"),
+        ('<tool_call>{"name":"go","arguments":{}}</tool_call>', '{"arguments": {}, "name": "go"}'),
+        ("<answer>up</answer>", "Up"),
+    ],
+)
+def test_the_canonical_spelling_of_an_action_need_not_be_that_of_the_response(response: str, action: str) -> None:
+    for kind, changes in (
+        ("siblings", {"response": response, "executed_actions": [action]}),
+        ("episodes", {"responses": [response], "actions": [action], "num_actions": 1}),
+    ):
+        rows = example(kind).to_pylist()
+        rows[0].update(changes)
+        validate(pa.Table.from_pylist(rows, schema=DATASETS[kind].schema), kind)
 
 
 @pytest.mark.parametrize("forfeited", [0, 2])

@@ -52,7 +52,7 @@ class GradientSums:
         """Add a gradient. [parameters]"""
         wide = gradient.double()
         self.num, self._squares = self.num + 1, self._squares + float(wide @ wide)
-        self.total = wide if self.total is None else self.total.add_(wide)
+        self.total = wide.clone() if self.total is None else self.total.add_(wide)
 
     def spread(self) -> GradientSpread:
         """Return the spread of the gradients so far."""

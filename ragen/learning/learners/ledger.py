@@ -89,9 +89,10 @@ class Ledger:
     ) -> pa.Table:
         """Build dataset `samples`, one row per trajectory in the order given.
 
-        A trajectory without response tokens took no part in the update: its row has zeros and a ratio of 1. If the
-        policy took no step (critic warm-up), ratios are 1 and loss shares are 0. Where scores are NaN, the trajectory
-        was not scored, and they are null.
+        Ratios and clip fractions are means over the tokens with a loss, everything else over all response tokens. A
+        trajectory without response tokens took no part in the update: its row has zeros and a ratio of 1. If it has no
+        token with a loss, or the policy took no step (critic warm-up), its ratio is 1, its clip fraction and loss share
+        are 0. Where scores are NaN, the trajectory was not scored, and they are null.
         """
         tokens = self._tokens
         lengths_B = tokens.lengths_B
@@ -101,7 +102,11 @@ class Ledger:
 
         visits_N = self._visits_N.cpu()
         passes_N = visits_N.clamp(min=1)
-        ratio_N = torch.where(visits_N > 0, self._ratio_N.cpu() / passes_N, 1)
+        num_visited_B = tokens.sums(visits_N > 0)
+
+        def mean_over_visited(sums_N: Tensor) -> Tensor:
+            return tokens.sums(sums_N.cpu() / passes_N) / num_visited_B.clamp(min=1)
+
         size_B = tokens.sums(self._size_N.cpu())
         gap_B = torch.zeros(len(lengths_B)).scatter_reduce_(0, tokens.trajectory_N, old_behaviour_gap_N, "amax")
         columns: dict[str, Tensor | list] = {
@@ -110,8 +115,8 @@ class Ledger:
             "num_tokens": lengths_B,
             "trajectory_return": [trajectory.trajectory_return for trajectory in trajectories],
             "advantage": mean(advantages_N),
-            "mean_ratio": torch.where(lengths_B > 0, mean(ratio_N), 1),
-            "clip_fraction": mean((self._low_N + self._high_N).cpu() / passes_N),
+            "mean_ratio": torch.where(num_visited_B > 0, mean_over_visited(self._ratio_N), 1),
+            "clip_fraction": mean_over_visited(self._low_N + self._high_N),
             "kl_behaviour": mean(kl_behaviour_N),
             "kl_reference": [None] * len(lengths_B) if kl_reference_N is None else mean(kl_reference_N),
             "entropy": mean(entropy_N),

@@ -181,10 +181,11 @@ class Training:
         """Take one step per turn of a mini-batch, last turn first (SeeUPO, 2602.06554, Alg. 1); return their number.
 
         Advantages of a turn are multiplied by the ratios, new to old, of the later turns, which are already updated:
-        the geometric mean over each turn's tokens, clipped as in the surrogate. The gradient of a turn thus accounts
-        for the updated policy of the later turns.
+        the geometric mean over each turn's tokens with a loss, clipped as in the surrogate. The gradient of a turn thus
+        accounts for the updated policy of the later turns.
         """
         tokens, config, num_taken = self.tokens, self.config, 0
+        has_loss_N = tokens.mask(config.loss_on)
         factor_B = torch.ones(len(tokens.lengths_B))
         for turn in range(int(tokens.turn_N[is_in_N].max()), -1, -1):
             is_now_N = is_in_N & (tokens.turn_N == turn)
@@ -192,8 +193,9 @@ class Training:
             num_taken += self._step_policy(batches, is_now_N, self.targets.advantages_N * factor_N)
             if turn and is_now_N.any():
                 moved_N = self.score(batches).logprobs_N - self.targets.old_logprobs_N.cpu()
-                count_B = tokens.sums(is_now_N.double()).clamp(min=1)
-                ratio_B = (tokens.sums(moved_N * is_now_N) / count_B).exp()
+                is_meant_N = is_now_N & has_loss_N
+                count_B = tokens.sums(is_meant_N).clamp(min=1)
+                ratio_B = (tokens.sums(moved_N * is_meant_N) / count_B).exp()
                 factor_B = factor_B * ratio_B.clamp(1 - config.clip_low, 1 + config.clip_high).float()
         return num_taken
 
@@ -285,12 +287,16 @@ class Training:
 
     @cached_property
     def _contexts(self) -> Tensor:
-        """Index of each token's context. int64, on the learner's device"""
-        return self.tokens.segment_N.to(self.targets.old_logprobs_N.device)
+        """Index of the sequence of each token: its context. int64, on the learner's device
+
+        Tokens without a loss (`loss_on`) are a sequence of their own: means over a sequence are over tokens with one.
+        """
+        contexts_N = 2 * self.tokens.segment_N + self.tokens.mask(self.config.loss_on)
+        return contexts_N.to(self.targets.old_logprobs_N.device)
 
     @cached_property
     def _units(self) -> Tensor:
-        """Index of the unit that shares a ratio: each token's context or turn. int64, on the learner's device"""
+        """Index of the unit that shares a ratio: each token's sequence or its turn. int64, on the learner's device"""
         if self.config.ratio in ("token", "sequence"):
             return self._contexts
         turn_N = self.tokens.turn_N.to(self._contexts.device)

@@ -330,7 +330,9 @@ class Update:
 
     def _validity(self, when: str, logprobs_N: Tensor, credit: Credit) -> dict[str, float]:
         """Compare the policy with the behaviour policy: `update/validity_before/...`, `update/validity_after/...`."""
-        values = validity(self.tokens, logprobs_N, credit.advantages_N, self.config.clip_low, self.config.clip_high)
+        tokens, config = self.tokens, self.config
+        has_loss_N = tokens.mask(config.loss_on)
+        values = validity(tokens, logprobs_N, credit.advantages_N, config.clip_low, config.clip_high, has_loss_N)
         return {f"update/validity_{when}/{name}": value for name, value in values.items()}
 
     def _learning_rates(self, effective_sample_size: float) -> dict[str, float]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.objectives.kl import k3
+from starpo.ragen.learning.objectives.masks import masked_mean
 from starpo.ragen.learning.objectives.ratios import probability_ratio
 
 QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
@@ -23,7 +24,12 @@ QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
 
 
 def validity(
-    tokens: ResponseTokens, logprobs_N: Tensor, advantages_N: Tensor, clip_low: float, clip_high: float
+    tokens: ResponseTokens,
+    logprobs_N: Tensor,
+    advantages_N: Tensor,
+    clip_low: float,
+    clip_high: float,
+    has_loss_N: Tensor | None = None,
 ) -> dict[str, float]:
     """Compare a policy with the behaviour policy on the tokens that the latter sampled.
 
@@ -33,8 +39,9 @@ def validity(
     - `effective_sample_size_tokens`: `(sum r_n)^2 / (N * sum r_n^2)`, Kish's effective sample size as a share of N.
     - `effective_sample_size_trajectories`: the same over B, where the weight of a trajectory is the product of the r_n
       of its response tokens, its full importance weight. Trajectories without response tokens are excluded.
-    - `clip_share`: share of the N tokens whose gradient PPO's clip would zero if the behaviour policy were the old one:
-      `r_n < 1 - clip_low` with a negative advantage, or `r_n > 1 + clip_high` with a positive one.
+    - `clip_share`: share of the tokens with a loss whose gradient PPO's clip would zero if the behaviour policy were
+      the old one: `r_n < 1 - clip_low` with a negative advantage, or `r_n > 1 + clip_high` with a positive one. 0 if
+      no token has a loss.
     - `kl`: KL(behaviour || policy), nats per token: mean over N of `r_n - 1 - log r_n` (k3, Schulman 2020), which is
       unbiased, because the behaviour policy sampled the tokens, and never negative.
 
@@ -48,6 +55,7 @@ def validity(
         advantages_N: Advantages as they enter the loss, on the CPU.
         clip_low: The update's lower clip.
         clip_high: The update's upper clip.
+        has_loss_N: Tokens that enter the loss, on the CPU. bool; None for all.
 
     Returns:
         The names above -> values, all finite.
@@ -57,12 +65,13 @@ def validity(
     log_weight_B = tokens.sums(drift_N.nan_to_num(0.0))[tokens.sums(is_scored_N) > 0]
     policy_N, behaviour_N = logprobs_N[is_scored_N].double(), tokens.behaviour_logprobs_N[is_scored_N].double()
     advantages_N, ratio_N = advantages_N[is_scored_N], probability_ratio(policy_N, behaviour_N)
+    has_loss_N = is_scored_N[is_scored_N] if has_loss_N is None else has_loss_N[is_scored_N]
     is_low_N, is_high_N = (ratio_N < 1 - clip_low) & (advantages_N < 0), (ratio_N > 1 + clip_high) & (advantages_N > 0)
     return {
         **{f"ratio_q{round(100 * q):02d}": float(np.quantile(ratio_N.numpy(), q)) for q in QUANTILES},
         "effective_sample_size_tokens": effective_sample_size(ratio_N.log()),
         "effective_sample_size_trajectories": effective_sample_size(log_weight_B),
-        "clip_share": float((is_low_N | is_high_N).double().mean()),
+        "clip_share": float(masked_mean((is_low_N | is_high_N).double(), has_loss_N)),
         "kl": float(k3(behaviour_N, policy_N).mean()),
     }
 

@@ -22,7 +22,9 @@ def istar(inputs: AdvantageInputs) -> AdvantageEstimate:
         A^S = (r_k - mean) / std                 over all turns of the group
         r_k = beta * sum_{t in turn k} (log PRM_t - log policy_t)
 
-    Standard deviations have ddof 0; one of at most 1e-6 is replaced by 1. Only turns with tokens in the mask count.
+    Standard deviations have ddof 0; one of at most 1e-6 is replaced by 1. Only tokens in the mask, and turns with any,
+    count. In the first updates r_k is what a single step of the PRM has changed, and standardising it enlarges the
+    rounding of float32 log-probs: at a learning rate of 1e-6 that moves the gradient by a share of 1e-3 to 3e-3.
     """
     assert inputs.implicit_rewards_BT is not None, "this estimator needs a process reward model"
     episode_B = _standardised(inputs.returns_B, inputs.group_B)

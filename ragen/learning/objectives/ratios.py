@@ -3,8 +3,10 @@
     log-probs -> log-ratio of each token -> ratio of the unit that is clipped
 
 The ratio of a unit is repeated on each of its tokens: the value is the unit's, while the gradient flows through the
-token (GSPO-token, 2507.18071, Eq. 13), so that the tokens of a unit may have different advantages. If they share one,
-the result is the gradient of the unit's own term.
+token (GSPO-token, 2507.18071, Eq. 13), so that the tokens of a unit may have different advantages. If they share one
+and have equal weights in the loss, the result is the gradient of the unit's own term. The weights of search
+(`objectives.chosen`) differ between the turns of a sequence: the gradient is then another one, in which each turn's
+tokens count by their own weight.
 
 Legend: M tokens.
 """

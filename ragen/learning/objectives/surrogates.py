@@ -26,7 +26,8 @@ class SurrogateInputs:
         log_ratio_M: float; log-ratio of the token by itself.
         ratio_M: float; ratio of the unit that `update.ratio` names.
         advantages_M: float; advantages.
-        sequence_M: int; context that the token is in: the trajectory, or a turn of it (`agent.context`).
+        sequence_M: int; sequence that the token belongs to: the tokens with a loss (`update.loss_on`) of a context,
+            which is the trajectory or a turn of it (`agent.context`). Those without are a sequence of their own.
         clip_low: The lower bound is 1 - clip_low.
         clip_high: The upper bound is 1 + clip_high.
         covariance_M: float; (old log-prob - mean) * (advantage - mean) over the tokens of the mini-batch. None if the
@@ -147,7 +148,8 @@ def clip_cov(inputs: SurrogateInputs) -> SurrogateTerms:
 
     These are, among the share `options["share"]` of the mini-batch's tokens with the largest covariance, those whose
     covariance is between `options["low"]` and `options["high"]`. The public code instead draws as many tokens at random
-    from all in that range.
+    from all in that range, which it computes in every step from the current log-probs of the tokens that PPO does not
+    clip; here covariances are of the log-probs before the update and over all tokens (`covariances`).
     """
     covariance_M, rank_M = _covariances(inputs)
     plain = ppo(inputs)
@@ -161,6 +163,8 @@ def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:
     """`-rho * A` with a KL penalty on the tokens that reduce entropy most (KL-Cov, 2505.22617, Eq. 11-12).
 
     -rho * A + coefficient * |log rho|      for the share `options["share"]` with the largest covariance
+
+    The public code takes the current log-probs for these; here they are those before the update (`covariances`).
     """
     _, rank_M = _covariances(inputs)
     plain = unclipped(inputs)
@@ -175,7 +179,8 @@ def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:
 def covariances(old_logprobs: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
     """Covariance by which Clip-Cov and KL-Cov choose tokens (2505.22617, Eq. 8).
 
-    It is large for tokens whose probability and advantage are both above (or both below) average.
+    It is large for tokens whose probability and advantage are both above (or both below) average. The tokens chosen are
+    thus the same in every epoch.
 
     Args:
         old_logprobs: Log-probs of the tokens of a mini-batch before the update. [n]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import (
     ArtifactDamagedError,
     ArtifactMissingError,
@@ -333,6 +334,9 @@ class Verifier:
                 )
         if visit.stage == "update" and "samples" in sound:
             yield "tokens", "samples", self._token_differences(sound["samples"])
+            config = self.config.at(visit.iteration).update
+            if not visit.excuse and not visit.is_misplaced and has_arithmetic_advantages(config):
+                yield "advantages", "samples", self._advantage_differences(config, sound["samples"])
         if visit.stage == "update" and "metrics" in sound and stored.get("checkpoint", Stored()).manifest is not None:
             yield "numbers", "metrics", update_differences(sound["metrics"].table, _headline(stored["checkpoint"]))
 
@@ -378,6 +382,16 @@ class Verifier:
         turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
         yield from token_differences(turns, rewards, selection, samples.table)
 
+    def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
+        from starpo.ragen.learning.learners.trajectories import assemble
+        from starpo.ragen.recompute.verify.advantages import advantage_differences
+
+        assert samples.manifest is not None
+        inputs = samples.manifest.inputs
+        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
+        kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
+        yield from advantage_differences(assemble(turns, rewards, selection), kept_share, config, samples.table)
+
     def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
         for key in of_kind(inputs, kind):
             self.scratch.provide(kind, key)
@@ -388,6 +402,12 @@ def _kind_of(role: str) -> str:
     """Return the kind of the artifact behind an input of this role."""
     kind = kind_of(role).removeprefix("base_").removeprefix("branch_").removeprefix("before_")
     return "checkpoint" if kind in ("reference", "before") else kind
+
+
+def has_arithmetic_advantages(config: UpdateConfig) -> bool:
+    """Whether the advantages of an update follow from stored turns, rewards and choices alone, without a policy."""
+    is_kl_in_reward = config.kl_coefficient > 0 and config.kl_placement == "reward"
+    return not is_kl_in_reward and config.needs.isdisjoint({"critic", "prm", "probabilities", "spans"})
 
 
 def _headline(artifact: Stored) -> dict[str, float]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import ContentDigest
 from starpo.schemas.validate import ContractViolation, Validator
@@ -76,7 +77,7 @@ def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
-def stored_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+def stored_batches(files: Sequence[Path | RangeFile]) -> Iterator[pa.RecordBatch]:
     """Yield the rows as they are in the files, whatever their columns."""
     for file in files:
         with pq.ParquetFile(file) as parquet:

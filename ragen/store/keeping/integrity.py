@@ -1,21 +1,28 @@
-"""Integrity check of a whole store: every manifest is checked and every file hashed, in place.
+"""Integrity check of a whole store: every manifest is checked, every file and all rows hashed, in place.
 
-Inventory -> manifests, files, seals of records -> Verification
+Inventory -> manifests, files, rows, seals of records -> Verification
 
-It does not check whether the content is right: `ragen verify` recomputes a run.
+Digests tell what has changed since it was recorded, unless somebody made them anew. Whether results follow from their
+inputs is not checked: `ragen verify` recomputes a run.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.store.artifacts.artifacts import Artifacts
+from starpo.ragen.store.artifacts.datasets import stored_batches
 from starpo.ragen.store.keeping.inventory import ArtifactId
 from starpo.ragen.store.keeping.reachability import Reachability, Roots
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Runs
 from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,19 @@ def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
 
 def _faults(artifacts: Artifacts, artifact: ArtifactId) -> list[str]:
     try:
-        return artifacts.faults(artifacts.manifest(*artifact))
+        manifest = artifacts.manifest(*artifact)
+        return artifacts.faults(manifest) or _row_faults(artifacts, manifest)
     except StoreError as error:
         return [error.what if isinstance(error, ArtifactDamagedError) else first_line(error)]
+
+
+def _row_faults(artifacts: Artifacts, manifest: Manifest) -> list[str]:
+    """Compare the rows of a dataset, whose files are as recorded, with its content digest."""
+    if manifest.dataset_version is None:
+        return []
+    try:
+        batches = list(stored_batches(artifacts.parts(manifest)))
+        found = content_digest(batches, batches[0].schema if batches else DATASETS[manifest.kind].schema)
+    except (pa.ArrowException, OSError) as error:
+        return [f"its rows cannot be read ({first_line(error)})"]
+    return [] if found == manifest.content_digest else ["the content digest in its manifest is not that of its rows"]

@@ -199,3 +199,9 @@ def test_sums_by_hand() -> None:
     assert (found.norm, found.signal, found.noise) == (pytest.approx(2**0.5), 0.0, 4.0)
     assert found == spread(iter(gradients))
     assert gradients[0].tolist() == [2.0, 0.0]
+
+
+def test_sums_leave_float64_gradients_as_they_are() -> None:
+    gradients = [torch.tensor([2.0, 0.0], dtype=torch.float64), torch.tensor([0.0, 2.0], dtype=torch.float64)]
+    assert spread(gradients) == spread(gradients)
+    assert [gradient.tolist() for gradient in gradients] == [[2.0, 0.0], [0.0, 2.0]]

@@ -14,14 +14,36 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
-from starpo.ragen.learning.learners.spans import ANSWER, KINDS
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.scoring import Scores
+from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, KINDS, THINK
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.training import Training
 from starpo.ragen.learning.objectives.ratios import RATIOS
 from tests.ragen.learning.learners.test_ratio import sampled_by
 
 PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 BASE = {"advantage": "grpo", "num_minibatches": 1, "optimiser": PLAIN, "critic": CriticConfig(optimiser=PLAIN)}
+
+
+def shifted(log_ratios: dict[int, float], folder: str, trajectories: list) -> list:
+    """The same trajectories, sampled by a policy that gives a token of each kind e^-log_ratio times the probability."""
+    return [
+        dataclasses.replace(
+            trajectory,
+            segments=tuple(
+                dataclasses.replace(
+                    segment,
+                    behaviour_logprobs=segment.behaviour_logprobs
+                    - np.array([log_ratios.get(kind, 0.0) for kind in segment.kind.tolist()], dtype=np.float32)
+                    * segment.response_mask,
+                )
+                for segment in trajectory.segments
+            ),
+        )
+        for trajectory in sampled_by(0.0, folder, trajectories)
+    ]
 
 
 def update(folder, trajectories, context, **settings):
@@ -132,6 +154,100 @@ def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_tra
         found = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
         share = is_good_N[tokens.mask(loss_on)].double().mean()
         assert found["update/clip_fraction"] == pytest.approx(float(share))
+
+
+def test_reasoning_without_a_loss_moves_no_ratio_of_answers(policy_folder, make_trajectories, context):
+    """The policy gives e times the probability to each token without a loss, and the same to the answers."""
+    trajectories = shifted({FORMAT: 1.0, THINK: 1.0, ANSWER: 0.0}, policy_folder, make_trajectories(4, context="full"))
+    for settings in ({"ratio": "sequence"}, {"ratio": "turn_geometric"}, {"ratio": "turn_arithmetic"}):
+        result = update(policy_folder, trajectories, context, loss_on="answer", ratio_to="behaviour", **settings)
+        assert result.metrics["update/ratio_mean"] == pytest.approx(1, abs=1e-5)
+        assert result.metrics["update/ratio_max"] == pytest.approx(1, abs=1e-5)
+        assert result.metrics["update/clip_fraction"] == result.metrics["update/validity_before/clip_share"] == 0
+        assert result.samples["mean_ratio"].to_pylist() == pytest.approx([1] * 4, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss_on", ["all", "answer", "think"])
+@pytest.mark.parametrize("context_mode", ["full", "window"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ratio": "sequence"},
+        {"ratio": "turn_geometric"},
+        {"ratio": "turn_arithmetic"},
+        {"surrogate": "gmpo", "surrogate_options": {"log_clip": 0.2}},
+    ],
+)
+def test_ratios_of_units_are_a_naive_loop_in_float64(
+    policy_folder, make_trajectories, context, settings, context_mode, loss_on
+):
+    """Means of a unit are over its tokens with a loss; each kind of token has moved by another amount."""
+    moved = {FORMAT: 0.6, THINK: -0.5, ANSWER: 0.1}
+    trajectories = shifted(moved, policy_folder, make_trajectories(4, context=context_mode))
+    found = gradient(
+        policy_folder,
+        trajectories,
+        context,
+        loss_on=loss_on,
+        ratio_to="behaviour",
+        aggregation="token_mean",
+        **settings,
+    )
+    model = load_policy(policy_folder)[0].double()
+    mean = np.mean([t.trajectory_return for t in trajectories])
+    losses = []
+    for trajectory in trajectories:
+        advantage = trajectory.trajectory_return - mean
+        for segment in trajectory.segments:
+            ids = torch.from_numpy(segment.token_ids)
+            logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], -1).gather(1, ids[1:, None])[:, 0]
+            units: dict[int, list[torch.Tensor]] = {}
+            for place in np.flatnonzero(segment.response_mask):
+                if loss_on == "all" or segment.kind[place] == KINDS[loss_on]:
+                    unit = segment.turn[place] if settings.get("ratio", "").startswith("turn") else 0
+                    log_ratio = logprobs[place - 1] - segment.behaviour_logprobs[place].item()
+                    units.setdefault(unit, []).append(log_ratio)
+            losses += [term for unit in units.values() for term in naive_terms(torch.stack(unit), advantage, settings)]
+    expected = torch.autograd.grad(torch.stack(losses).mean(), [p for p in model.parameters() if p.requires_grad])
+    expected = torch.cat([g.flatten() for g in expected])
+    assert expected.norm() > 1e-3
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=2e-3)
+
+
+def naive_terms(log_ratios: torch.Tensor, advantage: float, settings: dict) -> list[torch.Tensor]:
+    """Loss of each token of a unit, whose ratio is that of the unit."""
+    if settings.get("surrogate") == "gmpo":
+        clipped = log_ratios.clamp(max=0.2) if advantage > 0 else log_ratios.clamp(min=-0.2)
+        return [-clipped.mean().exp() * advantage] * len(log_ratios)
+    ratio = log_ratios.exp().mean() if settings["ratio"] == "turn_arithmetic" else log_ratios.mean().exp()
+    return [-torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)] * len(log_ratios)
+
+
+def test_a_later_turn_weighs_an_earlier_one_by_its_tokens_with_a_loss(
+    policy_folder, make_trajectories, context, monkeypatch
+):
+    """The step of the last turn moves answers by 0.1 and everything else by 5: the factor is e^0.1."""
+    trajectories = make_trajectories(4)
+    learner = TorchLearner(
+        UpdateConfig(**{**BASE, "turn_order": "reverse", "ratio": "turn_geometric", "loss_on": "answer"}), num_threads=1
+    )
+    learner.load(policy_folder, "start", None)
+    work = learner._work(trajectories, context)
+    prepared = work._prepare(work._batches(np.arange(len(work.tokens.segments))))
+    training = work._training(prepared, Ledger(work.tokens, torch.device("cpu")))
+    moved_N = training.targets.old_logprobs_N + torch.where(work.tokens.mask("answer"), 0.1, 5.0)
+    training = dataclasses.replace(training, score=lambda batches: Scores(moved_N, moved_N))
+    steps = []
+    monkeypatch.setattr(
+        Training, "_step_policy", lambda self, _, is_in_N, advantages_N: steps.append(advantages_N) or 1
+    )
+    assert training.run() == 2
+    plain_N = training.targets.advantages_N
+    assert steps[0].tolist() == plain_N.tolist()
+    has_answer_B = work.tokens.sums(work.tokens.mask("answer") & (work.tokens.turn_N == 1)) > 0
+    factor_N = torch.where(has_answer_B, math.exp(0.1), 1.0)[work.tokens.trajectory_N]
+    torch.testing.assert_close(steps[1], plain_N * factor_N.float())
+    assert has_answer_B.any()
 
 
 def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):

@@ -62,6 +62,14 @@ def test_a_clip_needs_the_advantage_on_its_side() -> None:
     assert validity(both, policy, torch.tensor([1.0, -1.0]), 0.2, 1.5)["clip_share"] == 0.5
 
 
+def test_a_token_without_a_loss_has_no_gradient_to_clip() -> None:
+    """Ratios 2, 1, 2 with positive advantages; the first token has no loss: 1 of 2 is clipped, not 2 of 3."""
+    policy = torch.tensor([-2.0 + math.log(2), -2.0, -2.0 + math.log(2)])
+    all_of, some = tokens([-2.0, -2.0, -2.0]), torch.tensor([False, True, True])
+    assert validity(all_of, policy, torch.ones(3), 0.2, 0.2, some)["clip_share"] == 0.5
+    assert validity(all_of, policy, torch.ones(3), 0.2, 0.2, torch.zeros(3, dtype=torch.bool))["clip_share"] == 0
+
+
 def test_the_policy_that_sampled_is_at_no_distance() -> None:
     values = validity(tokens([-1.0, -3.0], [-0.5]), torch.tensor([-1.0, -3.0, -0.5]), torch.ones(3), 0.2, 0.2)
     assert values["kl"] == values["clip_share"] == 0

@@ -1,9 +1,12 @@
 """Every file is read again, so damage is found anywhere; the runs that need a damaged artifact are named."""
 
 import hashlib
+import io
 import json
 from collections.abc import Callable
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from starpo.ragen.core.errors import StoreError
@@ -131,3 +134,24 @@ def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_r
         location.forget(f"{kind}/{key}/manifest.json")
     (damage,) = damages(store)
     assert damage.what == "the content digest in its manifest does not match its files"
+
+
+def test_rows_changed_and_files_digested_anew(store: Store, make_run: MakeRun) -> None:
+    """The manifest's file digests and its own fit the new rows; the digest of the rows does not."""
+    made = make_run(store, "a", 1)
+    kind, key = next((kind, key) for kind, key in made if kind == "rewards")
+    location, path = Location(store.url), data_file(store, kind, key)
+    table = pq.read_table(io.BytesIO(location.read(path)))
+    buffer = io.BytesIO()
+    column = table.schema.get_field_index("total")
+    pq.write_table(table.set_column(column, table.field(column), pc.negate(table["total"])), buffer)
+    location.replace(path, buffer.getvalue())
+    manifest = store.manifest(kind, key)
+    entry = manifest.files[0].model_copy(
+        update={"sha256": hashlib.sha256(buffer.getvalue()).hexdigest(), "size_bytes": len(buffer.getvalue())}
+    )
+    made_anew = manifest.model_copy(update={"files": (entry,)}).sealed()
+    location.replace(f"{kind}/{key}/manifest.json", made_anew.model_dump_json().encode())
+    assert damages(store) == [
+        Damage(f"{kind}/{key}", "the content digest in its manifest is not that of its rows", ["a"])
+    ]
