@@ -31,7 +31,7 @@ from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import warm_start
+from starpo.tasks.warm_start import stored_lessons, warm_start
 
 PlayOn = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
@@ -103,7 +103,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         NothingKeptError: If the filter kept no group in too many consecutive iterations.
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
-    first = checkpoint = runner.stage(0, warm_start(config, runner.progress))["checkpoint"]
+    begin = warm_start(config, stored_lessons(config.policy, runner.store_url), runner.progress)
+    first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update
     lag = 0  # number of updates by which the sampling policy is behind when its rollout is first used

@@ -9,7 +9,7 @@ from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
@@ -46,14 +46,16 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 
     Checked are names that stand for two things, the package that a judge needs, things with a statement weight that no
     environment has, the policy's folder with its tokenizer and a template to which turns can be appended (a model on
-    the hub is skipped unless it is to be downloaded), the embedded policy's demonstrator, the prompt, and enough
+    the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, and enough
     initial states for every panel and for training beside them.
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config) + _of_weights(config)
-    found += (
-        _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
-    )
+    if isinstance(policy, PretrainedPolicy):
+        found += _of_model(policy, config.agent, should_download)
+    player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
+    if player is not None and not (isinstance(player, FineTuning) and player.runs):
+        found += _of_demonstrator(config, player)
     found += _of_prompt(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
@@ -135,10 +137,9 @@ def _of_prompt_in(settings: EnvironmentSettings, agent: AgentConfig) -> list[str
     return []
 
 
-def _of_demonstrator(config: StarPOConfig) -> list[str]:
-    assert isinstance(config.policy, TinyPolicy)
+def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> list[str]:
     try:
-        target = demonstrator(config.policy, config.environment)
+        target = demonstrator(player, config.environment)
         decide = resolve(target)
     except StarPOError as error:
         return [str(error)]
@@ -149,7 +150,7 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         except Exception:
             return []  # reported by `_of_environment`
         try:
-            actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
+            actions = decide(world, player.demonstration_skill, python_random("readiness")).actions
         except Exception as error:  # a third-party demonstrator may raise anything
             module = target.partition(":")[0]
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]

@@ -21,7 +21,7 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 def test_what_a_gpu_fine_tuned_need_not_come_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, has_gpu: bool, is_deterministic: bool
 ) -> None:
-    def fine_tune(policy: object, environment: object, agent: object, length: int, excluded: object, folder: Path, *_):
+    def fine_tune(policy: object, lessons: object, folder: Path, *_: object) -> dict[str, float]:
         (folder / "config.json").write_text("{}")
         return {}
 
