@@ -72,6 +72,10 @@ class Runner:
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Note that an iteration uses artifacts from an earlier iteration or another run."""
 
+    def stored_lessons(self, config: StarPOConfig) -> Keys:
+        """Find the stored episodes of other runs that the first checkpoint learns from: role -> key."""
+        return stored_lessons(config.policy, self.store_url)
+
     def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
         """Count the groups that the selection of an attempt keeps; NaN, for which comparisons are false, if unknown."""
         return num_kept(Store(self.store_url), selection)
@@ -103,7 +107,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         NothingKeptError: If the filter kept no group in too many consecutive iterations.
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
-    begin = warm_start(config, stored_lessons(config.policy, runner.store_url), runner.progress)
+    begin = warm_start(config, runner.stored_lessons(config), runner.progress)
     first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update

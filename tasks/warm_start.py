@@ -11,7 +11,6 @@ from starpo.ragen.agents.evaluation.training_states import read_states, write_st
 from starpo.ragen.agents.policy.place import named_folder
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.store import Store
@@ -103,7 +102,7 @@ def warm_start(
             _episodes(store, work.inputs, player, config) if isinstance(player, FineTuning) and player.runs else None
         )
         with store.new_folder() as folder:
-            headline = _make(config, episodes, work, store, folder, progress)
+            headline = _make(config, episodes, folder, progress)
             yield Made("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
     return Work(STAGE, ("checkpoint",), do, settings, stored or {}, seed=seed, code=code)
@@ -120,7 +119,7 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
     """Choose the stored episodes to imitate.
 
     Raises:
-        ConfigError: If the settings choose none, or their tokens are not those of the policy's tokenizer.
+        ConfigError: If the settings choose none.
         ArtifactMissingError: If a dataset is no longer stored.
     """
     from starpo.ragen.learning.stored_episodes import choose_episodes
@@ -135,37 +134,8 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
     return choose_episodes(rollouts(), tuning, excluded_states(held_out(config)))
 
 
-def _check_tokenizer(store: Store, inputs: Mapping[str, str], tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Check that the stored tokens are those of a tokenizer, as far as checkpoints that sampled them are still stored.
-
-    Raises:
-        ConfigError: If the vocabulary of a policy that sampled them differs.
-        ArtifactMissingError: If none of these policies is stored.
-    """
-    from starpo.ragen.agents.policy.stored_tokenizer import find_tokenizer
-
-    made = [store.manifest("turns", key) for key in of_kind(inputs, "turns")]
-    players = list(dict.fromkeys(key for manifest in made if (key := manifest.inputs.get("checkpoint"))))
-    found = [other for key in players if (other := find_tokenizer(store, [key])) is not None]
-    if not found:
-        raise ArtifactMissingError(
-            "policy.fine_tuning.runs: none of the checkpoints that sampled these episodes is stored, so it is unknown "
-            "which tokenizer their tokens belong to. Name iterations whose checkpoint is kept, such as the first"
-        )
-    if any(other.get_vocab() != tokenizer.get_vocab() for other in found):
-        raise ConfigError(
-            "policy.fine_tuning.runs: these episodes were sampled by a policy with another tokenizer than that of "
-            "policy.name_or_path, so their tokens mean something else. Fine-tune a policy of the same family"
-        )
-
-
 def _make(
-    config: StarPOConfig,
-    episodes: "StoredEpisodes | None",
-    work: Work,
-    store: Store,
-    folder: Path,
-    progress: RunProgress | None,
+    config: StarPOConfig, episodes: "StoredEpisodes | None", folder: Path, progress: RunProgress | None
 ) -> dict[str, float]:
     policy = config.policy
     played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
@@ -190,7 +160,7 @@ def _make(
     def lessons(tokenizer: "PreTrainedTokenizerBase") -> "Lessons":
         if episodes is None:
             return demonstrate_turns(tuning, *played, tokenizer, tuning.demonstration_turns)
-        _check_tokenizer(store, work.inputs, tokenizer)
+        episodes.check_tokens(tokenizer)
         return episodes
 
     headline = fine_tune(policy, lessons, folder, met, on_progress)

@@ -7,6 +7,7 @@ Token ids are those that were sampled. Tables come from the caller; nothing is r
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,12 @@ import pyarrow.compute as pc
 from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.trajectories import assemble
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass
@@ -26,15 +31,38 @@ class StoredEpisodes:
         examples: Their contexts.
         successes: Whether each succeeded. [episodes]
         initial_states: Digest of the initial state of each. [episodes]
-        num_turns: Number of their turns.
+        responses: Tokens and text of the response of each turn. [turns]
         num_excluded: Number of episodes that qualify but begin in an excluded state.
     """
 
     examples: list[Example] = field(default_factory=list)
     successes: list[bool] = field(default_factory=list)
     initial_states: list[str] = field(default_factory=list)
-    num_turns: int = 0
+    responses: list[tuple[list[int], str]] = field(default_factory=list)
     num_excluded: int = 0
+
+    @property
+    def num_turns(self) -> int:
+        """Number of turns."""
+        return len(self.responses)
+
+    def check_tokens(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        """Check that the tokens are those of a tokenizer: that every response decodes to its text.
+
+        Raises:
+            ConfigError: If one does not.
+        """
+        for ids, text in self.responses:
+            whole, without_end = (
+                tokenizer.decode(part, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+                for part in (ids, ids[:-1])
+            )
+            if text not in (whole, without_end):
+                raise ConfigError(
+                    "policy.fine_tuning.runs: these episodes were sampled with another tokenizer than that of "
+                    f"policy.name_or_path, so their tokens mean something else: {quoted(text)} is "
+                    f"{quoted(str(without_end))} to the policy. Name runs of a policy with the same tokenizer"
+                )
 
 
 def choose_episodes(
@@ -80,22 +108,23 @@ def choose_episodes(
 
 
 def _outcomes(turns: pa.Table, rewards: pa.Table) -> pa.Table:
-    """One row per valid episode: trajectory_id, group_id, success, initial_state_digest, trajectory_return, turns."""
-    of_turns = turns.group_by("trajectory_id", use_threads=False).aggregate([("success", "max"), ("turn", "count")])
+    """One row per valid episode: trajectory_id, group_id, success, initial_state_digest, trajectory_return."""
+    of_turns = turns.group_by("trajectory_id", use_threads=False).aggregate([("success", "max")])
     first = turns.filter(pc.equal(turns["turn"], 0)).select(["trajectory_id", "group_id", "initial_state_digest"])
     returns = rewards.filter(pc.and_(rewards["is_valid"], pc.equal(rewards["turn"], 0)))
     returns = returns.select(["trajectory_id", "trajectory_return"])
     table = first.join(of_turns, "trajectory_id").join(returns, "trajectory_id", join_type="inner")
-    return table.rename_columns({"success_max": "success", "turn_count": "num_turns"}).sort_by("trajectory_id")
+    return table.rename_columns({"success_max": "success"}).sort_by("trajectory_id")
 
 
 def _add(chosen: StoredEpisodes, outcomes: pa.Table, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> None:
     ids = outcomes["trajectory_id"].combine_chunks()
-    of_chosen = (table.filter(pc.is_in(table["trajectory_id"], value_set=ids)) for table in (turns, rewards))
+    turns, rewards = (table.filter(pc.is_in(table["trajectory_id"], value_set=ids)) for table in (turns, rewards))
     everything = pa.array([True] * selection.num_rows)
     kept = selection.set_column(selection.schema.get_field_index("kept"), "kept", everything)
-    for trajectory in assemble(*of_chosen, kept):
+    for trajectory in assemble(turns, rewards, kept):
         chosen.examples += [Example(part.token_ids, part.response_mask) for part in trajectory.segments]
+    spoken = (turns[name].to_pylist() for name in ("response_ids", "response"))
+    chosen.responses += zip(*spoken, strict=True)
     chosen.successes += outcomes["success"].to_pylist()
     chosen.initial_states += outcomes["initial_state_digest"].to_pylist()
-    chosen.num_turns += pc.sum(outcomes["num_turns"]).as_py() or 0
