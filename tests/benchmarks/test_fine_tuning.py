@@ -100,7 +100,7 @@ def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, bat
             measured[way].append(seconds(*arguments))
     losses = {way: found[0][2] for way, found in measured.items()}
     assert losses["shared"] == pytest.approx(losses["plain"], rel=1e-4)
-    assert losses["shared, bfloat16"] == pytest.approx(losses["plain"], rel=2e-2)
+    assert losses["shared, bfloat16"] == pytest.approx(losses["plain"], rel=5e-2)
     print(f"\n{name}: {len(turns)} turns of {len(examples)} contexts; {NUM_PARTS} threads, {DEVICE.type}")
     for way, found in measured.items():
         ratios, cpu_ratios = (
