@@ -131,7 +131,9 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
             )
             yield turns, rewards, selection
 
-    return choose_episodes(rollouts(), tuning, excluded_states(held_out(config)))
+    # no state is left to train on outside a panel that has them all
+    panels = [panel for panel in held_out(config) if not panel.is_exhaustive]
+    return choose_episodes(rollouts(), tuning, excluded_states(panels))
 
 
 def _make(

@@ -234,12 +234,18 @@ def _in_rectangles(batch: Batch) -> list[MicroBatch]:
 
 
 def _in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Split:
-    """Split batches into rows that share prefixes, with a multiple of `num_parts` micro-batches of similar size."""
+    """Split batches into rows that share prefixes, with a multiple of `num_parts` micro-batches of similar size.
+
+    A row may hold two and a half times the longest example even if that is more than `max_row_tokens`: long prompts are
+    mostly rules, which all examples share, and computing them again costs more than attention over a longer row.
+    """
 
     def split(batch: Batch) -> list[MicroBatch]:
         everything = np.arange(len(batch.segments))
+        longest = max(len(example.token_ids) for example in batch.segments)
+        limit = max(max_row_tokens, 5 * longest // 2) if max_row_tokens else 0
         parts = [
-            micro_batches(batch, everything, token_budget, row_tokens=max_row_tokens, rank=part, num_ranks=num_parts)
+            micro_batches(batch, everything, token_budget, row_tokens=limit, rank=part, num_ranks=num_parts)
             for part in range(num_parts)
         ]
         return [micro_batch for one_of_each in zip(*parts, strict=True) for micro_batch in one_of_each]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
+from starpo.tasks import warm_start as stage
 from starpo.tasks.reward import reward
-from starpo.tasks.rollout import rollout
+from starpo.tasks.rollout import held_out, rollout
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import stored_lessons, warm_start
 
@@ -80,6 +82,23 @@ def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp
     assert made.headline["demonstration_success"] == 1.0
     assert made.headline["num_excluded"] == 0
     assert states <= set(read_states(store.local_folder("checkpoint", key)))
+
+
+@pytest.mark.parametrize("is_exhaustive", [True, False])
+def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
+    played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, is_exhaustive: bool
+) -> None:
+    store, folder = played
+    config, stored = expert(folder), stored_lessons(expert(folder).policy, store.url)
+    states = set(store.read_table("turns", stored["turns"])["initial_state_digest"].to_pylist())
+    panel = replace(held_out(config)[0], state_digests=tuple(states), is_exhaustive=is_exhaustive)
+    monkeypatch.setattr(stage, "held_out", lambda config: [panel])
+    work = warm_start(config.model_copy(update={"fresh": str(is_exhaustive)}), stored)
+    if is_exhaustive:
+        assert store.manifest("checkpoint", work.carry_out(store)["checkpoint"]).headline["num_excluded"] == 0
+    else:
+        with pytest.raises(ConfigError, match=r"of those that qualify, \d+ begin on a panel"):
+            work.carry_out(store)
 
 
 def test_other_stored_rollouts_are_another_warm_start_and_names_are_not(played: tuple[Store, str]) -> None:
