@@ -55,9 +55,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     paid = reward(config.reward, turns).carry_out(store)["rewards"]
     selected = variance_filter(config.filter, turns, paid).carry_out(store)["selection"]
     store.runs.create("base", flow="starpo", preset=None, config={})
-    for stage, keys in {"rollout": {"turns": turns}, "reward": {"rewards": paid},
+    for name, keys in {"rollout": {"turns": turns}, "reward": {"rewards": paid},
                         "variance_filter": {"selection": selected}}.items():  # fmt: skip
-        store.runs.record_stage("base", 0, stage, keys)
+        store.runs.record_stage("base", 0, name, keys)
     return store, store.local_folder("checkpoint", checkpoint)
 
 
