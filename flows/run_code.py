@@ -11,7 +11,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import UNREADABLE, is_reusable
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
-from starpo.ragen.work import Work
+from starpo.ragen.work import Keys, Work
 from starpo.tasks import reward, update, variance_filter
 
 
@@ -61,6 +61,10 @@ class _FirstIteration(Planner):
 
     def __init__(self) -> None:
         super().__init__(Store("never-opened"), "", {})
+
+    def stored_lessons(self, config: StarPOConfig) -> Keys:
+        """Name none: code does not depend on them."""
+        return {}
 
     def _is_stored(self, work: Work) -> bool:
         return False

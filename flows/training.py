@@ -32,7 +32,7 @@ from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import warm_start
+from starpo.tasks.warm_start import stored_lessons, warm_start
 
 PlayOn = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
@@ -73,6 +73,10 @@ class Runner:
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Note that an iteration uses artifacts from an earlier iteration or another run."""
 
+    def stored_lessons(self, config: StarPOConfig) -> Keys:
+        """Find the stored episodes of other runs that the first checkpoint learns from: role -> key."""
+        return stored_lessons(config.policy, self.store_url)
+
     def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
         """Count the groups that the selection of an attempt keeps; NaN, for which comparisons are false, if unknown."""
         return num_kept(Store(self.store_url), selection)
@@ -104,7 +108,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         NothingKeptError: If the filter kept no group in too many consecutive iterations.
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
-    first = checkpoint = runner.stage(0, warm_start(config, runner.progress))["checkpoint"]
+    begin = warm_start(config, runner.stored_lessons(config), runner.progress)
+    first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update
     lag = 0  # number of updates by which the sampling policy is behind when its rollout is first used

@@ -7,6 +7,7 @@ from prefect import flow
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.config.runtime import Runtime
 from starpo.tasks.stage import stage_task
+from starpo.tasks.warm_start import stored_lessons
 from starpo.tasks.warm_start import warm_start as first_checkpoint
 
 
@@ -26,5 +27,6 @@ def warm_start(
     Returns:
         Key of the checkpoint artifact.
     """
-    work = first_checkpoint(load_preset(preset, overrides))
-    return stage_task(work, "warm start")(store or Runtime.current().store, work)["checkpoint"]
+    config, store = load_preset(preset, overrides), store or Runtime.current().store
+    work = first_checkpoint(config, stored_lessons(config.policy, store))
+    return stage_task(work, "warm start")(store, work)["checkpoint"]

@@ -58,7 +58,7 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     if isinstance(policy, PretrainedPolicy):
         found += _of_model(policy, config.agent, should_download)
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
-    if player is not None:
+    if player is not None and not (isinstance(player, FineTuning) and player.runs):
         found += _of_demonstrator(config, player)
     found += _of_prompt(config) + _of_rewards(config)
     panels = {"environment": config.environment}

@@ -1,36 +1,73 @@
-"""(configuration) -> the first checkpoint of a run."""
+"""(configuration, stored episodes to imitate) -> the first checkpoint of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.agents.evaluation.training_states import read_states, write_states
 from starpo.ragen.config.model_files import model_place
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import numbered, of_kind
+from starpo.ragen.store.named_rollouts import named_rollouts
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 from starpo.tasks.rollout import held_out
 
-STAGE = Stage(name="warm_start", version=3)
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from starpo.ragen.learning.examples import Lessons
+    from starpo.ragen.learning.stored_episodes import StoredEpisodes
+
+STAGE = Stage(name="warm_start", version=4)
+
+_OF_DEMONSTRATIONS = {"demonstrator", "demonstration_turns", "demonstration_skill"}
+_OF_EPISODES = {"runs", "episodes", "min_return"}
 
 
-def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Work:
-    """Create the tiny policy and train it on demonstrations, or take a pretrained one, optionally fine-tuned."""
+def stored_lessons(policy: TinyPolicy | PretrainedPolicy, store_url: str) -> dict[str, str]:
+    """Return role -> key of the stored episodes that the settings name (`named_rollouts`); empty without any.
+
+    Raises:
+        StoreError: If they are not recorded in the store.
+    """
+    tuning = policy.fine_tuning if isinstance(policy, PretrainedPolicy) else None
+    return named_rollouts(Store(store_url), tuning.runs) if tuning is not None and tuning.runs else {}
+
+
+def warm_start(
+    config: StarPOConfig, stored: Mapping[str, str] | None = None, progress: RunProgress | None = None
+) -> Work:
+    """Create the tiny policy and train it on demonstrations, or take a pretrained one, optionally fine-tuned.
+
+    Args:
+        config: All settings.
+        stored: Role -> key of the stored episodes to imitate, from `stored_lessons`.
+        progress: Receives the progress of the training.
+    """
     policy = config.policy
     settings: dict[str, Any] = {"policy": policy.model_dump(mode="json")}
     code: dict[str, str] = {}
     if config.fresh:  # all other keys depend on this checkpoint, so no stored artifact is reused
         settings["fresh"] = config.fresh
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
+    is_replaying = isinstance(player, FineTuning) and bool(player.runs)
     if player is None:
         del settings["policy"]["fine_tuning"]
-    else:
+    elif isinstance(player, FineTuning):
+        idle = _OF_DEMONSTRATIONS | {"runs"} if is_replaying else _OF_EPISODES
+        settings["policy"]["fine_tuning"] = player.model_dump(mode="json", exclude=idle)
+    if player is not None:
+        settings["excluded_panels"] = sorted({panel.digest for panel in held_out(config)})
+    if player is not None and not is_replaying:
         from starpo.ragen.agents.policy.tokenizer import demonstrator, unknown_speech, vocabulary_digest
 
         if isinstance(policy, TinyPolicy):
@@ -39,7 +76,6 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,
-            "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         }
         code = {
             **environment_code(config.environment),
@@ -60,12 +96,16 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
     def do(work: Work, store: Store) -> Iterator[Made]:
         from starpo.ragen.envs import make
 
-        fault = make(config.environment).replay_fault if player is not None else ""
+        is_played = player is not None and not is_replaying
+        fault = make(config.environment).replay_fault if is_played else ""
+        episodes = (
+            _episodes(store, work.inputs, player, config) if isinstance(player, FineTuning) and player.runs else None
+        )
         with store.new_folder() as folder:
-            headline = _make(policy, config, folder, progress)
+            headline = _make(config, episodes, folder, progress)
             yield Made("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
-    return Work(STAGE, ("checkpoint",), do, settings, seed=seed, code=code)
+    return Work(STAGE, ("checkpoint",), do, settings, stored or {}, seed=seed, code=code)
 
 
 def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
@@ -75,22 +115,55 @@ def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
     return isinstance(policy, TinyPolicy) or policy.fine_tuning is None or not torch.cuda.is_available()
 
 
+def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, config: StarPOConfig) -> "StoredEpisodes":
+    """Choose the stored episodes to imitate.
+
+    Raises:
+        ConfigError: If the settings choose none.
+        ArtifactMissingError: If a dataset is no longer stored.
+    """
+    from starpo.ragen.learning.stored_episodes import choose_episodes
+
+    def rollouts() -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
+        for number in range(len(of_kind(inputs, "turns"))):
+            turns, rewards, selection = (
+                store.read_table(kind, inputs[numbered(kind, number)]) for kind in ("turns", "rewards", "selection")
+            )
+            yield turns, rewards, selection
+
+    # no state is left to train on outside a panel that has them all
+    panels = [panel for panel in held_out(config) if not panel.is_exhaustive]
+    return choose_episodes(rollouts(), tuning, excluded_states(panels))
+
+
 def _make(
-    policy: TinyPolicy | PretrainedPolicy, config: StarPOConfig, folder: Path, progress: RunProgress | None
+    config: StarPOConfig, episodes: "StoredEpisodes | None", folder: Path, progress: RunProgress | None
 ) -> dict[str, float]:
-    source = model_place(policy.name_or_path) if isinstance(policy, PretrainedPolicy) else None
+    policy = config.policy
+    played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
+    on_progress = progress.part if progress else None
+    if isinstance(policy, TinyPolicy):
+        from starpo.ragen.learning.imitation import imitate
+
+        return imitate(policy, *played, folder, on_progress)
+    source = model_place(policy.name_or_path)
     met = read_states(source) if source and source.is_dir() else []
-    if isinstance(policy, PretrainedPolicy) and policy.fine_tuning is None:
+    tuning = policy.fine_tuning
+    if tuning is None:
         from starpo.ragen.agents.policy.load import copy_policy
 
         headline = copy_policy(policy, folder)
         if met:
             write_states(folder, met)
         return headline
-    from starpo.ragen.learning.imitation import fine_tune, imitate
+    from starpo.ragen.learning.demonstrations import demonstrate_turns
+    from starpo.ragen.learning.imitation import fine_tune
 
-    played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
-    on_progress = progress.part if progress else None
-    if isinstance(policy, PretrainedPolicy):
-        return fine_tune(policy, *played, folder, met, on_progress)
-    return imitate(policy, *played, folder, on_progress)
+    def lessons(tokenizer: "PreTrainedTokenizerBase") -> "Lessons":
+        if episodes is None:
+            return demonstrate_turns(tuning, *played, tokenizer, tuning.demonstration_turns)
+        episodes.check_tokens(tokenizer)
+        return episodes
+
+    headline = fine_tune(policy, lessons, folder, met, on_progress)
+    return headline if episodes is None else headline | {"num_excluded": float(episodes.num_excluded)}

@@ -37,7 +37,7 @@ class TinyPolicy(Settings):
     warm_start_steps: int = Field(550, ge=0)
     """Optimiser steps of supervised learning. 0: the weights stay random."""
     warm_start_batch_size: int = Field(32, ge=1)
-    """Demonstrated turns per step."""
+    """Contexts per step: turns with `agent.context = "window"`, whole episodes with "full"."""
     matrix_learning_rate: float = Field(0.012, gt=0, le=1)
     """Peak learning rate of Muon, for the weight matrices; decays linearly to 5% after a warm-up of 20 steps."""
     learning_rate: float = Field(3e-3, gt=0, le=1)
@@ -57,9 +57,20 @@ class TinyPolicy(Settings):
         return self
 
 
-class FineTuning(Settings):
-    """Supervised fine-tuning on the solver's play, as a start or for comparison (RAGEN, App. C)."""
+_ROLLOUTS = r"^[A-Za-z0-9][A-Za-z0-9._-]*:\d+(-\d+)?$"
 
+
+class FineTuning(Settings):
+    """Supervised fine-tuning on the solver's play (RAGEN, App. C) or on stored episodes (rejection sampling)."""
+
+    runs: list[Annotated[str, Field(pattern=_ROLLOUTS)]] = Field([])
+    """Imitate stored episodes of these runs' iterations, such as ["RUN:10-40", "OTHER:0"]. Their tokens are taken as
+    they were sampled, so the policies must share a tokenizer. []: imitate the demonstrator."""
+    episodes: Literal["successful", "kept", "all"] = "successful"
+    """Which episodes of `runs`: 'successful', those of groups that the run's filter 'kept', or 'all'. Episodes that
+    begin in a state of an evaluation panel are left out."""
+    min_return: float | None = None
+    """Minimum return of an episode of `runs`. None: any."""
     demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
     """Demonstrator to imitate, `(environment, skill, rng) -> Demonstration`. None: the environment's own."""
     demonstration_turns: int = Field(1000, ge=1)
@@ -69,14 +80,28 @@ class FineTuning(Settings):
     steps: int = Field(40, ge=1)
     """Optimiser steps."""
     batch_size: int = Field(128, ge=1)
-    """Demonstrated turns per step."""
+    """Contexts per step: turns with `agent.context = "window"`, whole episodes with "full"."""
     learning_rate: float = Field(1e-4, gt=0, le=1)
     """Peak learning rate of AdamW; rises over the first 5% of the steps and then decays linearly to 5%."""
+    micro_batch_tokens: int = Field(8192, ge=16)
+    """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of the forward and backward pass; trained weights and optimiser states stay in float32."""
     lora: LoraConfig | None = None
     """Train adapters, which are merged into the weights at the end (the paper: rank 64, alpha 32). None: all weights
     are trained, in float32."""
     seed: int = Field(0, ge=0)
-    """Seed of the demonstrations."""
+    """Seed of the demonstrations, and of the order of the batches."""
+
+    @model_validator(mode="after")
+    def _runs_are_given(self) -> "FineTuning":
+        for text in self.runs:
+            first, _, last = text.rpartition(":")[2].partition("-")
+            if last and int(last) < int(first):
+                raise ValueError(f"runs: '{text}' ends before it begins; write the smaller iteration first")
+        if not self.runs and (self.min_return is not None or self.episodes != "successful"):
+            raise ValueError("episodes and min_return choose among stored episodes: name their runs, or leave both out")
+        return self
 
 
 class PretrainedPolicy(Settings):
@@ -94,8 +119,8 @@ class PretrainedPolicy(Settings):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of the weights in memory."""
     fine_tuning: FineTuning | None = None
-    """Fine-tune the model on demonstrations before the first update; with `iterations = 0` the run ends there. None: no
-    fine-tuning."""
+    """Fine-tune the model by supervised learning before the first update; with `iterations = 0` the run ends there.
+    None: no fine-tuning."""
 
     @field_validator("digest")
     @classmethod

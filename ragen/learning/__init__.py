@@ -4,5 +4,5 @@ reward      components of a turn's reward
 filter      which groups are trained on, by their uncertainty
 objectives  the formulas of the papers in one place: advantages, losses, KL
 learners    optimiser steps in one process, on a GPU or over ranks; checkpoints
-imitation   warm start of the embedded policy: supervised learning on demonstrations
+imitation   supervised learning on demonstrations or stored episodes, by the learner's means: warm start, fine-tuning
 """

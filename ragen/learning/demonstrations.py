@@ -5,6 +5,7 @@ states of the evaluation panels are never demonstrated.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -25,6 +26,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.learning.examples import Example, examples_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class Demonstrations:
     responses: list[list[int]] = field(default_factory=list)
     successes: list[bool] = field(default_factory=list)
     initial_states: list[str] = field(default_factory=list)
+
+    @property
+    def num_turns(self) -> int:
+        """Number of turns."""
+        return len(self.prompts)
+
+    @cached_property
+    def examples(self) -> list[Example]:
+        """Contexts to learn from; compute them only when all turns are there."""
+        return examples_of(self.prompts, self.responses)
 
 
 @guarded()

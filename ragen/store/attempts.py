@@ -14,7 +14,7 @@ import pyarrow as pa
 from starpo.ragen.store.records.seals import StageKeys
 from starpo.ragen.store.store import Store
 
-_MADE_BY = {"rollout": "turns", "reward": "rewards", "variance_filter": "selection"}
+MADE_BY = {"rollout": "turns", "reward": "rewards", "variance_filter": "selection"}
 """Stage of every attempt -> kind of its output."""
 
 
@@ -45,9 +45,9 @@ def of_kind(data: Mapping[str, str], kind: str) -> list[str]:
 def recorded_data(stages: StageKeys) -> dict[str, str]:
     """Return role -> key of the iteration's turns, rewards and selections, as far as they are recorded."""
     return {
-        numbered(_MADE_BY[kind_of(name)], attempt_of(name)): keys[_MADE_BY[kind_of(name)]]
+        numbered(MADE_BY[kind_of(name)], attempt_of(name)): keys[MADE_BY[kind_of(name)]]
         for name, keys in stages.items()
-        if kind_of(name) in _MADE_BY
+        if kind_of(name) in MADE_BY
     }
 
 
@@ -56,7 +56,7 @@ def attempts(stages: StageKeys) -> list[StageKeys]:
     `variance_filter`."""
     found: dict[int, StageKeys] = {}
     for name, keys in stages.items():
-        if kind_of(name) in _MADE_BY:
+        if kind_of(name) in MADE_BY:
             found.setdefault(attempt_of(name), {})[kind_of(name)] = keys
     return [found[number] for number in sorted(found) if "rollout" in found[number]]
 

@@ -17,7 +17,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.agents.evaluation.training_states import FILE
 from starpo.ragen.agents.rollout import shards, worker_pool
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.core.errors import DataError
+from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.outcomes import success_by_prompt
 from starpo.tasks.evaluate import evaluate
@@ -296,6 +296,26 @@ def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp
     headline = store.manifest("checkpoint", store.runs.iterations(run)[0]["warm_start"]["checkpoint"]).headline
     assert headline["demonstration_success"] == 1.0
     assert verify_run(store, run, with_warm_start=True).outcome == "verified"
+
+
+def test_a_run_begins_by_imitating_the_successes_of_another(finished: tuple[Path, str], tmp_path: Path) -> None:
+    folder, base = finished
+    store = Store(str(folder))
+    recorded = store.runs.iterations(base)
+    policy = store.local_folder("checkpoint", recorded[0]["warm_start"]["checkpoint"])
+    tuning = {"runs": [f"{base}:0-1"], "steps": 3, "batch_size": 8}
+    overrides = {"policy": {"type": "pretrained", "name_or_path": policy, "fine_tuning": tuning}, "iterations": 1}
+    run = starpo(preset="smoke", overrides=overrides, store=str(folder))
+    stages = store.runs.iterations(run)
+    made = store.manifest("checkpoint", stages[0]["warm_start"]["checkpoint"])
+    assert made.inputs["turns"] == recorded[0]["rollout"]["turns"]
+    assert made.inputs["turns:1"] == recorded[1]["rollout"]["turns"]
+    assert made.headline["demonstration_success"] == 1.0
+    assert "update" in stages[0]
+    assert verify_run(store, run, with_warm_start=True).outcome == "verified"
+    tuning["runs"] = [f"{base}:7"]
+    with pytest.raises(StoreError, match=r"has no rollout .* in iteration 7"):
+        starpo(preset="smoke", overrides=overrides, store=str(folder), run="late")
 
 
 def test_a_model_folder_without_tokenizer_is_refused_before_any_work(pretrained_folder: Path, tmp_path: Path) -> None:

@@ -1,14 +1,26 @@
-"""The stage `warm_start`: whether its result is marked as deterministic."""
+"""The stage `warm_start`: whether its result is marked as deterministic, and stored episodes as its input."""
 
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from starpo.flows.presets import preset
+from starpo.ragen.agents.evaluation.training_states import read_states
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
+from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
-from starpo.tasks.warm_start import warm_start
+from starpo.tasks import warm_start as stage
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import held_out, rollout
+from starpo.tasks.variance_filter import variance_filter
+from starpo.tasks.warm_start import stored_lessons, warm_start
 
 POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
@@ -21,7 +33,7 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 def test_what_a_gpu_fine_tuned_need_not_come_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, has_gpu: bool, is_deterministic: bool
 ) -> None:
-    def fine_tune(policy: object, environment: object, agent: object, length: int, excluded: object, folder: Path, *_):
+    def fine_tune(policy: object, lessons: object, folder: Path, *_: object) -> dict[str, float]:
         (folder / "config.json").write_text("{}")
         return {}
 
@@ -32,3 +44,102 @@ def test_what_a_gpu_fine_tuned_need_not_come_out_again(
     work = warm_start(config)
     (made,) = work.do(work, Store(str(tmp_path)))
     assert made.is_deterministic == is_deterministic
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
+    """A store with the rollout of iteration 0 of a run `base`, and the folder of the policy that played it."""
+    store, config = Store(str(tmp_path_factory.mktemp("played"))), preset("smoke")
+    checkpoint = warm_start(config).carry_out(store)["checkpoint"]
+    turns = rollout(0, config, checkpoint).carry_out(store)["turns"]
+    paid = reward(config.reward, turns).carry_out(store)["rewards"]
+    selected = variance_filter(config.filter, turns, paid).carry_out(store)["selection"]
+    store.runs.create("base", flow="starpo", preset=None, config={})
+    for name, keys in {"rollout": {"turns": turns}, "reward": {"rewards": paid},
+                        "variance_filter": {"selection": selected}}.items():  # fmt: skip
+        store.runs.record_stage("base", 0, name, keys)
+    return store, store.local_folder("checkpoint", checkpoint)
+
+
+def expert(folder: str, **changes: object) -> StarPOConfig:
+    """Settings of a policy that imitates what `base` played well."""
+    tuning = {"runs": ["base:0"], "steps": 4, "batch_size": 4} | changes
+    return preset("smoke", {"policy": {"type": "pretrained", "name_or_path": folder, "fine_tuning": tuning}})
+
+
+def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp_path: Path) -> None:
+    store, folder = played
+    config = expert(folder)
+    stored = stored_lessons(config.policy, store.url)
+    work = warm_start(config, stored)
+    key = work.carry_out(store)["checkpoint"]
+    made = store.manifest("checkpoint", key)
+    assert made.inputs == stored == {kind: stored[kind] for kind in ("turns", "rewards", "selection")}
+    turns = store.read_table("turns", stored["turns"]).to_pylist()
+    succeeded = {row["trajectory_id"] for row in turns if row["success"]}
+    states = {row["initial_state_digest"] for row in turns if row["trajectory_id"] in succeeded}
+    assert made.headline["num_episodes"] == len(succeeded) > 0
+    assert made.headline["demonstration_success"] == 1.0
+    assert made.headline["num_excluded"] == 0
+    assert states <= set(read_states(store.local_folder("checkpoint", key)))
+
+
+@pytest.mark.parametrize("is_exhaustive", [True, False])
+def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
+    played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, is_exhaustive: bool
+) -> None:
+    store, folder = played
+    config, stored = expert(folder), stored_lessons(expert(folder).policy, store.url)
+    states = set(store.read_table("turns", stored["turns"])["initial_state_digest"].to_pylist())
+    panel = replace(held_out(config)[0], state_digests=tuple(states), is_exhaustive=is_exhaustive)
+    monkeypatch.setattr(stage, "held_out", lambda config: [panel])
+    work = warm_start(config.model_copy(update={"fresh": str(is_exhaustive)}), stored)
+    if is_exhaustive:
+        assert store.manifest("checkpoint", work.carry_out(store)["checkpoint"]).headline["num_excluded"] == 0
+    else:
+        with pytest.raises(ConfigError, match=r"of those that qualify, \d+ begin on a panel"):
+            work.carry_out(store)
+
+
+def test_other_stored_rollouts_are_another_warm_start_and_names_are_not(played: tuple[Store, str]) -> None:
+    store, folder = played
+    config, stored = expert(folder), stored_lessons(expert(folder).policy, store.url)
+    assert warm_start(config, stored | {"turns": "0" * 32}) != warm_start(config, stored)
+    assert warm_start(expert(folder, runs=["renamed:0"]), stored) == warm_start(config, stored)
+    assert warm_start(expert(folder, min_return=1.0), stored) != warm_start(config, stored)
+    assert warm_start(expert(folder, demonstration_skill=0.5), stored) == warm_start(config, stored)
+
+
+def test_episodes_of_a_policy_with_another_vocabulary_are_refused(played: tuple[Store, str], tmp_path: Path) -> None:
+    store, folder = played
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    words = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = words["model"]["vocab"]
+    pieces = list(vocabulary)[300:]
+    vocabulary |= dict(zip(pieces, [vocabulary[piece] for piece in reversed(pieces)], strict=True))
+    (other / "tokenizer.json").write_text(json.dumps(words))
+    config = expert(str(other))
+    with pytest.raises(ConfigError, match=r"policy.fine_tuning.runs: .* another tokenizer"):
+        warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
+
+
+def test_nothing_to_imitate_ends_before_the_policy_is_loaded(
+    played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, folder = played
+    config = expert(folder, min_return=1e6)
+    monkeypatch.setattr(imitation, "load_policy", None)
+    with pytest.raises(ConfigError, match=r"none of \d+ stored episodes .* at least 1e\+06"):
+        warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
+
+
+def test_an_environment_without_demonstrator_needs_stored_episodes(
+    played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = played
+    monkeypatch.setattr(Sokoban, "demonstrator", "")
+    with pytest.raises(ConfigError, match=r"no demonstrator, and policy\.fine_tuning imitates one") as error:
+        check_ready(expert(folder, runs=[]), "settings")
+    assert "policy.fine_tuning.runs" in str(error.value)
+    check_ready(expert(folder), "settings")

@@ -71,6 +71,20 @@ _EPISODES_EACH, _DECISIONS = 200, 4
 instead, as some are rare."""
 
 
+_WITHOUT = {
+    TinyPolicy: (
+        "and the embedded policy (policy.type = 'tiny') begins by imitating one. Give its class one (demonstrator = "
+        "'module:function', docs/extend.md), name one in policy.demonstrator, or train a model that knows the format: "
+        "policy.type = 'pretrained', policy.name_or_path = a folder"
+    ),
+    FineTuning: (
+        "and policy.fine_tuning imitates one. Give its class one (demonstrator = 'module:function', docs/extend.md), "
+        "name one in policy.fine_tuning.demonstrator, imitate stored episodes (policy.fine_tuning.runs), or leave "
+        "policy.fine_tuning out"
+    ),
+}
+
+
 def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettings) -> str:
     """Return `module:attribute` of the demonstrator that this policy imitates before training on this environment.
 
@@ -82,18 +96,7 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     for tag, part in environment.tagged().items():
         if not environment_type(part.type).demonstrator:
             which = "" if part is environment else f" (part '{tag}')"
-            if isinstance(policy, TinyPolicy):
-                who, place = "the embedded policy (policy.type = 'tiny') begins by imitating one", "policy.demonstrator"
-                otherwise = (
-                    "train a model that knows the format: policy.type = 'pretrained', policy.name_or_path = a folder"
-                )
-            else:
-                who, place = "policy.fine_tuning imitates one", "policy.fine_tuning.demonstrator"
-                otherwise = "leave policy.fine_tuning out"
-            raise ConfigError(
-                f"environment '{part.type}'{which} has no demonstrator, and {who}. Give its class one (demonstrator = "
-                f"'module:function', docs/extend.md), name one in {place}, or {otherwise}"
-            )
+            raise ConfigError(f"environment '{part.type}'{which} has no demonstrator, {_WITHOUT[type(policy)]}")
     return environment_type(environment.type).demonstrator
 
 

@@ -10,6 +10,7 @@ M response tokens of the segments in its rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,7 +19,30 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+
+
+class Context(Protocol):
+    """Tokens that the model sees as one context: a `Segment`, or an example of supervised learning."""
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """Prompts and responses in order. int64 [T]"""
+
+    @property
+    def response_mask(self) -> np.ndarray:
+        """Whether a token belongs to a response. bool [T]"""
+
+
+class Contexts(Protocol):
+    """Contexts whose response tokens are numbered one after the other, such as `ResponseTokens`."""
+
+    @property
+    def segments(self) -> Sequence[Context]:
+        """The contexts."""
+
+    @property
+    def segment_start(self) -> np.ndarray:
+        """Index of the first response token of each context. int64"""
 
 
 @dataclass(frozen=True)
@@ -109,8 +133,27 @@ def pack(lengths: Sequence[int] | np.ndarray, token_budget: int) -> list[np.ndar
     return packs
 
 
+def rectangles(tokens: Contexts, segments: Sequence[int], num_parts: int) -> list[MicroBatch]:
+    """Split segments into micro-batches of similar length, shortest first, without sharing prefixes.
+
+    Args:
+        tokens: The contexts.
+        segments: Indices of the segments.
+        num_parts: Number of micro-batches, of equally many segments each; fewer if there are fewer segments.
+    """
+    ordered = sorted(segments, key=lambda index: len(tokens.segments[index].token_ids))
+    size = -(-len(ordered) // num_parts)
+    parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return [_collate(tokens, [_row_of(tokens, index) for index in part]) for part in parts]
+
+
+def _row_of(tokens: Contexts, index: int) -> PrefixRow:
+    token_ids = tokens.segments[index].token_ids
+    return PrefixRow(token_ids.tolist(), [(0, np.arange(len(token_ids)))], [(index, 0)])
+
+
 def micro_batches(
-    tokens: ResponseTokens,
+    tokens: Contexts,
     segments: np.ndarray,
     token_budget: int,
     *,
@@ -147,7 +190,7 @@ def _empty() -> MicroBatch:
     return MicroBatch(torch.zeros((1, 1), dtype=torch.int64), None, None, nothing, nothing, nothing, nothing)
 
 
-def _collate(tokens: ResponseTokens, rows: list[PrefixRow]) -> MicroBatch:
+def _collate(tokens: Contexts, rows: list[PrefixRow]) -> MicroBatch:
     width = max(map(len, rows))
     token_ids_ST = np.zeros((len(rows), width), dtype=np.int64)
     predictors, targets, indices = [], [], []

@@ -65,11 +65,11 @@ class MicroBatchRunner:
                 yield result
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Restrict torch to one thread per operation on a CPU inside the context; restore the number afterwards."""
+    def alone(self, num_threads: int = 1) -> Iterator[None]:
+        """Restrict torch to this number of threads per operation on a CPU inside the context; restore it afterwards."""
         before = torch.get_num_threads()
         if self.device.type == "cpu":
-            torch.set_num_threads(1)
+            torch.set_num_threads(num_threads)
         try:
             yield
         finally:

@@ -22,9 +22,9 @@ from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, Sing
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
-Quantity = Literal["logprob", "entropy", "collision"]
+Quantity = Literal["logprob", "entropy", "collision", "mode"]
 """Quantity of a response token: its log-probability, nats; or, of the distribution at its position, the entropy, nats,
-or the sum of squared probabilities ('collision')."""
+the sum of squared probabilities ('collision'), or the largest log-probability, nats ('mode', without a gradient)."""
 
 Scorer = Callable[[MicroBatch, float, Sequence[Quantity]], tuple[Tensor, ...]]
 """A micro-batch, the rollout's temperature and quantities -> each quantity for its response tokens, float32 [M]:
@@ -96,7 +96,11 @@ class ResponseScores(nn.Module):
         logits_CV = self.model.get_output_embeddings()(hidden_CH)
         logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
         logprobs_CV = torch.log_softmax(logits_CV / temperature, dim=-1)
-        of_position: dict[Quantity, Callable[[Tensor], Tensor]] = {"entropy": entropy, "collision": _collision}
+        of_position: dict[Quantity, Callable[[Tensor], Tensor]] = {
+            "entropy": entropy,
+            "collision": _collision,
+            "mode": _mode,
+        }
         return tuple(
             logprobs_CV.flatten().index_select(0, prediction_M * logprobs_CV.shape[1] + target_M)
             if quantity == "logprob"
@@ -108,6 +112,11 @@ class ResponseScores(nn.Module):
 def _collision(logprobs_TV: Tensor) -> Tensor:
     """Sum of squared probabilities of each distribution, [...]."""
     return (2 * logprobs_TV).exp().sum(-1)
+
+
+def _mode(logprobs_TV: Tensor) -> Tensor:
+    """Largest log-probability of each distribution, [...]; no gradient."""
+    return logprobs_TV.detach().amax(-1)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tuned(folder: str, config: FineTuning, to: Path, **changes) -> dict[str, float]:
     to.mkdir(exist_ok=True)
     policy = PretrainedPolicy(name_or_path=folder, fine_tuning=config)
-    return fine_tune(policy, LAKE, AGENT, 64, changes.pop("excluded", frozenset()), to, **changes)
+    excluded = changes.pop("excluded", frozenset())
+
+    def lessons(tokenizer):
+        return demonstrate_turns(config, LAKE, AGENT, 64, excluded, tokenizer, config.demonstration_turns)
+
+    return fine_tune(policy, lessons, to, **changes)
 
 
 def test_the_solver_is_imitated() -> None:

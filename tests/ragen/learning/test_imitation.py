@@ -11,6 +11,7 @@ from starpo.ragen.agents.prompting.forms import parts, read_response
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import SCENES
@@ -21,6 +22,11 @@ from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.envs.statements import read_statements, score
 from starpo.ragen.learning import demonstrations, imitation
+from starpo.ragen.learning.examples import Batch, examples_of
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.scoring import ResponseScores
+from starpo.ragen.learning.learners.trained_model import TorchModel
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)
@@ -207,13 +213,10 @@ def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads
 ) -> None:
     for name in ("first", "again"):
         imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / name)
-    monkeypatch.setattr(imitation, "ThreadPoolExecutor", lambda _, **settings: OneWorker(1, **settings))
+    monkeypatch.setattr(imitation, "MicroBatchRunner", lambda device, _, dtype: MicroBatchRunner(device, 1, dtype))
     imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / "one")
     weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "one")}
     assert weights["first"] == weights["again"] == weights["one"]
-
-
-OneWorker = imitation.ThreadPoolExecutor
 
 
 def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
@@ -225,19 +228,22 @@ def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
     assert "loss" not in headline
 
 
-def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss() -> None:
+@pytest.mark.parametrize("split", [imitation._in_rectangles, imitation._in_prefix_rows(128, 96, 2)])
+@pytest.mark.parametrize("context", ["window", "full"])
+def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss(split, context) -> None:
     model = imitation.make_model(SMALL, TOKENIZER)
-    played = demonstrate(turns=5)
-    rows = [0, 3, 1]
-    with imitation.ThreadPoolExecutor(2) as workers:
-        loss, share_right = imitation._accumulate_gradient(model, played, rows, workers)
+    played = demonstrate(agent=AGENT.model_copy(update={"context": context}), turns=9)
+    batch = Batch(examples_of(played.prompts, played.responses))
+    assert (len(batch.segments) < len(played.prompts)) == (context == "full")
+    policy = TorchModel(ResponseScores(model), ModelOptimiser(model, OptimiserConfig()))
+    runner = MicroBatchRunner(torch.device("cpu"), 2, "float32")
+    loss, share_right = imitation.accumulate_gradient(policy, batch, split(batch), runner)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
-    # one row at a time, no padding: transformers' own loss, with -100 on every prompt token
+    # one turn at a time, no padding: transformers' own loss, with -100 on every prompt token
     model.zero_grad()
-    num_tokens = sum(len(played.responses[row]) for row in rows)
+    num_tokens = sum(map(len, played.responses))
     total, right = 0.0, 0
-    for row in rows:
-        prompt, response = played.prompts[row], played.responses[row]
+    for prompt, response in zip(played.prompts, played.responses, strict=True):
         labels = torch.tensor([[-100] * len(prompt) + response])
         output = model(input_ids=torch.tensor([prompt + response]), labels=labels)
         (output.loss * len(response) / num_tokens).backward()
@@ -247,6 +253,19 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
     assert share_right == right / num_tokens
     for gradient, parameter in zip(gradients, model.parameters(), strict=True):
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_examples_are_turns_with_a_window_and_whole_contexts_without_one() -> None:
+    apart = examples_of([[1, 2], [1, 3]], [[7, 8], [9]])
+    assert [(e.token_ids.tolist(), e.response_mask.tolist()) for e in apart] == [
+        ([1, 2, 7, 8], [False, False, True, True]),
+        ([1, 3, 9], [False, False, True]),
+    ]
+    joined = examples_of([[1, 2], [1, 2, 7, 8, 3], [1, 2]], [[7, 8], [9], [7, 8]])
+    assert [(e.token_ids.tolist(), e.response_mask.tolist()) for e in joined] == [
+        ([1, 2, 7, 8, 3, 9], [False, False, True, True, False, True]),
+        ([1, 2, 7, 8], [False, False, True, True]),
+    ]
 
 
 @pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
