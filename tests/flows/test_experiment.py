@@ -124,6 +124,7 @@ def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypa
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151_936}  # fmt: skip
     folder = with_config(model, tmp_path, **sizes)
+    monkeypatch.setattr("starpo.ragen.agents.policy.folder._check_sizes", lambda *_: None)  # its weights are small
     on(monkeypatch, Machine(device("cpu", 32 * GIB), 2))
     assert "lora" not in written(folder, "bandit")["update"]
     on(monkeypatch, Machine(device("cpu", 16 * GIB), 2))
