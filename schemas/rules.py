@@ -26,7 +26,6 @@ from starpo.schemas.rule import (
     not_empty,
     one_of,
     same,
-    says_action,
     share,
 )
 from starpo.schemas.turn_rules import (
@@ -316,7 +315,6 @@ _METRIC_ROWS = (
 
 _METRIC_TABLE = (*constant("iteration", "stage"),)
 
-_acted = {turn: getattr(col("actions").list, turn)().str.split(ACTION_MARK).list.first() for turn in ("first", "last")}
 _num_acting = col("actions").list.eval(pl.element() != "").list.sum()
 _has_broken_off = col("status").is_in(("truncated", *ERROR_STATUSES)).cast(pl.Int64)
 
@@ -355,12 +353,6 @@ _EPISODE_ROWS = (
         ("num_response_tokens", "responses"),
         "is at least the number of non-empty responses",
         col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
-    ),
-    Rule(
-        ("actions", "responses"),
-        "begins, in the first and the last turn, with an action of one word that the response contains",
-        says_action(col("responses").list.first(), _acted["first"])
-        & says_action(col("responses").list.last(), _acted["last"]),
     ),
     Rule(("success", "num_actions"), "is true only after an action", ~col("success") | (col("num_actions") > 0)),
     Rule(

@@ -14,7 +14,12 @@ from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.lookup import load
 
-REGISTERING = "from starpo.ragen.core.registry import ENVIRONMENTS\nENVIRONMENTS['gridworld'] = 'gridworld:GridWorld'\n"
+REGISTERING = """
+from starpo.ragen.core.registry import ENVIRONMENTS
+
+ENVIRONMENTS["gridworld"] = "gridworld:GridWorld"
+ENVIRONMENTS.packages["gridworld"] = "gridworld 0.1"
+"""
 
 
 @pytest.fixture

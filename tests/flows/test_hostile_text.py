@@ -137,6 +137,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     ),
     "presets": ([[], ["--json"], ["--methods"], ["--methods", "--json"]], []),
     "new environment": ([], [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]]),
+    "new experiment": ([], [["--model", EVIL, "--environment", "bandit"], ["--model", "x", "--environment", EVIL]]),
     "new prompt": ([], [[EVIL], [f"{{out}}/{EVIL}.jinja"]]),
     "envs": ([[], ["--json"]], []),
     "play": ([], [[EVIL]]),

@@ -35,7 +35,7 @@ CHECKS = {
     "variance_filter": {"selection"},
     "diagnose": {"metrics"},
     "probe": {"metrics"},
-    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers"},
+    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers", "advantages"},
 }
 
 

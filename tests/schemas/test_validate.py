@@ -209,7 +209,6 @@ OTHER_FAULTS = [
     ("samples", setting(0, mean_ratio=0.0), "mean_ratio", "between e^-20 and e^20"),  # the logarithm of 1
     ("samples", lambda rows: [row.update(kl_behaviour=None) for row in rows], "kl_behaviour", "not null in all rows"),
     ("samples", setting(0, kl_behaviour=None), "kl_behaviour", "for all rows of a group_id"),
-    ("episodes", setting(0, responses=["<answer>Sideways</answer>"]), "actions", "that the response contains"),
     ("samples", setting(0, num_tokens=0), "num_tokens", "only where mean_ratio is 1"),
     ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
     ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),

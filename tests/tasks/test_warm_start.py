@@ -129,7 +129,7 @@ def test_nothing_to_imitate_ends_before_the_policy_is_loaded(
 ) -> None:
     store, folder = played
     config = expert(folder, min_return=1e6)
-    monkeypatch.setattr(imitation, "load_policy", None)
+    monkeypatch.setattr(imitation, "load_pretrained", None)
     with pytest.raises(ConfigError, match=r"none of \d+ stored episodes .* at least 1e\+06"):
         warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
 

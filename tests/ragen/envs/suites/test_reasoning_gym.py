@@ -1,6 +1,7 @@
 """reasoning-gym questions: functions of task, configuration, seed and number; scoring; the mediocre demonstrator."""
 
 import random
+from importlib.metadata import version
 
 import pytest
 
@@ -134,8 +135,11 @@ def test_the_version_of_the_package_is_in_the_key(monkeypatch):
     from starpo.ragen.core import identity
 
     target = ENVIRONMENTS["reasoning_gym"]
-    here = code_identity(target)
-    monkeypatch.setattr(identity.metadata, "version", lambda name: "0.0.0")
+    here, known = code_identity(target), identity.installed
+    assert known("reasoning_gym") == f"reasoning_gym=={version('reasoning-gym')}"
+    monkeypatch.setattr(
+        identity, "installed", lambda module: "reasoning_gym==0.0.0" if module == "reasoning_gym" else known(module)
+    )
     code_identity.cache_clear()
     try:
         assert code_identity(target) != here

@@ -189,7 +189,7 @@ def test_known_rates_are_taken() -> None:
         ({"advantage": "grpo", "scored_share": 0.25}, 2, 0.5),
         ({"advantage": "grpo", "kl_coefficient": 0.1}, 2, 3),
         ({"advantage": "gae", "advantage_scale": "none"}, 4, 3),
-        ({"advantage": "istar"}, 3, 4),
+        ({"advantage": "istar", "advantage_scale": "none"}, 3, 4),
     ],
     ids=["policy", "a share scored", "reference", "critic", "process rewards"],
 )

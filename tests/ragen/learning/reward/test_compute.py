@@ -206,7 +206,7 @@ FAULTY = {
         r"mine_code.py, line 4: KeyError: .*nothing.* does not exist",
     ),
     "an exception": ("raise RuntimeError('no luck')", "mine_code.py, line 4: RuntimeError: no luck"),
-    "an exit": ("raise SystemExit(0)", "mine_code.py, line 4: SystemExit: 0"),
+    "an exit": ("raise SystemExit(0)", "mine_code.py, line 4: SystemExit: sys.exit(0) was called"),
     "texts": ("return ['a'] * 3", "ValueError: could not convert string to float: 'a'"),
     "NaN": (
         "return np.array([0, np.nan, np.nan])",
