@@ -78,7 +78,7 @@ def test_the_choices_of_a_bandit(model: Path) -> None:
     assert found["agent"] == {"prompt": "full", "max_turns": 1, "max_actions": 1, "max_actions_per_turn": 1}
     tuning = found["policy"]["fine_tuning"]
     assert tuning["demonstration_turns"] == tuning["steps"] * tuning["batch_size"]
-    config = preset("bandit-smollm2")
+    config = preset("sokoban-smollm2")  # all weights, by the same recipe
     assert found["update"]["optimiser"]["learning_rate"] == config.update.optimiser.learning_rate
     (fit,) = context_fits(experiments._load(plan_experiment(str(model), "bandit", "mine.toml").text))
     limit = found["rollout"]["max_context_tokens"]
