@@ -1,4 +1,4 @@
-"""Settings of glibc's malloc that make compute processes keep freed memory, in huge pages, for the next step.
+"""glibc's malloc in compute processes: memory that a stage frees is kept for its next step, and given back at its end.
 
     GLIBC_TUNABLES=$(python -m starpo.ragen.core.allocator) python ...     must be set before the process starts
 
@@ -10,11 +10,12 @@ of an update.
 import os
 import sys
 from collections.abc import Mapping
+from ctypes import CDLL
 
 _TUNABLES = {
     "hugetlb": 1,
     "top_pad": 64 * 2**20,
-    "mmap_threshold": 256 * 2**20,
+    "mmap_threshold": 32 * 2**20,
     "trim_threshold": 2**30,
     "arena_max": (os.cpu_count() or 1) + 1,  # otherwise every thread that an update starts keeps its freed memory
 }
@@ -25,6 +26,12 @@ KEEP_FREED_MEMORY = ":".join(f"glibc.malloc.{name}={value}" for name, value in _
 def keeping_freed_memory(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the environment for a subprocess that keeps freed memory; a GLIBC_TUNABLES that the user set wins."""
     return {"GLIBC_TUNABLES": KEEP_FREED_MEMORY, **environment}
+
+
+def give_back_freed_memory() -> None:
+    """Return freed memory to the operating system, for other processes; a no-op with other malloc implementations."""
+    if trim := getattr(CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 if __name__ == "__main__":

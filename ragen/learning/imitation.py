@@ -24,6 +24,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
+from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -147,7 +148,10 @@ def fine_tune(
     model.to(device="cpu", dtype=getattr(torch, policy.dtype))  # type: ignore[call-arg]
     save_policy(model, tokenizer, folder)
     write_states(folder, [*dict.fromkeys([*met, *given.initial_states])])
-    return _headline(model, tokenizer, given) | learned
+    headline = _headline(model, tokenizer, given) | learned
+    del model
+    give_back_freed_memory()
+    return headline
 
 
 def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lessons: Lessons) -> dict[str, float]:

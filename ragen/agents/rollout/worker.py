@@ -25,6 +25,7 @@ from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.core.guard import end_if_hung
@@ -72,6 +73,7 @@ def serve(make_player: Callable[[], "LocalPlayer"]) -> None:
             write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
+        give_back_freed_memory()
 
 
 def _receive(requests: IO[bytes], waiting: "SimpleQueue[bytes | None]") -> None:

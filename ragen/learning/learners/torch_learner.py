@@ -7,6 +7,7 @@ from torch import Tensor
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
@@ -72,6 +73,7 @@ class TorchLearner:
         self._checkpoint = self._checkpoint_key = None  # weights partly changed by a failed update are never saved
         with self._runner.alone():
             result = work.run()
+        give_back_freed_memory()
         checkpoint.trainer = checkpoint.trainer.after(result.metrics)
         self._num_restarted = 0
         self._checkpoint = checkpoint
