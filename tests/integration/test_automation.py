@@ -1,6 +1,5 @@
 """The shipped Prefect automation, created on a real server as documented: a run that has collapsed is cancelled."""
 
-import logging
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from prefect.context import FlowRunContext
 from prefect.settings import get_current_settings
 from prefect.states import StateType
 
-from starpo.flows.announcements import Announcements
+from starpo.flows.prefect_execution import InPrefect
 
 pytestmark = [
     pytest.mark.integration,
@@ -31,7 +30,7 @@ def told(status: str, wait_s: float) -> bool:
     context = FlowRunContext.get()
     assert context is not None
     assert context.flow_run is not None
-    Announcements("mine", "file:///mine", logging.getLogger(__name__)).collapse(3, status, "success fell")
+    InPrefect().announce_collapse("mine", 3, status, "success fell")
     deadline = time.monotonic() + wait_s
     with get_client(sync_client=True) as client:
         while time.monotonic() < deadline:
