@@ -1,9 +1,9 @@
 """All deployments, for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
 
 Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings. Each preset with a tiny policy
-is also a deployment of `warm-start`. `replay/updates` replays a run. Each grid except those of the papers is a
-deployment of `ablation`, and `ablation/custom` takes any grid. Each sweep is a deployment of `eval-sweep` with a paused
-schedule, and `eval-sweep/custom` takes any sweep. `audit/hourly` audits the running runs.
+is also a deployment of `warm-start`. `replay/updates` replays a run. Each grid is a deployment of `ablation`, and
+`ablation/custom` takes any grid. Each sweep is a deployment of `eval-sweep` with a paused schedule, and
+`eval-sweep/custom` takes any sweep. `audit/hourly` audits the running runs.
 """
 
 import sys
@@ -23,7 +23,7 @@ from starpo.flows.ablation import ablation
 from starpo.flows.audit import audit
 from starpo.flows.console.terminal import write
 from starpo.flows.eval_sweep import eval_sweep
-from starpo.flows.presets import GRIDS, SWEEPS, names, preset, served_grids
+from starpo.flows.presets import GRIDS, SWEEPS, names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.warm_start import warm_start
@@ -120,7 +120,7 @@ def deployments() -> list[Deployed]:
         if config.policy.type == "tiny":
             made.append(Deployed(warm_start, name, ("warm-start", config.environment.type), parameters))
     made += [Deployed(starpo, "custom", ("starpo",)), Deployed(replay, "updates", ("replay",))]
-    for name in served_grids():
+    for name in GRIDS.names():
         made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(Grid.load(GRIDS.path(name)))}))
     made.append(Deployed(ablation, "custom", ("ablation",)))
     for name in SWEEPS.names():  # paused: on a single machine it would take cores from the runs

@@ -14,7 +14,7 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.plan import RunPlan
-from starpo.flows.presets import GRIDS, PRESETS, served_grids
+from starpo.flows.presets import GRIDS, PRESETS
 from starpo.flows.rollback import ended_as
 from starpo.ragen.core.counts import counted
 from starpo.ragen.store import Store
@@ -63,7 +63,7 @@ def ablate(
 
 def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
     """Return the deployment that runs a grid, and its parameters; settings from a local file are passed along."""
-    if name in served_grids():
+    if name in GRIDS.names():
         return f"ablation/{name}", {}
     parameters = {"grid": plan.grid.model_dump(mode="json", exclude_defaults=True)}
     if plan.grid.run is None and plan.grid.preset not in PRESETS.names():
