@@ -41,18 +41,6 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
     assert Grid.model_validate(given) == study.grid
 
 
-def test_the_papers_own_grids_train_the_papers_model(store: Store) -> None:
-    """Each uses a preset with the paper's settings."""
-    papers = {name for name in GRIDS.names() if name.endswith("-paper")}
-    assert {"fig-5-sokoban-paper", "table-3-sokoban-paper", "app-c-sokoban-paper", "filters-paper"} <= papers
-    for name in papers:
-        study = plan_ablation(Grid.load(GRIDS.path(name)), store)
-        assert "-paper" in (study.grid.preset or "")
-        for cell in study.cells:
-            assert cell.config.policy.name_or_path == "Qwen/Qwen2.5-0.5B-Instruct"
-            assert cell.config.iterations in (0, 200)
-
-
 @pytest.mark.parametrize(
     ("figure", "cells"),
     [
@@ -80,7 +68,7 @@ def test_every_figure_and_table_of_the_papers_has_a_grid() -> None:
 
 
 def test_table_3_is_over_one_to_seven_actions_a_turn(store: Store) -> None:
-    for name in ("table-3-sokoban", "table-3-frozen-lake", "table-3-sokoban-paper"):
+    for name in ("table-3-sokoban", "table-3-frozen-lake"):
         cells = plan_ablation(Grid.load(GRIDS.path(name)), store).cells
         assert {cell.label: cell.config.agent.max_actions_per_turn for cell in cells} == {
             "1 action" if number == 1 else f"{number} actions": number for number in range(1, 8)
