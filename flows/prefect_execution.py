@@ -41,7 +41,7 @@ class InPrefect:
         self._send(create_link_artifact, address, key=key, description="keys of its artifacts, by iteration")
 
     def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
-        """Emit the event `starpo.run.STATUS`, which automations can react to (infra/automations)."""
+        """Emit the event `starpo.run.STATUS`, which automations can react to."""
         resource = {"prefect.resource.id": f"starpo.run.{run}", "prefect.resource.name": run}
         self._send(emit_event, f"starpo.run.{status}", resource, payload={"iteration": iteration, "words": words})
 
