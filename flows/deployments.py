@@ -69,13 +69,14 @@ class Deployed:
 
     def to_runner(self) -> RunnerDeployment:
         """Convert to the form that `ragen up` serves."""
-        own: dict[str, Any] = {"parameters": self.parameters | self.settings}
+        parameters = self.parameters | self.settings
         if not self.cron:
-            return _described(self.flow).model_copy(update={"name": self.name, **own})
+            return _described(self.flow).model_copy(update={"name": self.name, "parameters": parameters})
         one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
         schedule = Cron(self.cron, active=self.is_active)
         return RunnerDeployment.from_flow(
-            self.flow, self.name, entrypoint_type=_BY_MODULE, schedule=schedule, concurrency_limit=one_at_a_time, **own
+            self.flow, self.name, entrypoint_type=_BY_MODULE, parameters=parameters, schedule=schedule,
+            concurrency_limit=one_at_a_time,
         )  # fmt: skip
 
     def to_yaml(self) -> dict[str, Any]:
