@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.artifacts import Artifact
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from typer.testing import CliRunner
 
 from starpo.flows.ablation_plan import plan_ablation
@@ -103,15 +100,6 @@ def test_prefect_was_told_when_it_became_worse(ended: tuple[Store, str, list[Any
     assert "starpo.run.collapsed" in names
     assert set(names) <= {"starpo.run.warning", "starpo.run.collapsing", "starpo.run.collapsed"}
     assert events[0][0][1]["prefect.resource.id"] == "starpo.run.mine"
-
-
-def test_its_flow_run_has_its_name_and_a_link_to_its_files(ended: tuple[Store, str, list[Any]]) -> None:
-    store, run, _ = ended
-    with get_client(sync_client=True) as client:
-        assert client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[run])))
-    link = Artifact.get(key=f"run-{run}-files")
-    assert link is not None
-    assert f"{Path(store.url).as_uri()}/runs/{run}" in str(link.data)
 
 
 def test_a_back_test_knows_the_run_that_fell_and_its_alarm(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
