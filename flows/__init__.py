@@ -1,24 +1,23 @@
 """Prefect flows, the deployments that serve them, and the command line.
 
 starpo      the flow of training; training: its loop of rollout, reward, variance_filter, update, evaluate
-warm_start  the first checkpoint of a run, as a separate flow
 replay      reward, filter and update over stored rollouts, with other settings
 ablation    a grid of settings, one sub-flow `starpo` per cell and seed
 eval_sweep  checkpoints on panels, one task per cell
 study       shared code of these two; ablation_plan and sweep_plan: their plans
-audit       named audits of running runs, hourly, as Prefect artifacts
+audit       named audits of running runs, hourly
 
 scripting   `starpo.train` and `starpo.play` for scripts and notebooks; opened_run: `starpo.Run`
 training_run   a training run from begin to end, with the stages carried out by an execution
-execution   in this process, or, in prefect_execution, as Prefect tasks; announcements: Prefect artifacts
+execution   in this process, or, in prefect_execution, as Prefect tasks
 record      recording of a run: its record, its state, wandb metrics
 evaluation  evaluation of a run's checkpoint; checkpoint_export: a checkpoint as a folder
 plan        what a run would do, derived from keys alone
 walk        a run's record compared with what its settings imply
 objectives  comparison of objectives on stored rollouts; objective_forks: with the gains of forks
 verify      a run's stages recomputed and compared
-*_summary   results as rows and Markdown
-markdown    escaping of stored text for Prefect's pages; logs: for logs
+*_summary   results as text
+logs        escaping of stored text for logs
 presets/    TOML files with complete settings; grids/ of ablations, sweeps/
 
 serve       serves the deployments; server: a local Prefect server and the process that serves them

@@ -26,19 +26,6 @@ class Pending(Protocol):
         """Wait for the stage and return its outputs, or raise its error."""
 
 
-class Announcer(Protocol):
-    """Shows a run outside of its store. See `flows.announcements` for the arguments."""
-
-    def begin(self) -> None:
-        """Announce the run."""
-
-    def iteration(self, done: int, total: int, summary: str | None) -> None:
-        """Announce that an iteration is complete."""
-
-    def collapse(self, iteration: int, status: str, words: str) -> None:
-        """Announce that the run shows signs of a collapse."""
-
-
 class Execution(Protocol):
     """Carries out stages.
 
@@ -56,8 +43,18 @@ class Execution(Protocol):
     def submit(self, store_url: str, work: Work, title: str) -> Pending:
         """Begin to carry out a stage in a thread."""
 
-    def announcer(self, run: str, address: str) -> Announcer:
-        """Return what announces a run; `address` is the URL of its folder."""
+    def begin(self, run: str, address: str) -> None:
+        """Show, outside of the store, that a run begins; `address` is the URL of its folder."""
+
+    def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
+        """Tell, outside of the store, that a run shows signs of a collapse.
+
+        Args:
+            run: The run's name.
+            iteration: Iteration that shows it: updates completed before it.
+            status: 'warning', 'stalled', 'collapsing' or 'collapsed'.
+            words: The evidence, in words.
+        """
 
 
 class InProcess:
@@ -86,17 +83,8 @@ class InProcess:
         pool.shutdown(wait=False)  # its thread ends with the stage
         return future
 
-    def announcer(self, run: str, address: str) -> Announcer:
-        """Return an announcer that does nothing: the run's state in the store tells all."""
-        return _Silent()
+    def begin(self, run: str, address: str) -> None:
+        """Do nothing: the run's state in the store tells all."""
 
-
-class _Silent:
-    def begin(self) -> None:
-        pass
-
-    def iteration(self, done: int, total: int, summary: str | None) -> None:
-        pass
-
-    def collapse(self, iteration: int, status: str, words: str) -> None:
-        pass
+    def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
+        """Do nothing."""

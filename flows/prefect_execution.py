@@ -1,13 +1,18 @@
 """Execution of a run's stages as Prefect tasks, inside a flow."""
 
 import logging
+import re
+from collections.abc import Callable
 from typing import Any
 
+from prefect.artifacts import create_link_artifact
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
+from prefect.events import emit_event
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
-from starpo.flows.announcements import Announcements
-from starpo.flows.execution import Announcer, Pending
+from starpo.flows.execution import Pending
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.stage import stage_task
 
@@ -29,6 +34,27 @@ class InPrefect:
         """Begin to carry out a stage as a task run in a thread."""
         return stage_task(work, title).submit(store_url, work)
 
-    def announcer(self, run: str, address: str) -> Announcer:
-        """Return the announcements of a run to Prefect's server."""
-        return Announcements(run, address, self.log)
+    def begin(self, run: str, address: str) -> None:
+        """Give the flow run the run's name, however it was started, and a link to the run's files."""
+        self._send(_take_name, run)
+        key = "run-" + re.sub("[^a-z0-9]", "-", run.lower()) + "-files"
+        self._send(create_link_artifact, address, key=key, description="keys of its artifacts, by iteration")
+
+    def announce_collapse(self, run: str, iteration: int, status: str, words: str) -> None:
+        """Emit the event `starpo.run.STATUS`, which automations can react to."""
+        resource = {"prefect.resource.id": f"starpo.run.{run}", "prefect.resource.name": run}
+        self._send(emit_event, f"starpo.run.{status}", resource, payload={"iteration": iteration, "words": words})
+
+    def _send(self, call: Callable[..., object], *args: object, **kwargs: object) -> None:
+        """Send something to Prefect's server; a failure is only logged, as it is no reason to stop training."""
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            self.log.warning("Prefect could not be told of the run: %s", error)
+
+
+def _take_name(run: str) -> None:
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None and context.flow_run.name != run:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(context.flow_run.id, name=run)

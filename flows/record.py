@@ -1,4 +1,4 @@
-"""Recording of a run: its record in the store, its state, wandb metrics, announcements.
+"""Recording of a run: its record in the store, its state, wandb metrics.
 
 Stages do not depend on runs; this is the only place that assigns names to keys.
 """
@@ -7,13 +7,12 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from starpo.flows.execution import Execution
-from starpo.flows.iteration_summary import iteration_line, iteration_markdown
+from starpo.flows.iteration_summary import iteration_line
 from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
@@ -62,7 +61,6 @@ class RunRecorder(Runner):
         self._execution, self._log = execution, execution.log
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
-        self._announcements = execution.announcer(name, self._address)
         self._alarm = Alarm()
         self._begun_at = time.monotonic()
 
@@ -112,7 +110,7 @@ class RunRecorder(Runner):
             if self._tracker.advice:
                 self._log.info("%s", self._tracker.advice)
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
-            self._announcements.begin()
+            self._execution.begin(self.name, self._address)
             self._log.info("run %s in store %s", self.name, self._store.url)
             self._opened = opened.pop_all()
         return self
@@ -196,13 +194,8 @@ class RunRecorder(Runner):
         """Start the timer: what came before (warm start, first evaluation) is not used to estimate the time left."""
         self._ends.append(time.monotonic())
 
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """Report the iteration's progress.
-
-        Args:
-            iteration: Updates completed before it.
-            should_summarise: Also publish a summary as a Prefect artifact.
-        """
+    def iteration_done(self, iteration: int) -> None:
+        """Report the iteration's progress."""
         self._ends.append(time.monotonic())
         done, total, metrics = iteration + 1, self._stop, self.measured(iteration)
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
@@ -217,13 +210,6 @@ class RunRecorder(Runner):
         }
         self.progress.say("iteration done", **facts)
         self._log.info("%s", iteration_line(iteration, total, metrics, seconds_each))
-        summary = None
-        if should_summarise:
-            stages = self._stages[iteration]
-            summary = iteration_markdown(
-                self.name, iteration, total, metrics, seconds_each, stages, self._store.url, self._address
-            )
-        self._announcements.iteration(done, total, summary)
         self._tell_of_collapse(iteration)
 
     def _tell_of_collapse(self, iteration: int) -> None:
@@ -232,9 +218,9 @@ class RunRecorder(Runner):
         self.progress.warn(verdict.standstill)
         if self._alarm.has_worsened:
             self.warn(f"iteration {iteration}: {verdict.words}")
-            self._announcements.collapse(iteration, verdict.status, verdict.words)
+            self._execution.announce_collapse(self.name, iteration, verdict.status, verdict.words)
 
-    @cached_property
+    @property
     def _address(self) -> str:
         """URL of the run's folder, for a browser."""
         place = f"{self._store.url}/runs/{self.name}"

@@ -10,12 +10,9 @@ so with every update, and the comparison measures how far.
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
 
-from starpo.flows.markdown import artifact_key
 from starpo.flows.prefect_execution import InPrefect
 from starpo.flows.record import RunRecorder
-from starpo.flows.replay_summary import comparison_markdown
 from starpo.flows.run_code import replay_code
 from starpo.flows.training import Runner, reuse_rollouts, reward_and_filter
 from starpo.ragen.config.runtime import Runtime
@@ -66,7 +63,6 @@ def replay(
     )  # fmt: skip
     with record, left_as_found(Store(url), [plan.checkpoints[plan.start], plan.checkpoints[plan.stop]]):
         carry_out(record, plan, should_evaluate)
-        _publish(Store(url), base, record.name)
     return record.name
 
 
@@ -102,7 +98,7 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         _compare(runner, plan, iteration, recorded, branch)
         checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
         runner.retain(checkpoints)
-        runner.iteration_done(iteration, should_summarise=False)
+        runner.iteration_done(iteration)
     return checkpoints[-1]
 
 
@@ -125,9 +121,3 @@ def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
     made = runner.unrecorded(plan.stop, of_base)
     runner.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": made["episodes"]})
     runner.stage(plan.stop, of_branch)
-
-
-def _publish(store: Store, base: str, run: str) -> None:
-    """Publish the comparison as a Prefect artifact."""
-    key = artifact_key(f"replay-{run}")
-    create_markdown_artifact(comparison_markdown(store, run), key=key, description=f"{base} beside {run}")

@@ -1,4 +1,4 @@
-"""Results of a replay, one row per iteration: as facts, as a table for the terminal, as Markdown for Prefect."""
+"""Results of a replay, one row per iteration: as facts, and as a table for the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,6 @@ import numpy as np
 from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.flows.markdown import table, text
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
@@ -67,14 +66,6 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
     }
 
 
-def comparison_markdown(store: Store, run: str) -> str:
-    """Format the comparison as a Markdown page."""
-    facts = replay_facts(store, run)
-    header, *rows = _rows(facts, " / ")
-    ends = [f"- {text(line)}" for line in _lines(facts)]
-    return "\n".join([f"# {text(run)}", "", *ends, "", *table(header, rows, right=range(len(header))), ""])
-
-
 def print_comparison(store: Store, run: str, as_json: bool) -> None:
     """Print the comparison to the terminal."""
     facts = replay_facts(store, run)
@@ -82,7 +73,7 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
         print_json(facts)
         return
     console = Console()
-    header, *rows = _rows(facts, "\n")
+    header, *rows = _rows(facts)
     named = [dict(zip(header, row, strict=True)) for row in rows]
     print_table(console, named, title=run, names=header, numbers=header)
     if pairs := [label for label in header if label in _PAIRS]:
@@ -94,20 +85,15 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
         say(console, line)
 
 
-def _rows(facts: dict[str, Any], between: str) -> list[list[str]]:
-    """Return a header and one row per iteration; columns without a number in any iteration are omitted.
-
-    Args:
-        facts: From `replay_facts`.
-        between: Separator between the base's number and the branch's.
-    """
+def _rows(facts: dict[str, Any]) -> list[list[str]]:
+    """Return a header and one row per iteration; columns without a number in any iteration are omitted."""
     iterations = facts["iterations"]
     single = {label: name for label, name in _COLUMNS.items() if any(name in row for row in iterations)}
     pairs = {label: name for label, name in _PAIRS.items() if any(f"branch/{name}" in row for row in iterations)}
     rows = [["iter", *single, *pairs]]
     for row in iterations:
         cells = [_number(row.get(name)) for name in single.values()]
-        cells += [_number(row.get(f"base/{n}")) + between + _number(row.get(f"branch/{n}")) for n in pairs.values()]
+        cells += [_number(row.get(f"base/{n}")) + "\n" + _number(row.get(f"branch/{n}")) for n in pairs.values()]
         rows.append([str(row["iteration"]), *cells])
     return rows
 

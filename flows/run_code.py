@@ -69,6 +69,6 @@ class _FirstIteration(Planner):
     def _is_stored(self, work: Work) -> bool:
         return False
 
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
+    def iteration_done(self, iteration: int) -> None:
         """Stop: later iterations repeat the same stages."""
         raise _IterationDoneError

@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.flows.opened_run import NO_OVERRIDES, Address, Run
+from starpo.flows.opened_run import NO_OVERRIDES, Address, Run, open_store
 from starpo.flows.presets import method as method_settings
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.store_credentials import open_store
 
 
 def train(

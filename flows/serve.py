@@ -16,7 +16,6 @@ from prefect.runner import Runner
 from starpo.flows.abandoned import crash_abandoned
 from starpo.flows.deployments import deployments
 from starpo.flows.server import ServerError
-from starpo.flows.store_credentials import load_credentials
 
 
 def register(name: str | None = None) -> bool:
@@ -66,7 +65,6 @@ def serve_deployments(ready_file: Path | None = None) -> None:
     Args:
         ready_file: Touched when the deployments are ready to run.
     """
-    load_credentials()  # runs inherit them
     with suppress(ServerError):  # such as one that is busy; it is tried again when the process next starts
         crash_abandoned()
     runner = _Serving(name="starpo", limit=2, pause_on_shutdown=False)

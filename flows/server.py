@@ -177,20 +177,6 @@ def is_healthy(url: str) -> bool:
         return False
 
 
-def has_lost_its_database(url: str) -> bool:
-    """Whether a server that is up fails at a simple request, as its database is missing or damaged."""
-    question = urllib.request.Request(
-        f"{url}/deployments/count", data=b"{}", headers={"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(question, timeout=10):
-            return False
-    except urllib.error.HTTPError as error:
-        return error.code >= 500
-    except (urllib.error.URLError, OSError, ValueError):  # busy, or down
-        return False
-
-
 def processes(state_dir: str) -> tuple[Process, Process]:
     """Return the server and the serving process of this state folder."""
     folder = Path(state_dir)
@@ -202,31 +188,26 @@ def served_environment(state_dir: str) -> dict[str, str] | None:
     return processes(state_dir)[1].environment()
 
 
-def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
+def start(state_dir: str) -> str:
     """Start a server and a serving process unless they are running, and return the API's URL.
 
-    A server started from here that has lost its database is restarted. Of several concurrent commands, one starts the
-    processes and the others wait for it.
+    Of several concurrent commands, one starts the processes and the others wait for it.
 
     Args:
         state_dir: Folder of pid files and logs.
-        say: Called with messages about other actions, such as a restart.
 
     Raises:
         ServerError: If either does not come up in time; the message names its log.
     """
     with _alone(Path(state_dir)):
-        return _start(state_dir, say)
+        return _start(state_dir)
 
 
-def _start(state_dir: str, say: Callable[[str], None]) -> str:
+def _start(state_dir: str) -> str:
     from starpo.ragen.config.runtime import Runtime
     from starpo.ragen.store import Store
 
     url = api_url()
-    if is_healthy(url) and has_lost_its_database(url):
-        _stop_failing(url, state_dir)
-        say(f"the Prefect server at {url} had lost its database, and is being restarted")
     server, serve = processes(state_dir)
     if not is_healthy(url):
         if server.running() is None:  # else it is starting, or busy runs leave it no core
@@ -256,19 +237,6 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
     return url
 
 
-def _stop_failing(url: str, state_dir: str) -> None:
-    server, serve = processes(state_dir)
-    fault = f"the Prefect server at {url} fails at every request: its database is gone, damaged, or on a full disk"
-    if server.running() is None:
-        raise ServerError(f"{fault}. It was not started from here: restart it, or set PREFECT_API_URL to another")
-    if serve.num_children():
-        raise ServerError(
-            f"{fault}. Runs are active (`ragen runs` lists them): wait until they end, or `ragen down` stops them and "
-            "the server. The same command then restarts it, and continues from what is stored"
-        )
-    stop(state_dir)
-
-
 def serve_again(state_dir: str) -> None:
     """Restart the serving process, so that it serves deployments that were added since it started.
 
@@ -284,7 +252,7 @@ def serve_again(state_dir: str) -> None:
                 "`ragen train FILE.toml`); or stop everything with `ragen down`"
             )
         serve.stop()
-        _start(state_dir, lambda _: None)
+        _start(state_dir)
 
 
 def stop(state_dir: str) -> list[str]:

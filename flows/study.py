@@ -1,21 +1,14 @@
 """Shared code of the flows for ablations and sweeps: missing cells are computed, and a result is made of all cells.
 
-plan -> begin -> cells, sequentially or concurrently -> result -> record, drawing, Prefect artifacts
+plan -> begin -> cells, sequentially or concurrently -> result -> record, drawing
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
 from prefect.logging import get_run_logger
 from prefect.states import State
 
-from starpo.flows.markdown import artifact_key, code, dict_table, seen, text
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store import Store
@@ -54,7 +47,7 @@ def finish(
     num_missing: int,
     ended: Iterable[tuple[str, str | None]],
 ) -> str:
-    """Compute the missing cells, then create and publish the result. A cell that fails does not stop the others.
+    """Compute the missing cells, then create the result. A cell that fails does not stop the others.
 
     Args:
         studies: Where the result is saved.
@@ -72,7 +65,6 @@ def finish(
     log, what, total = get_run_logger(), f"{studies.word} {plan.name}", len(plan.labels)
     stored = total - num_missing
     log.info("%s: %d %s, %d of them stored", what, total, studies.cells, stored)
-    progress: Any = create_progress_artifact(_percent(stored, total), description=what)
     errors = {}
     for number, (label, error) in enumerate(ended, start=stored + 1):
         if error is None:
@@ -80,10 +72,8 @@ def finish(
         else:
             errors[label] = error
             log.error("%d of %d: %s failed: %s", number, total, label, error)
-        update_progress_artifact(progress, _percent(number, total))
     result = plan.result(store, errors)
     studies.save(result)
-    _publish(studies, result)
     if result.failures:
         lines = (f"  {label}: {error}" for label, error in result.failures.items())
         raise CellsFailedError(
@@ -103,29 +93,3 @@ def failure(state: State[Any]) -> str | None:
         if isinstance(error, Exception)
         else state.message or state.name or "?"
     )
-
-
-def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
-    """Format a result as a Markdown page for Prefect."""
-    parts = [f"# {studies.word.capitalize()} {text(result.name)}"]
-    if conclusion := type(studies).conclude(result):
-        parts += ["", text(conclusion)]
-    for table in type(studies).tables(result):
-        parts += ["", f"## {text(table.title)}", "", *(dict_table(table.rows) if table.rows else ["Nothing yet."])]
-    if result.failures:
-        rows = [{studies.cells: label, "error": error} for label, error in result.failures.items()]
-        parts += ["", f"## Failed {studies.cells}", "", *dict_table(rows)]
-    notes = [f"- {text(note)}" for note in (type(studies).method(result), *result.warnings)]
-    return "\n".join([*parts, "", *notes, "", f"Stored in {code(studies.place(result.name))}."])
-
-
-def _publish(studies: Studies[Any, Any], result: StudyResult) -> None:
-    """Publish the result in Prefect: its first table, and all of it as Markdown."""
-    what = f"{studies.word} {result.name}"
-    key = artifact_key(what)
-    create_markdown_artifact(markdown(studies, result), key=key, description=what)
-    create_table_artifact(seen(type(studies).tables(result)[0].rows), key=f"{key}-table", description=what)
-
-
-def _percent(done: int, total: int) -> float:
-    return 100.0 * done / total if total else 100.0

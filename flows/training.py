@@ -93,8 +93,8 @@ class Runner:
     def training_begins(self) -> None:
         """Note that training begins, as the time before is not used to estimate the time left."""
 
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """Note that an iteration is complete; `should_summarise` asks for a summary for people."""
+    def iteration_done(self, iteration: int) -> None:
+        """Note that an iteration is complete."""
 
 
 def train(runner: Runner, config: StarPOConfig) -> None:

@@ -14,7 +14,7 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.plan import RunPlan
-from starpo.flows.presets import GRIDS, PRESETS, served_grids
+from starpo.flows.presets import GRIDS, PRESETS
 from starpo.flows.rollback import ended_as
 from starpo.ragen.core.counts import counted
 from starpo.ragen.store import Store
@@ -52,23 +52,15 @@ def ablate(
     if dry_run:
         _print_plan(plan, opened, as_json)
         return
-    deployment, parameters = _deployment(grid, plan)
-    parameters |= {
+    parameters = {
+        "grid": plan.grid.model_dump(mode="json", exclude_defaults=True),
         "store": store,
         "concurrency": None if concurrency == 1 else concurrency,
         "allow_few_seeds": allow_few_seeds or None,
     }
-    run_study(studies, plan, plan.grid, deployment, parameters, _looking_at(opened, plan), as_json)
-
-
-def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
-    """Return the deployment that runs a grid, and its parameters; settings from a local file are passed along."""
-    if name in served_grids():
-        return f"ablation/{name}", {}
-    parameters = {"grid": plan.grid.model_dump(mode="json", exclude_defaults=True)}
-    if plan.grid.run is None and plan.grid.preset not in PRESETS.names():
+    if plan.grid.run is None and plan.grid.preset not in PRESETS.names():  # settings from a local file
         parameters["config"] = plan.base.model_dump(mode="json")
-    return "ablation/custom", parameters
+    run_study(studies, plan, plan.grid, "ablation/custom", parameters, _looking_at(opened, plan), as_json)
 
 
 def _looking_at(store: Store, plan: AblationPlan) -> Look:

@@ -33,7 +33,7 @@ COMMANDS = {
     "Recompute": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),
     "Stores and files": ("import", "export", "pack", "unpack", "store"),
-    "Server": ("up", "down", "serve"),
+    "Server": ("up", "down"),
 }
 """Panel of `ragen --help` -> its commands, in this order."""
 _PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}

@@ -1,4 +1,4 @@
-"""`ragen lineage`: the ancestors and descendants of an artifact, as a tree, a graph or JSON."""
+"""`ragen lineage`: the ancestors and descendants of an artifact, as a tree or JSON."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -8,9 +8,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.terminal import Console, print_json, write
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, dot_text, mermaid_text, near
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
 
 _MAX_NAMES = 3
@@ -19,24 +18,15 @@ _MAX_NAMES = 3
 def lineage(
     artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
     depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,
-    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print the graph as a Mermaid flow chart.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an artifact was made from and what was made from it. Exit code 1 if part of the chain is gone."""
-    if dot + mermaid + as_json > 1:
-        raise ConfigError("give only one of --dot, --mermaid and --json")
     opened, errors = open_store(store), Console(stderr=True)
     with errors.status("reading manifests") as status:
         found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
-    part = near(found, depth)
     if as_json:
-        print_json(lineage_json(part))
-    elif dot:
-        write(dot_text(part))
-    elif mermaid:
-        write(mermaid_text(part))
+        print_json(lineage_json(near(found, depth)))
     else:
         Console().print(draw_lineage(found, depth))
     for key in found.missing:

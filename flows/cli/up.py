@@ -10,7 +10,7 @@ def up() -> None:
     """Start a local Prefect server and the process that serves the deployments."""
     console, state_dir = Console(), Runtime.current().state_dir
     was_serving = server.processes(state_dir)[1].running() is not None
-    server.start(state_dir, lambda text: say(console, text))
+    server.start(state_dir)
     if was_serving:
         register()
     say(console, f"Prefect: {server.ui_url()}")

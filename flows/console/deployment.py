@@ -91,7 +91,7 @@ def start_deployment(
         ServerError: If there is no server and none can be started, or it refuses or fails.
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
-        server.start(Runtime.current().state_dir, lambda text: say(console, text))
+        server.start(Runtime.current().state_dir)
     register(deployment)
     store = Store(parameters.get("store", Runtime.current().store)).address
     served = server.served_environment(Runtime.current().state_dir)

@@ -10,7 +10,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column, say
-from starpo.flows.iteration_summary import time_left
 from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
@@ -78,7 +77,7 @@ class _Lines:
             say(self._console, numbers)
         elif at - self._said_at >= PLAIN_EVERY_S:
             self._said_at = at
-            say(self._console, f"{now} · {time_left(at - self._begun_at)} so far{left}")
+            say(self._console, f"{now} · {_duration(at - self._begun_at)} so far{left}")
 
     def warn(self, warning: str) -> None:
         """Print the run's first warning."""
@@ -188,7 +187,7 @@ def _share(facts: Mapping[str, float]) -> str:
 def _stage_left(facts: Mapping[str, float]) -> str:
     """Format the time left of the current stage, where that is worth a word."""
     left = facts.get("stage_seconds_left", 0.0)
-    return f", about {time_left(left)} left of this stage" if left >= _WORTH_SAYING_S else ""
+    return f", about {_duration(left)} left of this stage" if left >= _WORTH_SAYING_S else ""
 
 
 def _numbers(facts: dict[str, float]) -> str:
@@ -207,5 +206,12 @@ def _numbers(facts: dict[str, float]) -> str:
     if facts.get("updates", facts.get("iteration")) != facts.get("iteration"):
         parts.append(counted(facts["updates"], "update"))
     if "seconds_left" in facts:
-        parts.append(f"{time_left(facts['seconds_left'])} left")
+        parts.append(f"{_duration(facts['seconds_left'])} left")
     return " · ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Format a time in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -14,11 +14,11 @@ from starpo.flows.console.pages import write_report
 from starpo.flows.console.terminal import Console, say
 from starpo.flows.fork import Fork
 from starpo.flows.memory_check import check_memory
+from starpo.flows.opened_run import open_store
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.reuse import reused
 from starpo.flows.run_code import code_of, default_run_name
-from starpo.flows.store_credentials import open_store
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits
 from starpo.ragen.evidence.sizing.architecture import known_size

@@ -79,14 +79,6 @@ SWEEPS = Shipped("a sweep", FOLDER / "sweeps")
 names = PRESETS.names
 
 
-def served_grids() -> list[str]:
-    """Return the grids with their own deployment: all except those of the papers, which take days on GPUs.
-
-    The latter are run by the deployment `ablation/custom`, like a user's own grids.
-    """
-    return [name for name in GRIDS.names() if not name.endswith("-paper")]
-
-
 def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> StarPOConfig:
     """Load the configuration of a preset, or of a user's TOML file.
 

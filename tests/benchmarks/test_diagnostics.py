@@ -30,9 +30,9 @@ def test_what_metrics_and_probes_cost(tmp_path: Path, monkeypatch: pytest.Monkey
     ends: list[float] = []
     note = RunRecorder.iteration_done
 
-    def timed(self: RunRecorder, iteration: int, should_summarise: bool = True) -> None:
+    def timed(self: RunRecorder, iteration: int) -> None:
         ends.append(time.perf_counter())
-        note(self, iteration, should_summarise)
+        note(self, iteration)
 
     monkeypatch.setattr(RunRecorder, "iteration_done", timed)
     settings = {"iterations": ITERATIONS, "policy.warm_start_steps": 550, "policy.demonstration_turns": 20_000}

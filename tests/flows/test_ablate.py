@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
-from starpo.flows.cli.ablate import _deployment, _looking_at, ablate
-from starpo.flows.presets import GRIDS, preset, served_grids
-from starpo.flows.study import markdown
+from starpo.flows.cli.ablate import _looking_at, ablate
+from starpo.flows.presets import GRIDS, preset
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
@@ -38,33 +37,8 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
     assert len(study.cells) > 1
     assert GRIDS.description(name)
     assert len({run.name for run in study.runs}) == len(study.runs)
-
-
-def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
-    from starpo.flows.deployments import deployments
-
-    made = {made.full_name: made.parameters for made in deployments()}
-    assert made["ablation/custom"] == {}
-    for name in served_grids():
-        assert made[f"ablation/{name}"] == {
-            "grid": Grid.load(GRIDS.path(name)).model_dump(mode="json", exclude_unset=True)
-        }
-    assert {name for name in made if name.startswith("ablation/") and name.endswith("-paper")} == set()
-
-
-def test_the_papers_own_grids_train_the_papers_model(store: Store) -> None:
-    """Each uses a preset with the paper's settings, and `ablation/custom` receives the whole grid."""
-    papers = set(GRIDS.names()) - set(served_grids())
-    assert {"fig-5-sokoban-paper", "table-3-sokoban-paper", "app-c-sokoban-paper", "filters-paper"} <= papers
-    for name in papers:
-        study = plan_ablation(Grid.load(GRIDS.path(name)), store)
-        assert "-paper" in (study.grid.preset or "")
-        for cell in study.cells:
-            assert cell.config.policy.name_or_path == "Qwen/Qwen2.5-0.5B-Instruct"
-            assert cell.config.iterations in (0, 200)
-        deployment, parameters = _deployment(name, study)
-        assert deployment == "ablation/custom"
-        assert Grid.model_validate(parameters["grid"]) == study.grid
+    given = study.grid.model_dump(mode="json", exclude_defaults=True)  # as the deployment takes it
+    assert Grid.model_validate(given) == study.grid
 
 
 @pytest.mark.parametrize(
@@ -88,13 +62,13 @@ def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str,
 
 def test_every_figure_and_table_of_the_papers_has_a_grid() -> None:
     for part in ("fig-5", "fig-6", "fig-7", "fig-8", "fig-9", "fig-10", "fig-11", "table-1", "table-2", "table-3"):
-        assert any(name.startswith(f"{part}-") for name in served_grids())
+        assert any(name.startswith(f"{part}-") for name in GRIDS.names())
     for part in ("table-4", "app-c", "app-d", "filters", "dependence", "gradients"):
-        assert any(name.startswith(f"{part}-") for name in served_grids())
+        assert any(name.startswith(f"{part}-") for name in GRIDS.names())
 
 
 def test_table_3_is_over_one_to_seven_actions_a_turn(store: Store) -> None:
-    for name in ("table-3-sokoban", "table-3-frozen-lake", "table-3-sokoban-paper"):
+    for name in ("table-3-sokoban", "table-3-frozen-lake"):
         cells = plan_ablation(Grid.load(GRIDS.path(name)), store).cells
         assert {cell.label: cell.config.agent.max_actions_per_turn for cell in cells} == {
             "1 action" if number == 1 else f"{number} actions": number for number in range(1, 8)
@@ -318,9 +292,3 @@ def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: St
             ablate(given, result=True, store=store.url, as_json=False)
     with pytest.raises(StoreError, match="no result of an ablation 'other'"):
         ablate(grid_file('name = "other"\n' + SMALL), result=True, store=store.url, as_json=False)
-
-
-def test_markdown_keeps_text_in_its_cell(store: Store) -> None:
-    page = markdown(Ablations(store.url), RESULT)
-    assert "| b1 | NothingKeptError: a \\| b &lt;script&gt; |" in page
-    assert f"`{store.url}/ablations/mine`" in page

@@ -276,12 +276,6 @@ class TestLineage:
         assert "turns: make-turns" in out
         assert "more, up to" not in out
 
-    @pytest.mark.parametrize(("form", "begin"), [("--dot", "digraph"), ("--mermaid", "flowchart"), ("--json", "{")])
-    def test_other_forms(self, ragen: Ragen, form: str, begin: str) -> None:
-        code, out, _ = ragen("lineage", "mine:1:make-turns", form)
-        assert code == 0
-        assert out.startswith(begin)
-
     def test_json_is_complete(self, ragen: Ragen) -> None:
         _, out, _ = ragen("lineage", "mine:1:make-turns", "--json", "--depth", "0")
         graph = json.loads(out)

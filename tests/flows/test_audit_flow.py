@@ -1,12 +1,9 @@
-"""The scheduled audit: the runs that it audits, and the findings that it writes."""
+"""The scheduled audit: the runs that it audits, and its schedule."""
 
 from pathlib import Path
 
-import pyarrow as pa
-
-from starpo.flows.audit import due_runs, findings_markdown
+from starpo.flows.audit import due_runs
 from starpo.flows.deployments import deployments
-from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.store import Store
 
 
@@ -39,22 +36,6 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
     assert due_runs(store) == ["damaged"]  # it may still be running
     store.runs.set_state("new", "running")
     assert due_runs(store) == ["damaged", "new"]
-
-
-def test_serious_findings_come_first_and_text_is_escaped() -> None:
-    def finding(severity: str, text: str) -> Finding:
-        table = pa.table({"run": ["r"], "iteration": [0], "said": [text]})
-        return Finding(f"Title {severity}", severity, f"found {text}", "how to read it", table, True)  # type: ignore[arg-type]
-
-    evil = "<script>|`x`\n# [a](b)\x1b"
-    markdown = findings_markdown("r", {"a": finding("note", "n"), "b": finding("fault", evil)}, "store")
-    assert markdown.index("Title fault") < markdown.index("Title note")
-    assert "<script>" not in markdown
-    assert "\x1b" not in markdown
-    assert "\n# [" not in markdown
-    for line in markdown.splitlines():
-        if line.startswith(("| 0", "| r ")):
-            assert line.replace("\\|", "").count("|") == 4
 
 
 def test_it_is_a_scheduled_deployment() -> None:

@@ -1,9 +1,9 @@
-"""Summary of an iteration, as one line and as markdown."""
+"""Summary of an iteration in one line."""
 
 from unittest.mock import Mock
 
 from starpo.flows.execution import InProcess
-from starpo.flows.iteration_summary import iteration_line, iteration_markdown
+from starpo.flows.iteration_summary import iteration_line
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
 
@@ -23,27 +23,6 @@ def test_a_line_has_what_was_measured_and_nothing_else() -> None:
         "1.2 s per iteration"
     )
     assert iteration_line(0, 1, {}, 2.0) == "iteration 1 of 1: 2.0 s per iteration"
-
-
-def test_markdown_begins_with_it_and_says_what_to_look_at() -> None:
-    stages = {"reward": {"rewards": "abc"}}
-    text = iteration_markdown("mine", 2, 10, METRICS, 60.0, stages, "/store", "file:///store/runs/mine")
-    first, _, line, *_ = text.splitlines()
-    assert first == "# mine: iteration 3 of 10"
-    assert line.startswith("iteration 3 of 10: success 0.312")
-    assert line.endswith("about 7 min left.")  # 7 iterations of a minute
-    assert "`ragen show mine --iteration 2`" in text
-    assert "`ragen cancel mine`" in text
-    assert "`/store/rewards/abc`" in text
-
-
-def test_it_has_an_evaluation_only_where_there_was_one() -> None:
-    def text(metrics: dict[str, float]) -> str:
-        return iteration_markdown("mine", 2, 10, metrics, 60.0, {}, "/store", "file:///store/runs/mine")
-
-    panel = {"evaluation/sokoban/success": 0.5, "evaluation/sokoban/success_low": 0.4}
-    assert "evaluated before this update on" in text(METRICS | panel)
-    assert "evaluated" not in text(METRICS)
 
 
 def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path) -> None:

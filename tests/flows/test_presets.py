@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
 from starpo.ragen.advice import advise
+from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -41,16 +42,22 @@ def test_starpo_is_the_papers_vanilla_setting() -> None:
     assert config.update.entropy_coefficient == 0.001
 
 
-def test_the_public_codes_form_has_a_name_of_its_own() -> None:
+def extended(folder: Path, *names: str) -> StarPOConfig:
+    """Return the settings of a user's file that extends these presets."""
+    (folder / "mine.toml").write_text(f"extends = {json.dumps(names)}")
+    return preset(str(folder / "mine.toml"))
+
+
+def test_the_public_codes_form_has_a_name_of_its_own(tmp_path: Path) -> None:
     """k1 is in the loss; all else, including the return at the trajectory's end and ddof 1, is as in vanilla StarPO."""
-    public, vanilla = preset("sokoban-paper-public-code"), preset("sokoban-paper-starpo")
+    public, vanilla = (extended(tmp_path, "sokoban-paper", name) for name in ("starpo-public-code", "starpo"))
     assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
     assert (public.update.reward_placement, public.update.std_ddof) == ("trajectory_end", 1)
     as_vanilla = public.update.model_copy(update={"kl_placement": "reward"})
     assert public.model_copy(update={"update": as_vanilla}) == vanilla
 
 
-@pytest.mark.parametrize("name", [name for name in names() if "public-code" not in name])
+@pytest.mark.parametrize("name", names())
 def test_a_kl_that_a_preset_asks_for_acts(name: str) -> None:
     update = preset(name).update
     assert update.kl_coefficient == 0 or (update.kl_estimator, update.kl_placement) != ("k1", "loss")
@@ -96,8 +103,8 @@ def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
 
 
 @pytest.mark.parametrize("environment", ["sokoban", "bandit", "frozen-lake"])
-def test_the_paper_has_both_algorithms_for_every_environment(environment: str) -> None:
-    robust, vanilla = preset(f"{environment}-paper"), preset(f"{environment}-paper-starpo")
+def test_the_papers_presets_take_both_algorithms(environment: str, tmp_path: Path) -> None:
+    robust, vanilla = preset(f"{environment}-paper"), extended(tmp_path, f"{environment}-paper", "starpo")
     assert (robust.filter.strategy, robust.filter.keep, robust.update.kl_coefficient) == ("top_fraction", 0.25, 0.0)
     assert (vanilla.filter.strategy, vanilla.update.kl_coefficient) == ("none", 0.001)
     assert (robust.update.clip_high, vanilla.update.clip_high) == (0.28, 0.2)

@@ -23,7 +23,6 @@ def test_work_pools_get_the_same_deployments() -> None:
 
 def test_every_preset_is_a_deployment() -> None:
     assert {f"starpo/{name}" for name in names()} <= set(by_name())
-    assert "warm-start/sokoban" in by_name()
 
 
 def test_a_deployment_carries_its_presets_settings() -> None:

@@ -44,12 +44,10 @@ def roles(root: Path) -> set[str]:
 @pytest.fixture(scope="session")
 def variables() -> set[str]:
     """Every RAGEN_ variable that the project reads."""
-    from starpo.flows.store_credentials import VARIABLE
     from starpo.ragen.config.ray_runtime import RayRuntime
     from starpo.ragen.config.runtime import Runtime
 
     return {
-        VARIABLE,
         *(f"RAGEN_{name.upper()}" for name in Runtime.model_fields),
         *(f"RAGEN_RAY_{name.upper()}" for name in RayRuntime.model_fields),
     }

@@ -43,7 +43,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tup
     folder = str(tmp_path_factory.mktemp("rollback") / "store")
     events: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("starpo.flows.announcements.emit_event", lambda *given, **more: events.append((given, more)))
+        patch.setattr("starpo.flows.prefect_execution.emit_event", lambda *given, **more: events.append((given, more)))
         run = starpo(preset("smoke", SETTINGS), preset="smoke", store=folder, run="mine")
     return Store(folder), run, events
 

@@ -50,6 +50,6 @@ def test_learning_rates_by_what_is_trained() -> None:
     assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []
 
 
-@pytest.mark.parametrize("name", ["sokoban-paper", "sokoban-paper-3b-lora", "bandit-paper-starpo"])
+@pytest.mark.parametrize("name", ["sokoban-paper", "sokoban-paper-3b-lora", "bandit-paper"])
 def test_the_papers_presets_are_in_place(name: str) -> None:
     assert advise(preset(name), []) == []

@@ -126,36 +126,6 @@ def near(found: Lineage, depth: int) -> Lineage:
     return Lineage(found.root, works, edges, found.missing, found.unreadable)
 
 
-def dot_text(found: Lineage) -> str:
-    """Render the graph in Graphviz's DOT language, inputs on the left."""
-    nodes = [
-        f'  "{key}" [label="{_escaped(label(work))}"{_dot_style(work, found.root)}];'
-        for key, work in found.works.items()
-    ]
-    edges = [f'  "{source}" -> "{key}" [label="{_escaped(role)}"];' for source, role, key in found.edges]
-    return "\n".join(["digraph lineage {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"])
-
-
-def mermaid_text(found: Lineage) -> str:
-    """Render the graph as a Mermaid flow chart, inputs on the left, for Markdown pages and Prefect artifacts."""
-    number = {key: f"w{index}" for index, key in enumerate(found.works)}
-    nodes = [f'  {number[key]}["{_plain(label(work))}"]' for key, work in found.works.items()]
-    edges = [f"  {number[source]} -->|{_plain(role)}| {number[key]}" for source, role, key in found.edges]
-    missing = [number[key] for key, work in found.works.items() if work.is_missing]
-    styles = [f"  style {number[found.root.key]} stroke-width:3px"]
-    styles += [f"  style {name} stroke-dasharray:4" for name in missing]
-    return "\n".join(["flowchart LR", *nodes, *edges, *styles])
-
-
-def label(work: Work) -> str:
-    """Describe a work in one line: stage, key, and the first reference to it by a run."""
-    first = (
-        f" {work.names[0]}" + (f" and {len(work.names) - 1} more" if len(work.names) > 1 else "") if work.names else ""
-    )
-    mark = " (cannot be replayed)" if work.replay_fault else ""
-    return f"{work.stage or 'not in the store'} {work.key[:SHOWN_DIGITS]}{mark}{first}"
-
-
 @dataclass
 class _Graph:
     kinds: dict[str, list[str]]
@@ -281,16 +251,3 @@ def _names(store: Store) -> dict[str, list[str]]:
         for found in named_artifacts(store, run.name):
             names.setdefault(found.key, {})[found.place] = None
     return {key: list(places) for key, places in names.items()}
-
-
-def _dot_style(work: Work, root: Work) -> str:
-    return ", style=dashed" if work.is_missing else ", penwidth=3" if work.key == root.key else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-
-
-def _plain(text: str) -> str:
-    """Escape everything that Mermaid could parse as syntax."""
-    return re.sub(r"[^\w .:,+-]", lambda found: f"#{ord(found[0])};", text)

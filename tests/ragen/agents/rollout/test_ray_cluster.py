@@ -1,21 +1,17 @@
 """Capacity checks of a Ray cluster, and errors when there is none. No Ray is started here."""
 
-import os
 import socket
-import sys
 import time
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prefect.blocks.core import Block
 from pydantic import ValidationError
 
-from starpo.flows.store_credentials import load_credentials
 from starpo.ragen.agents.rollout.ray_cluster import check_room, connect, num_places
 from starpo.ragen.config.ray_runtime import RayRuntime
-from starpo.ragen.core.errors import ConfigError, EngineError, StoreError
+from starpo.ragen.core.errors import ConfigError, EngineError
 
 
 def node(is_alive=True, **resources):
@@ -100,20 +96,3 @@ def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
     with pytest.raises(EngineError, match=rf"no Ray cluster answers at RAY_ADDRESS = {address} .*unset it"):
         connect(num_cpus=1)
     assert time.monotonic() - started < 20
-
-
-def test_ray_is_told_to_listen_on_loopback_before_a_block_imports_it(monkeypatch):
-    """Loading a block imports all of Prefect's collections, Ray included, and Ray reads this variable on import."""
-    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
-        monkeypatch.setenv(name, "")  # so that it is restored even if it is set meanwhile
-        monkeypatch.delenv(name)
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
-    monkeypatch.setenv("RAGEN_STORE_BLOCK", "secret/none")
-
-    def load(name, **_):
-        raise ValueError(os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"])
-
-    monkeypatch.setattr(Block, "load", load)
-    with pytest.raises(StoreError):
-        load_credentials()
-    assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"

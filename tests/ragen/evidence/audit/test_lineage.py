@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
-from starpo.ragen.evidence.audit.lineage import dot_text, lineage, mermaid_text, near
+from starpo.ragen.evidence.audit.lineage import lineage, near
 from starpo.ragen.store import Facts, Store
 
 from .conftest import fill
@@ -128,21 +128,3 @@ def test_only_what_is_near(filled: Store) -> None:
     assert 1 < len(part.works) < len(found.works)
     assert {abs(work.distance) for work in part.works.values()} == {0, 1}
     assert all(source in part.works and target in part.works for source, _, target in part.edges)
-
-
-def test_graphs_name_every_work_and_edge(filled: Store) -> None:
-    found = lineage(filled, "mine:2:update")
-    dot, mermaid = dot_text(found), mermaid_text(found)
-    for work in found.works.values():
-        assert work.key in dot
-        assert work.key[:10] in mermaid
-    assert dot.count(" -> ") == mermaid.count(" -->|") == len(found.edges)
-
-
-def test_names_cannot_break_out_of_a_graph(filled_folder: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(filled_folder, tmp_path / "store")
-    store = Store(str(folder))
-    store.runs.record_stage("mine", 0, 'a"]; x["<b>', {"turns": key(store, 0, "rollout")})
-    found = near(lineage(store, key(store, 0, "rollout")), 1)
-    assert 'a"]' not in dot_text(found)
-    assert "<b>" not in mermaid_text(found)
