@@ -129,8 +129,6 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
         [RUN, "--format", EVIL, "-o", "{out}/x"], [RUN, "--format", "atif", "-o", "{out}/x", "--where", EVIL],
         [BROKEN, "--format", "messages", "-o", "{out}/y"],
     ]),
-    "pack": ([[RUN, "-o", "{out}/run.tar"]], [[BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]]),
-    "unpack": ([], [["{evil_file}"], [EVIL]]),
     "validate": (
         [["smoke", "--json"]], [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"]],
     ),
