@@ -1,24 +1,18 @@
 """`ragen checkpoint`: list a run's checkpoints, or export one, which is derived again if it was dropped."""
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from starpo.flows.checkpoint_export import export_checkpoint
-from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunArgument, StoreOption, open_store
-from starpo.flows.console.pushing import NOT_OF_THE_POLICY, named_repository, push_folder, pushed_words
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.training_states import FILE
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.exchange.cards import write_model_card
-from starpo.ragen.evidence.exchange.hub import HubRepository, Pushed
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
 
@@ -39,21 +33,15 @@ def checkpoint(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write it to this folder. Default: back into the store.")
     ] = None,
-    push: PushOption = None,
-    public: PublicOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List a run's checkpoints, or export one; a dropped one is derived again from stored rollouts and checked."""
     opened = open_store(store)
     if iteration is not None:
-        print_checkpoint(opened, run, iteration, output, as_json, named_repository(push, "model", public))
-    elif push is not None:
-        raise ConfigError("--push needs --iteration N, the checkpoint to push")
+        print_checkpoint(opened, run, iteration, output, as_json)
     elif output is not None:
         raise ConfigError("--output needs --iteration N, the checkpoint to export")
-    elif public:
-        raise ConfigError("--public needs --iteration N and --push OWNER/NAME, the checkpoint and its repository")
     else:
         print_checkpoints(opened, run, as_json)
 
@@ -78,9 +66,7 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
 
 
-def print_checkpoint(
-    store: Store, run: str, number: int, output: Path | None, as_json: bool, repository: HubRepository | None = None
-) -> None:
+def print_checkpoint(store: Store, run: str, number: int, output: Path | None, as_json: bool) -> None:
     """Export one checkpoint as a folder, deriving it if it was dropped, and print where it is.
 
     Args:
@@ -89,39 +75,19 @@ def print_checkpoint(
         number: Number of iterations before the checkpoint.
         output: Target folder, new or empty. None to restore a dropped checkpoint to the store.
         as_json: Print JSON.
-        repository: Repository to push the policy to; without `output`, from a temporary folder.
 
     Raises:
-        HubError: If the push fails.
         ConfigError: If the run has no such checkpoint, or `output` is not empty.
         ArtifactMissingError: If it is not kept and cannot be derived; the message names what is missing.
         DerivationError: If the derived checkpoint differs from the original.
     """
-    with _folder_to_push(output, repository) as folder:
-        facts = export_checkpoint(store, run, number, folder)
-        if repository is not None and folder is not None:
-            of_checkpoint = {name: facts[name] for name in ("iteration", "key", "digest")}
-            write_model_card(folder, store.runs.get(run), of_checkpoint)
-            message = f"Checkpoint {number} of run {run}"
-            pushed = push_folder(repository, folder, message, is_kept=output is not None, left_out=NOT_OF_THE_POLICY)
-            facts |= {"pushed": asdict(pushed)}
-            if output is None:
-                del facts["folder"]
+    facts = export_checkpoint(store, run, number, output)
     if as_json:
         print_json(facts)
         return
     console = Console()
     for line in _lines(facts):
         say(console, line)
-
-
-@contextmanager
-def _folder_to_push(output: Path | None, repository: HubRepository | None) -> Iterator[Path | None]:
-    if output is not None or repository is None:
-        yield output
-        return
-    with tempfile.TemporaryDirectory(prefix="ragen-push-") as folder:
-        yield Path(folder)
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
@@ -134,14 +100,11 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield f"derived from {at}, the nearest one kept, by {updates} in {facts['seconds']} s"
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
-    if "folder" in facts:
-        yield f"folder  {facts['folder']}"
+    yield f"folder  {facts['folder']}"
     if facts.get("num_initial_states"):
         yield f"{FILE} in it: the {facts['num_initial_states']} initial states that its training started from"
     if facts.get("training_unknown"):
         yield f"not all initial states of its training are known: {facts['training_unknown']}"
-    if "pushed" in facts:
-        yield pushed_words(Pushed(**facts["pushed"]))
 
 
 def _state(checkpoint: RunCheckpoint) -> str:

@@ -38,15 +38,6 @@ MethodOption = Annotated[
     typer.Option("--method", help="Settings of a whole method, applied before --set; `ragen presets --methods`."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
-PushOption = Annotated[
-    str | None,
-    typer.Option(
-        "--push",
-        metavar="OWNER/NAME",
-        help="Also push it to the Hugging Face Hub, private; log in with `hf auth login`.",
-    ),
-]
-PublicOption = Annotated[bool, typer.Option("--public", help="Push to a public repository.")]
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Train in this process, without a server: clusters, debuggers.")
 ]

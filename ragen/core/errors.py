@@ -93,10 +93,6 @@ class NoVerdictError(StarPOError):
     """A check could not be started, such as of a run that does not exist; says nothing about what was to be checked."""
 
 
-class HubError(StarPOError):
-    """The Hugging Face Hub cannot be reached, refuses the request, or there are no credentials for it."""
-
-
 class DataError(StarPOError):
     """A dataset violates its contract. The message says where the failing data are kept."""
 

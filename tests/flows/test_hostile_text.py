@@ -120,12 +120,9 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     "export": ([
         [RUN, "--format", "messages", "-o", "{out}/messages"], [RUN, "--format", "atif", "-o", "{out}/atif", "--json"],
     ], [
-        [RUN, "--format", "preferences", "-o", "{out}/pairs"], [RUN, "--format", EVIL, "-o", "{out}/x"],
-        [RUN, "--format", "verl", "-o", "{out}/x", "--where", EVIL], [BROKEN, "--format", "datasets", "-o", "{out}/y"],
-        [RUN, "--format", "messages", "-o", "{out}/z", "--push", EVIL],
+        [RUN, "--format", EVIL, "-o", "{out}/x"], [RUN, "--format", "atif", "-o", "{out}/x", "--where", EVIL],
+        [BROKEN, "--format", "messages", "-o", "{out}/y"],
     ]),
-    "pack": ([[RUN, "-o", "{out}/run.tar"]], [[BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]]),
-    "unpack": ([], [["{evil_file}"], [EVIL]]),
     "validate": (
         [["smoke", "--json"]], [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"]],
     ),

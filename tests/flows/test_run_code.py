@@ -83,10 +83,3 @@ def test_a_name_is_refused_to_edited_code(edited: Callable[[str], None], tmp_pat
         StoreError, match=f"(?s)made with other code:\n  update.advantage: was '{was}', is '{now}'\n.*another name"
     ):
         store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=code_of(CONFIG))
-
-
-def test_a_run_that_does_not_say_with_which_code_is_not_continued(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS)
-    with pytest.raises(StoreError, match="does not say which"):
-        store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=code_of(CONFIG))

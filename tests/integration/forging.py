@@ -87,9 +87,7 @@ def rekey(folder: Path, iteration: int, stage: str, /, **fields: Any) -> None:
     for kind, key in list(records[iteration][stage].items()):
         place = folder / kind / key
         manifest = manifest_of(place).model_copy(update=fields)
-        work = manifest.stage, manifest.settings, manifest.inputs, manifest.seed
-        code = [manifest.code] if hasattr(manifest, "code") else []
-        forged = stage_key(*work, *code)
+        forged = stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed, manifest.code)
         if forged != key:
             shutil.rmtree(folder / kind / forged, ignore_errors=True)
             shutil.copytree(place, folder / kind / forged)
@@ -135,10 +133,10 @@ def edit_json(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def strip_seals(folder: Path) -> None:
-    """Rewrite the records without seals, as version 0.1.0 wrote them."""
+    """Rewrite the records without seals."""
     run = folder / "runs" / RUN
     for iteration, stages in read_records(folder).items():
-        (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps(stages))
+        (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps({"stages": stages}))
     edit_json(run / "state.json", lambda state: state.pop("head"))
 
 

@@ -1,4 +1,4 @@
-"""A trained run is exported, imported again, packed, and verified where it was unpacked."""
+"""A trained run is exported, imported again, carried in a folder, and verified in another store."""
 
 import json
 from pathlib import Path
@@ -62,9 +62,9 @@ def test_atif_comes_back_as_the_same_rows(finished: Path, tmp_path: Path) -> Non
     assert store.manifest("turns", keys[0]).content_digest == store.manifest("turns", keys[1]).content_digest
 
 
-def test_a_packed_run_is_verified_where_it_was_unpacked(finished: Path, tmp_path: Path) -> None:
-    ragen(finished, "pack", RUN, "-o", str(tmp_path / "mine.tar"))
-    ragen(tmp_path / "other", "unpack", str(tmp_path / "mine.tar"))
+def test_a_run_that_was_carried_in_a_folder_is_verified_elsewhere(finished: Path, tmp_path: Path) -> None:
+    ragen(finished, "store", "copy", RUN, str(tmp_path / "carried"))
+    ragen(tmp_path / "carried", "store", "copy", RUN, str(tmp_path / "other"))
     findings = verify_run(Store(str(tmp_path / "other")), RUN).findings
     assert {finding.verdict for finding in findings} <= {Verdict.SAME, Verdict.LEFT_OUT}
     assert ("rollout", "turns", Verdict.SAME) in {(f.stage, f.check, f.verdict) for f in findings}

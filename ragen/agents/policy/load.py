@@ -186,7 +186,7 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
 
     For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class and then splits text by that
     architecture's own rule instead of the one in tokenizer.json: a different tokenizer, without a warning. (The
-    embedded policy's folder prevents this; other folders, and those made before 2026-11-23, do not.)
+    embedded policy's folder prevents this; other folders do not.)
     """
     declared = path / "tokenizer_config.json"
     name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None

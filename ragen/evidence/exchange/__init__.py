@@ -6,17 +6,11 @@ content        messages of chat formats as text
 verifiers      traces of verifiers and prime-rl, import
 atif           ATIF, import and export
 messages       chat messages as JSON lines, import and export
-verl           rollout dumps of verl, import and export
-trl            completions of TRL, import
 spool          temporary file of the rows of many traces, before they become a dataset
 setting_aside  traces that could not be imported
 intake         reads a file of traces into a spool
 played         stored trajectories of a run, one by one
 choosing       selection of trajectories
-preferences    preference pairs for DPO, export
-hub_folder     a folder for Hugging Face's `datasets`, export
-hub            push of a folder to the Hugging Face Hub
-cards          README cards of pushed folders
 destination    the target folder of an export
 exporting      export of a run's trajectories
 """

@@ -48,14 +48,10 @@ def _condition(text: str) -> Choice:
         value = played.trajectory_return
         if value is None:
             return False
-        return "=" in sign if are_equal(value, bound) else _SIGNS[sign](value, bound)
+        is_equal = math.isclose(value, bound, rel_tol=1e-9, abs_tol=1e-9)  # returns are sums, which round
+        return "=" in sign if is_equal else _SIGNS[sign](value, bound)
 
     return holds
-
-
-def are_equal(one: float, other: float) -> bool:
-    """Whether two returns are equal, up to the rounding of their sums."""
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def parse_iterations(text: str) -> set[int]:

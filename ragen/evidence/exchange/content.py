@@ -41,13 +41,13 @@ def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> 
     """Return the text of a response, `<think>reasoning</think>content` and a line per tool call, and its reasoning.
 
     Raises:
-        TraceFault: If a part is not text, or the tool calls are not a list of JSON values.
+        TraceFault: If a part is not text, or the tool calls are not a list.
     """
     text = text_of(content)
     if tool_calls:
         if not isinstance(tool_calls, list):
             raise TraceFault("tool_calls is not a list")
-        calls = [json.dumps(call, sort_keys=True, ensure_ascii=False, default=_refused) for call in tool_calls]
+        calls = [json.dumps(call, sort_keys=True, ensure_ascii=False) for call in tool_calls]
         text = "\n".join([*([text] if text else []), *calls])
     think = text_of(reasoning)
     return (f"<think>{think}</think>{text}", think) if think else (text, None)
@@ -117,7 +117,3 @@ def name_of(value: Any) -> str | None:
 def flag_of(value: Any) -> bool | None:
     """Return a boolean; None if the value is missing or something else."""
     return value if isinstance(value, bool) else None
-
-
-def _refused(value: Any) -> Any:
-    raise TraceFault(f"a tool call has a value of type {type(value).__name__}, expected values of JSON")

@@ -4,23 +4,20 @@ Recorded --choice--> Played --format--> files of a new folder
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TextIO
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.atif import atif_document
 from starpo.ragen.evidence.exchange.choosing import Choice
 from starpo.ragen.evidence.exchange.destination import file_name, new_folder
-from starpo.ragen.evidence.exchange.hub_folder import HubFolder
 from starpo.ragen.evidence.exchange.messages import message_lines
 from starpo.ragen.evidence.exchange.played import Played, Recorded
-from starpo.ragen.evidence.exchange.preferences import Candidate, Extent, candidate, pairs
-from starpo.ragen.evidence.exchange.verl import verl_line
 
-FORMATS = ("messages", "atif", "verl", "preferences", "datasets")
+FORMATS = ("messages", "atif")
 
 
 @dataclass
@@ -30,7 +27,7 @@ class Export:
     Attributes:
         num_trajectories: Number of trajectories read.
         num_chosen: Number of trajectories selected by the choice.
-        num_written: Number of lines, documents or pairs written.
+        num_written: Number of lines or documents written.
         iterations: Iterations from which trajectories were read.
         reused: Iterations skipped because an earlier one has the same rollout.
     """
@@ -42,7 +39,7 @@ class Export:
     reused: list[int] = field(default_factory=list)
 
 
-def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, extent: Extent = "all") -> Export:
+def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice) -> Export:
     """Write a run's trajectories into a new folder, one file per iteration or, for ATIF, one folder per iteration.
 
     Args:
@@ -50,7 +47,6 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, exte
         form: One of `FORMATS`.
         folder: Folder to create; removed again if the export fails.
         choice: Selects trajectories.
-        extent: Extent of preference pairs: the first response, or all.
 
     Raises:
         ConfigError: If there is no such format, the folder exists already, or there is nothing to write.
@@ -61,23 +57,15 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, exte
     done = Export()
     with new_folder(folder):
         chosen = _chosen(recorded, choice, done)
-        if form == "datasets":
-            with HubFolder(folder, recorded.run) as hub:
-                for played in chosen:
-                    hub.add(played)
-                    done.num_written += 1
-        elif form == "atif":
+        if form == "atif":
             _write_documents(chosen, recorded, folder, done)
         else:
-            with _Lines(folder, "{}.jsonl" if form == "verl" else "iteration-{:05d}.jsonl") as lines:
-                for iteration, line in _lines(chosen, form, extent):
-                    lines.write(iteration, line)
-                    done.num_written += 1
+            _write_lines(chosen, folder, done)
         done.reused = recorded.reused
         if not done.num_written:
             raise ConfigError(
                 f"nothing to export: {done.num_chosen} of {done.num_trajectories} trajectories were chosen, and they "
-                f"give no {'pair of different returns' if form == 'preferences' else 'line'}"
+                "give no line"
             )
     return done
 
@@ -91,27 +79,13 @@ def _chosen(recorded: Recorded, choice: Choice, done: Export) -> Iterator[Played
             yield played
 
 
-def _lines(chosen: Iterator[Played], form: str, extent: Extent) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if form == "preferences":
-        yield from _pairs(chosen, extent)
-        return
-    for played in chosen:
-        for line in message_lines(played) if form == "messages" else [verl_line(played)]:
-            yield played.iteration, line
-
-
-def _pairs(chosen: Iterator[Played], extent: Extent) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the pairs of each iteration's groups once the iteration has been read."""
-    groups: dict[str, list[Candidate]] = {}
-    present: int | None = None
-    for played in chosen:
-        if played.iteration != present:
-            yield from ((present or 0, pair) for group in groups.values() for pair in pairs(group))
-            groups, present = {}, played.iteration
-        found = candidate(played, extent)
-        if found is not None:
-            groups.setdefault(played.rows[0]["group_id"], []).append(found)
-    yield from ((present or 0, pair) for group in groups.values() for pair in pairs(group))
+def _write_lines(chosen: Iterator[Played], folder: Path, done: Export) -> None:
+    lines = ((played.iteration, line) for played in chosen for line in message_lines(played))
+    for iteration, group in groupby(lines, key=itemgetter(0)):
+        with (folder / f"iteration-{iteration:05d}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+            for _, line in group:
+                file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+                done.num_written += 1
 
 
 def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path, done: Export) -> None:
@@ -125,26 +99,3 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
         document = atif_document(played, recorded.run, model)
         (place / name).write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")
         done.num_written += 1
-
-
-class _Lines:
-    """Writer of JSON lines, one file per iteration."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, name
-        self._files = ExitStack()
-        self._open: dict[int, TextIO] = {}
-
-    def __enter__(self) -> "_Lines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def write(self, iteration: int, line: Mapping[str, Any]) -> None:
-        """Append a line to the file of an iteration."""
-        if iteration not in self._open:
-            self._files.close()  # iterations are written in sequence
-            file = (self._folder / self._name.format(iteration)).open("w", encoding="utf-8", newline="\n")
-            self._open = {iteration: self._files.enter_context(file)}
-        self._open[iteration].write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")

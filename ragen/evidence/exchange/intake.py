@@ -16,16 +16,12 @@ from starpo.ragen.evidence.exchange.messages import read_messages
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.exchange.trace import Row, Trace, TraceFault, rows_of
-from starpo.ragen.evidence.exchange.trl import parquet_rows, read_trl
 from starpo.ragen.evidence.exchange.verifiers import episode_traces, read_verifiers
-from starpo.ragen.evidence.exchange.verl import read_verl
 
 READERS: dict[str, Callable[[Any], Trace]] = {
     "atif": read_atif,
     "verifiers": read_verifiers,
     "messages": read_messages,
-    "verl": read_verl,
-    "trl": read_trl,
 }
 """Format -> function that reads the trace of a piece of a file."""
 
@@ -124,7 +120,5 @@ def _pieces(path: Path, form: str) -> Iterator[Piece]:
         if form != "atif":
             raise DataError(f"{path}: is a folder; traces of format '{form}' are read from a file")
         return documents(path)
-    if form == "trl":
-        return parquet_rows(path)
     pieces = documents(path) if path.suffix == ".json" else json_lines(path)
     return episode_traces(pieces) if form == "verifiers" else pieces

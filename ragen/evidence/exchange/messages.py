@@ -86,13 +86,13 @@ def _message(part: Part) -> Line:
 def _messages(value: Mapping[str, Any]) -> list[Any]:
     found = value.get("messages", value.get("conversations"))
     if found is None and "completion" in value:
-        found = [*as_messages(value.get("prompt"), "user"), *as_messages(value["completion"], "assistant")]
+        found = [*_as_messages(value.get("prompt"), "user"), *_as_messages(value["completion"], "assistant")]
     if not isinstance(found, list):
         raise TraceFault("has no list 'messages', and no 'prompt' and 'completion'")
     return found
 
 
-def as_messages(value: Any, role: str) -> list[Any]:
+def _as_messages(value: Any, role: str) -> list[Any]:
     """Return messages; a plain text becomes one message of the given role.
 
     Raises:

@@ -78,11 +78,6 @@ class Played:
         return self.rewards[0]["trajectory_return"] if self.rewards else None
 
     @property
-    def is_greedy(self) -> bool:
-        """Whether it was played greedily, as the baseline of its group."""
-        return self.rows[0]["origin"] == "greedy"
-
-    @property
     def success(self) -> bool | None:
         """Whether the goal was reached; None if imported from a source that does not record it."""
         return None if "success" in imported_facts(self.rows[-1]).get("absent", ()) else self.rows[-1]["success"]

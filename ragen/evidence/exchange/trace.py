@@ -1,6 +1,6 @@
 """A trajectory of another system, and the rows of `turns` that it becomes.
 
-    ATIF | verifiers | messages | verl | TRL -> Trace -> rows -> spool
+    ATIF | verifiers | messages -> Trace -> rows -> spool
 
 Data missing in the source stays missing and is never invented: without tokens, `prompt_ids`, `response_ids` and
 `behaviour_logprobs` are empty and `finish_reason` is 'unknown'; without log-probs, `behaviour_logprobs` is empty and

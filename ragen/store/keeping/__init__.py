@@ -8,5 +8,4 @@ checkpoints   the checkpoints of a run: kept, dropped, derivable; recipe: the up
 usage         numbers and bytes by kind and by run
 integrity     hashes everything again in place
 copying       copies a run with everything it needs to another store
-packing       the same as a single file, and back
 """

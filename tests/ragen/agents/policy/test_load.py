@@ -25,7 +25,7 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
 
 
 def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(folder: Path) -> None:
-    # A folder as written by version 0.1.0: AutoTokenizer replaces the folder's own splitting rule by Qwen2's, and every
+    # A folder as others write it: AutoTokenizer replaces the folder's own splitting rule by Qwen2's, and every
     # map row becomes six tokens.
     declared = folder / "tokenizer_config.json"
     declared.write_text(json.dumps({k: v for k, v in json.loads(declared.read_text()).items() if k != "auto_map"}))

@@ -1,14 +1,11 @@
 """Imports become turns: tokens are exact if given and absent otherwise, and broken traces are set aside."""
 
 import json
-import math
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from starpo.ragen.core.errors import ConfigError, DataError
@@ -251,32 +248,21 @@ def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, t
     assert "is one of 3 contexts of a trajectory" in line
 
 
-def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, tmp_path: Path) -> None:
-    table = put_run(agent=FULL, turns=played_turns(FULL, num_turns=1))
-    export_run(Recorded(store, "mine"), "verl", tmp_path / "out", parse_choice([]))
-    found, _, taken = take(tmp_path / "out" / "0.jsonl", "verl")
-    columns = [*COLUMNS, "action_rewards"]
-    assert taken.is_paid
-    assert found.select(columns).equals(table.select(columns))
-
-
-@pytest.mark.parametrize("form", ["verl", "messages"])
-def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_path: Path, form: str) -> None:
+def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     """A trajectory that ended in an error must count in no statistic after the import. Members keep their numbers."""
     rows = played_turns(FULL, num_turns=1).to_pylist()[::-1]
     rows[0] |= {"status": "env_error", "truncated": False}
     table = put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
-    export_run(Recorded(store, "mine"), form, tmp_path / "out", parse_choice([]))
-    found, _, _ = take(next((tmp_path / "out").iterdir()), form)
+    export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
+    found, _, _ = take(next((tmp_path / "out").iterdir()), "messages")
     columns = ["trajectory_id", "member", "status", "terminated", "truncated", "success"]
     assert found.select(columns).equals(table.select(columns))
 
 
-@pytest.mark.parametrize("form", ["verl", "messages"])
-def test_a_success_without_a_reward_is_one(take: TakeIn, form: str) -> None:
-    told = {"verl": {"input": "q", "output": "a"}, "messages": {"prompt": "q", "completion": "a"}}[form]
-    values = [{**told, "group_id": "g", "success": success} for success in (True, False, None)]
-    found, _, taken = take(values, form)
+def test_a_success_without_a_reward_is_one(take: TakeIn) -> None:
+    told = {"prompt": "q", "completion": "a", "group_id": "g"}
+    values = [{**told, "success": success} for success in (True, False, None)]
+    found, _, taken = take(values, "messages")
     assert not taken.is_paid
     assert found["success"].to_pylist() == [True, False, False]
     absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in found["info"].to_pylist()]
@@ -294,57 +280,6 @@ def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) 
     said = {"role": "assistant", "reasoning_content": think, "content": "yes"}
     table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, said]}], "messages")
     assert (table["think"].to_pylist(), table["answer"].to_pylist()) == ([think], ["yes"])
-
-
-def test_verl_groups_what_answered_one_prompt(take: TakeIn) -> None:
-    values = [{"input": told, "output": f"o{n}", "score": n, "step": 3} for n in range(2) for told in ("p", "q")]
-    table, _, _ = take(values, "verl")
-    assert table["member"].to_pylist() == [0, 0, 1, 1]
-    assert len(set(table["group_id"].to_pylist())) == 2
-
-
-def test_trl_adds_up_its_rewards(take: TakeIn, tmp_path: Path) -> None:
-    chat = [{"role": "assistant", "content": "four"}]
-    rows = [
-        {"step": 5, "prompt": [{"role": "user", "content": "2+2"}], "completion": chat, "right": 1.0, "short": 0.5},
-        {"step": 5, "prompt": [{"role": "user", "content": "2+2"}], "completion": chat, "right": 0.0, "short": None},
-    ]
-    pq.write_table(pa.Table.from_pylist([{**row, "advantage": 9.0} for row in rows]), tmp_path / "c.parquet")
-    table, _, _ = take(tmp_path / "c.parquet", "trl")
-    assert table["action_rewards"].to_pylist() == [[1.5], [0.0]]
-    assert (set(table["observation"].to_pylist()), set(table["response"].to_pylist())) == ({"2+2"}, {"four"})
-    pq.write_table(pa.table({"prompt": ["a"]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="has no column completion"):
-        take(tmp_path / "d.parquet", "trl")
-
-
-def test_a_reward_function_of_trl_may_pass_a_row_over_with_nan(take: TakeIn, tmp_path: Path) -> None:
-    rows = {"prompt": ["2+2", "2+3"], "completion": ["four", "five"], "a": [1.0, 0.0], "b": [math.nan, 0.5]}
-    pq.write_table(pa.table({"step": [1, 2], **rows}), tmp_path / "c.parquet")
-    table, aside, _ = take(tmp_path / "c.parquet", "trl", should_keep_groups=False)
-    assert (table["action_rewards"].to_pylist(), aside.num_traces) == ([[1.0], [0.5]], 0)
-
-
-def test_a_row_of_trl_may_hold_values_that_json_lacks(take: TakeIn, tmp_path: Path) -> None:
-    """Parquet has bytes and times: a row with an image is set aside, a time next to the text is ignored."""
-    image, time = {"type": "image", "bytes": b"\x89PNG"}, datetime(2026, 1, 1)
-    call = {"name": "wait", "arguments": {"until": time}}
-    prompt, answer = {"role": "user", "content": "2+2"}, {"role": "assistant", "content": "four"}
-    rows = {
-        "timed": ([{**prompt, "at": time}], [answer]),
-        "drawn": ([{"role": "user", "content": [image]}], [answer]),
-        "calling": ([prompt], [{**answer, "tool_calls": [call]}]),
-    }
-    found = {}
-    for name, (told, said) in rows.items():
-        pq.write_table(pa.Table.from_pylist([{"step": 1, "prompt": told, "completion": said}]), tmp_path / name)
-        table, aside, _ = take(tmp_path / name, "trl")
-        found[name] = table["observation"].to_pylist(), [line.partition("row 0' ")[2] for line in aside.lines()]
-    assert found == {
-        "timed": (["2+2"], []),
-        "drawn": ([], ["a message has a part of type 'image'; texts alone can be imported"]),
-        "calling": ([], ["a tool call has a value of type datetime, expected values of JSON"]),
-    }
 
 
 @pytest.mark.parametrize("strange", [{"completion": 42}, {"completion": "a", "prompt": 7}])
