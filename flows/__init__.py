@@ -14,7 +14,7 @@ record      recording of a run: its record, its state, wandb metrics
 evaluation  evaluation of a run's checkpoint; checkpoint_export: a checkpoint as a folder
 plan        what a run would do, derived from keys alone
 walk        a run's record compared with what its settings imply
-objectives  comparison of objectives on stored rollouts; objective_forks: with the gains of forks
+objectives  comparison of objectives on a stored update
 verify      a run's stages recomputed and compared
 *_summary   results as text
 logs        escaping of stored text for logs

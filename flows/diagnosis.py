@@ -1,7 +1,6 @@
 """Diagnosis of a stored run: signs of a collapse in its metrics, and probes of its stored checkpoints.
 
 run -> missing metrics and probes, computed and stored -> series -> verdict, path over RAGEN-2's plane
-runs -> series -> score of every alarm
 """
 
 import re
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
-from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
-from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, MIN_POINTS, Score, backtest, fall
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.plane import Point, path
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.store import Store
@@ -30,7 +27,6 @@ from starpo.tasks.probe import probe
 
 DEFAULT_EVERY = 10
 """Iterations between probes, for a run whose settings have no probes."""
-_MAX_NAMED = 3
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
 
 
@@ -101,64 +97,6 @@ def diagnose_run(
     tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
     series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
     return Diagnosis(run, series, diagnose(series), path(series), num_computed, len(failures), not_computed)
-
-
-@dataclass(frozen=True)
-class Backtest:
-    """Performance of alarms on stored runs.
-
-    Attributes:
-        scores: One per rule, best first.
-        not_judged: Run -> why it could not be judged.
-    """
-
-    scores: list[Score]
-    not_judged: dict[str, str]
-
-
-def backtest_runs(
-    store: Store, runs: Sequence[str] | None, on_run: Callable[[int, int], None] = lambda done, total: None
-) -> Backtest:
-    """Test every alarm on stored runs; metrics that a run did not record are computed and stored.
-
-    Args:
-        store: Where the runs are stored.
-        runs: Names of the runs. None for all with a rollout; replays, which use another run's rollouts, are never
-            judged.
-        on_run: Called with the number of runs read and their total.
-
-    Raises:
-        StoreError: If a named run does not exist.
-        ConfigError: If there is no run, or none can be judged.
-    """
-    names = [store.runs.get(name).name for name in runs] if runs else store.runs.names()
-    if not names:
-        raise ConfigError(f"no runs in {store.url} yet: `ragen train sokoban` makes one")
-    judged: dict[str, dict[str, Series]] = {}
-    not_judged: dict[str, str] = {}
-    for number, name in enumerate(names):
-        on_run(number, len(names))
-        try:
-            record = store.runs.get(name)
-            if record.flow == "replay":
-                not_judged[name] = "it is a replay: its rollouts are another run's, which is judged by itself"
-                continue
-            series = diagnose_run(store, name, every=0).series
-        except StarPOError as error:
-            not_judged[name] = one_line(error)
-            continue
-        num_points = len(series.get(SUCCESS, {}))
-        if num_points < MIN_POINTS:
-            not_judged[name] = f"{counted(num_points, 'iteration')} with a success rate; expected at least {MIN_POINTS}"
-        elif fall(series[SUCCESS]) is None and any("incident" in s for s in store.runs.iterations(name).values()):
-            not_judged[name] = "it was ended by its own alarm, so whether its success would have halved is unknown"
-        else:
-            judged[name] = {**series, EVALUATED: series.get(f"evaluation/{record.environment}/success", {})}
-    if not judged:
-        shown = [f"{name}: {reason}" for name, reason in list(not_judged.items())[:_MAX_NAMED]]
-        shown += [f"and {len(not_judged) - len(shown)} more"] if len(not_judged) > len(shown) else []
-        raise ConfigError(f"none of {len(names)} runs in {store.url} can be judged: {'; '.join(shown)}")
-    return Backtest(backtest(judged), not_judged)
 
 
 def _by_kind(failures: Sequence[str]) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -11,10 +10,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-if TYPE_CHECKING:
-    from starpo.ragen.learning.learners.trajectories import Trajectory
-
-STAGE = Stage(name="objectives", version=2)
+STAGE = Stage(name="objectives", version=3)
 
 
 def objectives(
@@ -65,28 +61,9 @@ def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> I
     able = able_to_measure(list(configs.values()))
     learner = learner_at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
     assert isinstance(learner, TorchLearner)
-    trajectories, kept_share = _trajectories(store, configs, work.inputs)
+    most = next((own for own in configs.values() if "spans" in own.needs), able)  # kinds of tokens, if one needs them
+    trajectories, kept_share = stored_trajectories(store, most, work.inputs)
     context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
     found = learner.measured(trajectories, context, list(configs.values()))
     table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), found))
     yield Made("metrics", table, is_deterministic=learner.is_deterministic)
-
-
-def _trajectories(
-    store: Store, configs: Mapping[str, UpdateConfig], inputs: Mapping[str, str]
-) -> "tuple[list[Trajectory], float]":
-    """Load the update's trajectories, with their tokens classified by kind if possible.
-
-    Raises:
-        LearnerError: If the kinds cannot be determined and an objective needs them.
-    """
-    from starpo.ragen.core.errors import LearnerError
-
-    asking = next((own for own in configs.values() if "spans" in own.needs), None)
-    any_of_them = asking or next(iter(configs.values()))
-    try:
-        return stored_trajectories(store, any_of_them, inputs, with_kinds=True)
-    except LearnerError:
-        if asking is not None:
-            raise
-        return stored_trajectories(store, any_of_them, inputs)

@@ -15,7 +15,8 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.collapse import Signal
+from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Signal
+from starpo.ragen.evidence.diagnostics.fall import fall
 from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
 
@@ -71,6 +72,8 @@ def _print(console: Console, found: Diagnosis) -> None:
     say(console, f"{found.run}: {found.verdict.words}")
     if found.verdict.signals:
         print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
+    if (fell := fall(found.series.get(SUCCESS, {}))) is not None:
+        say(console, f"training success had halved for good at iteration {fell}, in hindsight")
     if found.points:
         print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
         say(
@@ -130,6 +133,7 @@ def _facts(found: Diagnosis) -> dict[str, Any]:
         "run": found.run,
         "status": found.verdict.status,
         "signals": [asdict(signal) for signal in found.verdict.signals],
+        "halved_at": fall(found.series.get(SUCCESS, {})),
         "probes": [asdict(point) for point in found.points],
         "reasoning": reasoning,
         "gradients": measured(found.series),

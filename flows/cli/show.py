@@ -13,8 +13,9 @@ from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost_of
 from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.online import by_reuse
 from starpo.ragen.evidence.diagnostics.series import Series, stored_metrics
-from starpo.ragen.evidence.report.times import times_of
+from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
@@ -58,6 +59,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     rows = [{"iteration": iteration, **_iteration_facts(record, values)} for iteration, values in metrics.items()]
     verdict = _verdict(metrics)
     cost = cost_of(store, run)
+    reuses = by_reuse(recorded, metrics)
     if as_json:
         print_json(
             {
@@ -65,6 +67,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
                 "config": record.stated,
                 "parameters": record.parameters,
                 "per_iteration": rows,
+                "by_reuse": reuses,
                 "verdict": verdict.status,
                 "cost": cost.facts,
                 "unreplayable": unreplayable_of(store, recorded.values()),
@@ -73,6 +76,9 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         return
     print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
     print_rows(rows, False, "iterations", "no iteration yet")
+    if len(reuses) > 1:
+        title = "updates, by how many earlier ones had used their rollout; before the first step"
+        print_rows([_reuse_facts(row) for row in reuses], False, title, "")
     if verdict.status != "healthy":
         say(Console(), verdict.words)
     for name, value in cost.named:
@@ -131,6 +137,19 @@ def _iteration_facts(run: Run, metrics: Mapping[str, float]) -> dict[str, float 
     shown |= {name.removeprefix("rollout/"): name for name in sorted(metrics) if name.startswith(f"{success}/")}
     shown["panel"] = f"evaluation/{run.environment}/success"
     return {label: metrics.get(name) for label, name in shown.items()}
+
+
+def _reuse_facts(row: Mapping[str, float]) -> dict[str, float | None]:
+    shown = {
+        "earlier_uses": "reuse",
+        "updates": "num_updates",
+        "ESS_of_tokens": "effective_sample_size_tokens",
+        "ESS_of_trajectories": "effective_sample_size_trajectories",
+        "KL": "kl",
+        "beyond_clip": "clip_share",
+        "clipped_in_update": "clip_fraction",
+    }
+    return {label: row.get(name) for label, name in shown.items()}
 
 
 def _num_rows(store: Store, kind: str, key: str) -> int | None:

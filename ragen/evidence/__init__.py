@@ -1,9 +1,9 @@
 """Analysis of stored runs: reads artifacts and modifies none. Begin with `report.data`.
 
-report       the report page of a run, comparisons, wandb
+report       the report page of a run, success curves of several, wandb
 audit        SQL and named audits over stored turns; lineage
 diagnostics  metrics from stored tables, and the collapse verdict
-cost         hours of machine and tokens of a run
+cost         hours of machine and tokens of a run; times: its time by stage
 updates      how many updates a run has made
 sizing       resource estimates for a run, before it is started
 imports      import of files that hold dataset `turns`

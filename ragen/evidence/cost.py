@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.report.reading import Place, Reader, places, side_by_side
-from starpo.ragen.evidence.report.times import stage_seconds
+from starpo.ragen.evidence.times import stage_seconds
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run
 from starpo.schemas.manifest import Manifest

@@ -103,10 +103,6 @@ def test_unknown_run_suggests_near_ones(stored: Path) -> None:
     assert "mine" in message
 
 
-def test_alarms_without_a_run(tmp_path: Path) -> None:
-    assert "`ragen train sokoban` makes one" in refused("backtest", "--store", str(tmp_path), cwd=tmp_path)
-
-
 def test_missing_parquet(stored: Path) -> None:
     next(stored.glob("*.parquet")).unlink()
     message = show_trajectory(stored)

@@ -49,8 +49,7 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
         ("import mine turns.parquet --groups alone", "turns contain their groups"),
         ("diagnose mine -o plane.png", "give a name that ends in .svg"),
         ("diagnose mine --gradients-output gradients.png", "give a name that ends in .svg"),
-        ("backtest -o leads.png", "give a name that ends in .svg"),
-        ("objectives mine -o cosines.svg", "give a name that ends in .html"),
+        ("compare mine -o curves.png", "give a name that ends in .svg"),
     ],
 )
 def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):

@@ -1,14 +1,18 @@
-"""`ragen report` and `ragen compare`: their files, and their errors on invalid requests."""
+"""`ragen report` and `ragen compare`: what they write and print, and their errors on invalid requests."""
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
+from starpo.flows.cli.compare import differing_settings
+from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.store.records.run import Run
 
 
 @pytest.fixture
@@ -47,52 +51,39 @@ def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_a_comparison_is_a_page_or_a_picture_by_its_name(store: str, tmp_path: Path) -> None:
-    page, picture = tmp_path / "two.html", tmp_path / "two.svg"
-    assert ragen("compare", "half", "quarter", "--store", store, "-o", str(page)) == str(page)
-    text = page.read_text()
-    assert "<h1>Comparison of runs</h1>" in text
-    assert "<code>keep</code>" in text
-    assert isinstance(refusal("compare", "half", "--store", store, "-o", str(picture)), ConfigError)  # never evaluated
-    ragen("compare", "half", "quarter", "--store", store, "-o", str(page), "--title", "A <b> title")
-    assert "<h1>A &lt;b&gt; title</h1>" in page.read_text()
+def test_a_comparison_names_what_differs(store: str) -> None:
+    said = ragen("compare", "half", "quarter", "--store", store)
+    assert "success by run" in said
+    assert "keep" in said
+    facts = json.loads(ragen("compare", "half", "quarter", "half", "--store", store, "--json"))
+    assert [of["run"] for of in facts["runs"]] == ["half", "quarter"]
+    assert facts["settings"] == {"keep": {"half": "0.5", "quarter": "0.25"}}
+    assert json.loads(ragen("compare", "half", "--store", store, "--json"))["settings"] == {}
 
 
-@pytest.mark.parametrize("runs", [["half"], ["half", "half"]])
-def test_a_comparison_of_a_run_with_itself_is_refused(store: str, tmp_path: Path, runs: list[str]) -> None:
-    error = refusal("compare", *runs, "--store", store, "-o", str(tmp_path / "one.html"))
-    assert "at least two runs, and only 'half' was named" in str(error)
-    assert "`ragen report`" in str(error)
-    assert not (tmp_path / "one.html").exists()
+def test_a_setting_that_a_run_lacks_is_absent() -> None:
+    runs = [
+        Run(name=name, flow="starpo", preset=None, created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
+        for name, config in (("a", {"seed": 1, "filter": {"keep": 0.5}}), ("b", {"seed": 1}))
+    ]
+    assert differing_settings(runs) == {"filter.keep": {"a": "0.5", "b": "absent"}}
 
 
-def test_a_comparison_is_written_beside_the_reports(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    written = ragen("compare", "half", "quarter", "--store", store)
-    assert written == str(tmp_path / "state" / "reports" / "comparison.html")
-    assert not (tmp_path / "comparison.html").exists()
-
-
-def test_a_comparison_of_no_known_kind_is_refused(store: str, tmp_path: Path) -> None:
+def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) -> None:
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.pdf"))
-    assert "ends in .html" in str(error)
-    assert ".svg" in str(error)
+    assert "ends in .svg" in str(error)
+    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.svg"))
+    assert "no evaluation in half" in str(error)
+    (tmp_path / "file").write_text("no folder")
+    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "file" / "two.svg"))
+    assert "two.svg cannot be written" in str(error)
+    assert "--output" in str(error)
 
 
-def test_a_comparison_with_an_unknown_run_suggests_near_ones(store: str, tmp_path: Path) -> None:
-    error = refusal("compare", "half", "quater", "--store", store, "-o", str(tmp_path / "two.html"))
+def test_a_comparison_with_an_unknown_run_suggests_near_ones(store: str) -> None:
+    error = refusal("compare", "half", "quater", "--store", store)
     assert isinstance(error, StoreError)
     assert "did you mean quarter" in str(error)
-
-
-def test_a_file_that_cannot_be_written_is_named(store: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "file" / "two.html"))
-    assert "two.html cannot be written" in str(error)
-    assert "--output" in str(error)
 
 
 @pytest.mark.parametrize(

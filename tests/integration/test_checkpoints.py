@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from starpo.flows.cli.checkpoint import print_checkpoint, print_checkpoints
-from starpo.flows.cli.online_k import print_online
+from starpo.flows.cli.show import show
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.agents.evaluation.training_states import training_states
@@ -291,20 +291,19 @@ def test_a_run_that_needs_what_another_dropped_derives_it(store: Store) -> None:
     assert kept(store) == [0, 4, 6]  # derived checkpoints were dropped again
 
 
-def test_thresholds_collect_early_and_the_report_counts_it(
+def test_thresholds_collect_early_and_reuses_are_shown(
     store: Store, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     run(Path(store.url), "careful", online_max_kl=1e-6)
     assert "is above online_max_kl = 1e-06; the next iteration collects a rollout" in caplog.text
+    stages = store.runs.iterations("careful").values()
+    assert len({keys["rollout"]["turns"] for keys in stages if "rollout" in keys}) == 6
     capsys.readouterr()
-    print_online(store, ["sparse", "careful"], as_json=True)
-    sparse, careful = json.loads(capsys.readouterr().out)
-    assert (sparse["num_rollouts"], sparse["num_early_rollouts"]) == (2, 0)
-    assert [row["reuse"] for row in sparse["by_reuse"]] == [0, 1, 2]
-    assert (careful["num_rollouts"], careful["num_early_rollouts"]) == (6, 5)
-    fresh, *stale = sparse["by_reuse"]
+    show("sparse", store=store.url, as_json=True)
+    fresh, *stale = json.loads(capsys.readouterr().out)["by_reuse"]
+    assert [row["reuse"] for row in (fresh, *stale)] == [0, 1, 2]
     assert fresh["kl"] < 1e-9
     assert fresh["effective_sample_size_trajectories"] == pytest.approx(1)
     assert all(row["kl"] > fresh["kl"] and row["effective_sample_size_tokens"] < 1 for row in stale)
-    print_online(store, ["sparse", "careful"], as_json=False)
-    assert "5 of these were collected early (max_kl 1e-06)" in " ".join(capsys.readouterr().out.split())
+    show("sparse", store=store.url)
+    assert "how many earlier ones had used their rollout" in " ".join(capsys.readouterr().out.split())

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from starpo.flows.ablation_plan import plan_ablation
-from starpo.flows.cli import app
-from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
@@ -100,31 +97,6 @@ def test_prefect_was_told_when_it_became_worse(ended: tuple[Store, str, list[Any
     assert "starpo.run.collapsed" in names
     assert set(names) <= {"starpo.run.warning", "starpo.run.collapsing", "starpo.run.collapsed"}
     assert events[0][0][1]["prefect.resource.id"] == "starpo.run.mine"
-
-
-def test_a_back_test_knows_the_run_that_fell_and_its_alarm(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
-    store, run, _ = ended
-    rule = next(score for score in backtest_runs(store, None).scores if score.rule.name == "verdict collapsed")
-    fell, sound = rule.outcomes
-    assert (fell.run, sound.run) == ("mine", run)
-    assert fell.fell is not None
-    assert fell.fell >= BROKEN_AT
-    assert (fell.rang, sound.fell) == (max(store.runs.iterations("mine")), None)
-    drawn = tmp_path / "leads.svg"
-    answer = CliRunner().invoke(app, ["backtest", "--store", store.url, "-o", str(drawn)])
-    assert answer.exit_code == 0, answer.output
-    assert "2 runs; in 1 of them success halved" in answer.stdout
-    assert drawn.read_text().startswith("<svg")
-
-
-def test_a_back_test_does_not_take_a_run_that_its_alarm_ended_for_a_sound_one(
-    ended: tuple[Store, str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, run, _ = ended
-    monkeypatch.setattr("starpo.flows.diagnosis.fall", lambda success: None)  # as if the alarm had come before the fall
-    tested = backtest_runs(store, None)
-    assert "ended by its own alarm" in tested.not_judged["mine"]
-    assert {outcome.run for score in tested.scores for outcome in score.outcomes} == {run}
 
 
 @pytest.mark.thorough

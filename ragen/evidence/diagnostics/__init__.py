@@ -14,6 +14,5 @@ online         Online-k: reuse of a rollout by several updates
 collapse       a verdict, with its signals, from such series (RAGEN, findings)
 standstill     why nothing is learned from an iteration, and what to try
 alarm          the verdict after every iteration, while a run trains
-backtest       which alarms would have announced a collapse, and how early
-backtest_chart the results of a back-test as a chart
+fall           when success had halved for good, in hindsight
 """

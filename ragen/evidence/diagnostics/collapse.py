@@ -69,11 +69,6 @@ class Verdict:
     status: Status
     signals: tuple[Signal, ...]
 
-    def at(self, iteration: int) -> Status:
-        """Return the status as it was known at an iteration."""
-        raised = [signal for signal in self.signals if signal.iteration <= iteration]
-        return _status([signal for signal in raised if signal.ended is None or signal.ended > iteration])
-
     @property
     def words(self) -> str:
         """The verdict as text: which signals hold now, and since when."""

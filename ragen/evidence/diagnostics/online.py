@@ -1,8 +1,8 @@
 """Online-k: one rollout serves k consecutive updates, each on all of it, unless it becomes too off-policy before.
 
-    metrics of each update -> RolloutUse: reuse, or collect anew      records of a run -> reuses -> by_reuse: the report
+    metrics of each update -> RolloutUse: reuse, or collect anew      records of a run -> by_reuse: rows of `ragen show`
 
-The report is derived from the store: consecutive iterations with the same `turns` reuse one rollout.
+Consecutive iterations with the same `turns` reuse one rollout.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
-from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import StageKeys
 
 KL = "update/validity_after/kl"
 EFFECTIVE_SAMPLE_SIZE = "update/validity_after/effective_sample_size_tokens"
@@ -79,68 +77,38 @@ def _passed(highest: float | None, lowest: float | None, metrics: Mapping[str, f
     return None
 
 
-@dataclass(frozen=True)
-class Reuse:
-    """An update as a use of its rollout.
+def by_reuse(recorded: Mapping[int, StageKeys], metrics: Mapping[int, Mapping[str, float]]) -> list[dict[str, float]]:
+    """Aggregate the updates of a run by the number of updates that their rollout had served before.
 
-    Attributes:
-        iteration: Iteration of the update.
-        reuse: Number of updates the rollout had served before; 0 for a fresh rollout.
-        is_early: Whether the rollout is fresh and a threshold ended the previous one early.
-        values: `clip_fraction` of the update, and the measurements of `learners.validity` before its first step.
+    Args:
+        recorded: Iteration -> its recorded stages.
+        metrics: Iteration -> metrics of its stages.
+
+    Returns:
+        `reuse`, `num_updates`, and the means over these updates of `clip_fraction` and of the measurements of
+        `learners.validity` before the first step. Empty if no update recorded these.
     """
-
-    iteration: int
-    reuse: int
-    is_early: bool
-    values: dict[str, float]
-
-
-def reuses(store: Store, run: str) -> list[Reuse]:
-    """Return the updates of a run in order, each with the number of earlier uses of its rollout.
-
-    Raises:
-        ConfigError: If the run has no update, or one by a release that did not measure this.
-    """
-    config = store.runs.get(run).config
-    online_k = config.get("online_k", 1)
-    limits = config.get("online_max_kl"), config.get("online_min_effective_sample_size")
-    found: list[Reuse] = []
-    turns, num_updates, is_stale = None, 0, False
-    for iteration, stages in store.runs.iterations(run).items():
+    updates: dict[int, list[dict[str, float]]] = {}
+    turns, reuse = "", 0
+    for iteration, stages in recorded.items():
         if "rollout" not in stages:
             continue
-        is_fresh = stages["rollout"]["turns"] != turns
-        is_early = is_fresh and is_stale and num_updates < online_k
-        turns, num_updates, is_stale = stages["rollout"]["turns"], 0 if is_fresh else num_updates, False
+        if stages["rollout"]["turns"] != turns:
+            turns, reuse = stages["rollout"]["turns"], 0
         if "update" in stages:
-            metrics = stored_metrics(store, stages["update"]["metrics"])
-            found.append(Reuse(iteration, num_updates, is_early, _values(run, metrics)))
-            is_stale = _passed(*limits, metrics) is not None
-            num_updates += 1
-    if not found:
-        raise ConfigError(f"run {run} has no update yet, so nothing is known about the use of its rollouts")
-    return found
+            if values := _validity(metrics[iteration]):
+                updates.setdefault(reuse, []).append(values)
+            reuse += 1
+    rows = []
+    for number, measured in sorted(updates.items()):
+        names = dict.fromkeys(name for values in measured for name in values)
+        means = {name: fmean(values[name] for values in measured if name in values) for name in names}
+        rows.append({"reuse": number, "num_updates": len(measured), **means})
+    return rows
 
 
-def _values(run: str, metrics: Mapping[str, float]) -> dict[str, float]:
+def _validity(metrics: Mapping[str, float]) -> dict[str, float]:
     values = {name.removeprefix(_BEFORE): value for name, value in metrics.items() if name.startswith(_BEFORE)}
-    if not values:
-        raise ConfigError(
-            f"the updates of run {run} did not record how far they were from the behaviour policy: an earlier release "
-            "made them. Start the run again under another name; its updates will be the same"
-        )
-    if "update/clip_fraction" in metrics:  # absent while only the critic learns
+    if values and "update/clip_fraction" in metrics:  # absent while only the critic learns
         values["clip_fraction"] = metrics["update/clip_fraction"]
     return values
-
-
-def by_reuse(found: list[Reuse]) -> list[dict[str, float]]:
-    """Aggregate by number of earlier uses: `reuse`, `num_updates`, and the mean of every value over the updates."""
-    rows = []
-    for reuse in sorted({update.reuse for update in found}):
-        updates = [update.values for update in found if update.reuse == reuse]
-        names = dict.fromkeys(name for values in updates for name in values)
-        means = {name: fmean(values[name] for values in updates if name in values) for name in names}
-        rows.append({"reuse": reuse, "num_updates": len(updates), **means})
-    return rows

@@ -3,9 +3,6 @@
 tracking         `Tracker`: metrics to wandb, offline unless configured
 data             `gather`: facts, curves, decisions, stages and sampled trajectories of a run, from a store
 page             `render_report`: ReportData -> one HTML page that needs no network
-comparing        `gather_runs`: several runs, their differences and shared artifacts
-comparison_page  `render_comparison`: the same as one HTML page
-objectives_page  `render_objectives`: objectives on stored rollouts, as one HTML page
 comparison       `draw_comparison`: success curves of several runs -> one SVG
 
 audited          `audited`: findings of the audits
@@ -17,7 +14,6 @@ tokens           token boundaries in a recorded text
 boards           pictures of each turn, by replaying the stored actions
 embedding        selection of the trajectories embedded in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals
-times            breakdown of a run's time, from its manifests
 failures         kinds of failure in a rollout, counted, with examples
 words            a run in sentences and facts
 document         a page from templates, scripts, styles and data, under a content security policy

@@ -3,8 +3,8 @@
 metric series -> panels -> (drawn by the page's script)
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
@@ -21,14 +21,12 @@ class Line:
         raw: (iteration, value) as measured.
         smooth: The same, smoothed; if empty, the raw points are drawn as the curve.
         band: (iteration, low, high), the 95% interval; empty if there is none.
-        colour: Index of its colour; None for its position in the panel.
     """
 
     label: str
     raw: Points
     smooth: Points = field(default_factory=list)
     band: Points = field(default_factory=list)
-    colour: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,51 +100,6 @@ def other_panels(series: Mapping[str, Series]) -> list[Panel]:
         for name, values in sorted(series.items())
         if name not in shown and len(values) > 1 and not name.endswith(("/success", "/success_low", "/success_high"))
     ]
-
-
-def compared_panels(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> tuple[list[Panel], list[Panel]]:
-    """Return the panels of several runs, one line per run.
-
-    Args:
-        runs: Name, environment and series of each run.
-
-    Returns:
-        The panels at the top of a report, and a panel for every other metric that at least two runs have, by name. The
-        colour of a line is the index of its run, so that the colour of a run without the metric stays unused.
-    """
-    main = [panel for panel in [_compared_evaluation(runs)] if panel.lines]
-    for title, note, metric, is_share, is_log in _SINGLE:
-        lines = _compared(runs, metric)
-        if lines:
-            is_log = is_log and min(value for line in lines for _, value in line.raw) > 0.0
-            main.append(Panel(title, note, lines, is_share, is_log))
-    own = {f"evaluation/{environment}/success" for _, environment, _ in runs}
-    known = {metric for _, _, metric, _, _ in _SINGLE} | own
-    names = sorted({name for _, _, series in runs for name in series} - known)
-    other = []
-    for name in names:
-        lines = _compared(runs, name)
-        is_end = name.endswith(("/success_low", "/success_high"))
-        if len(lines) > 1 and any(len(line.raw) > 1 for line in lines) and not is_end:
-            other.append(Panel(name, "", lines, is_share=name.endswith("/success")))
-    return main, other
-
-
-def _compared(runs: Sequence[tuple[str, str, Mapping[str, Series]]], metric: str) -> list[Line]:
-    return [
-        replace(smoothed_line(run, series[metric]), colour=number)
-        for number, (run, _, series) in enumerate(runs)
-        if series.get(metric)
-    ]
-
-
-def _compared_evaluation(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> Panel:
-    lines = []
-    for number, (run, environment, series) in enumerate(runs):
-        if values := series.get(f"evaluation/{environment}/success"):
-            lines.append(Line(run, list(values.items()), band=_band(series, environment), colour=number))
-    note = "share of each run's fixed panel; the band is the 95% interval"
-    return Panel("Evaluation success", note, lines, is_share=True)
 
 
 FEWEST_SMOOTHED = 10

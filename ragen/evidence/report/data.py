@@ -113,7 +113,7 @@ def gather(
     artifacts = places(iterations)
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
-    series = read_series(reader, artifacts)
+    series = _read_series(reader, artifacts)
     verdict = diagnose(series)
     signalled = [signal.iteration for signal in verdict.signals]
     tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
@@ -168,7 +168,7 @@ def gather(
     )
 
 
-def read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
+def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
     tables = [table for table in side_by_side(reader.table, metrics.values()) if table is not None]

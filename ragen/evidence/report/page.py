@@ -19,7 +19,6 @@ from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
-from starpo.ragen.evidence.report.times import breakdown, stage_seconds
 from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.schemas.manifest import Manifest
 
@@ -29,7 +28,6 @@ _SCRIPTS = (
     "address.js",
     "chart.js",
     "timeline.js",
-    "stages.js",
     "decisions.js",
     "boards.js",
     "batches.js",
@@ -76,7 +74,6 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
         goes_wrong=words.goes_wrong(data.failures),
         failures=data.failures,
         settings=words.settings_as_text(data.run.stated),
-        stages=_stage_rows(data),
         embedded_words=words.embedded_words(data),
         unreplayable=unreplayable(data.manifests.values()),
         missing=data.missing[:_MAX_SHOWN_MISSING],
@@ -100,7 +97,6 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
         "decisions": [_packed_decision(decision, reasons) for decision in data.decisions],
         "reasons": list(reasons),
-        "stage_seconds": {stage: list(series.items()) for stage, series in stage_seconds(data.manifests).items()},
         **_artifacts(data),
         "batches": [_packed_batch(e, data.updates) for e in (*data.rollouts, *data.evaluations)],
     }
@@ -172,11 +168,3 @@ def _origin(manifest: Manifest) -> dict[str, str]:
         "hardware": listed("hardware"),
         "threads": listed("threads"),
     }
-
-
-def _stage_rows(data: ReportData) -> list[tuple[str, int, str, str, str]]:
-    """Return (stage, number of times, total, median, share of all) per stage, longest first."""
-    return [
-        (row.stage, row.times, words.duration(row.total), f"{row.median:.2f} s", f"{row.share:.1%}")
-        for row in breakdown(data.manifests)
-    ]

@@ -218,11 +218,3 @@ def filter_rule(settings: Mapping[str, Any]) -> str:
 def moment(time: datetime) -> str:
     """Format a time to the minute."""
     return time.strftime("%Y-%m-%d %H:%M UTC")
-
-
-def duration(seconds: float) -> str:
-    """Format seconds in readable units."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -123,17 +123,6 @@ class ModelOptimiser:
         with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision chosen by forward
             return torch.autograd.grad(loss, list(self._names), allow_unused=True)
 
-    def flat_gradients(self, losses: Sequence[Tensor]) -> list[Tensor]:
-        """Compute the gradients of several scalars of one forward pass, in the layout of `flat_gradient`; stateless."""
-        found = []
-        with torch.autocast(losses[0].device.type, enabled=False):
-            for number, loss in enumerate(losses, start=1):
-                gradients = torch.autograd.grad(
-                    loss, list(self._names), allow_unused=True, retain_graph=number < len(losses)
-                )
-                found.append(_flat(self._names, gradients))
-        return found
-
     def add(self, gradients: Sequence[Tensor | None]) -> None:
         """Add to the accumulated gradients of the next step."""
         for parameter, gradient in zip(self._names, gradients, strict=True):
@@ -142,7 +131,8 @@ class ModelOptimiser:
 
     def flat_gradient(self) -> Tensor:
         """Return the accumulated gradients, all parameters concatenated, on the CPU; 0 where there is none. float32"""
-        return _flat(self._names, [parameter.grad for parameter in self._names])
+        whole = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._names]
+        return torch.cat([gradient.detach().flatten().float().cpu() for gradient in whole])
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
@@ -204,8 +194,3 @@ def _weight_matrices(model: nn.Module) -> set[Tensor]:
         module.weight for module in model.modules() if isinstance(module, nn.Linear) and min(module.weight.shape) > 1
     }
     return linear - excluded
-
-
-def _flat(parameters: Iterable[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
-    whole = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
-    return torch.cat([gradient.detach().flatten().float().cpu() for gradient in whole])

@@ -66,7 +66,6 @@ def stored_trajectories(
     inputs: Mapping[str, str],
     *,
     should_keep_all: bool = False,
-    with_kinds: bool = False,
 ) -> tuple[list[Trajectory], float]:
     """Load the trajectories of an update.
 
@@ -75,7 +74,6 @@ def stored_trajectories(
         objective: Determines whether token kinds are needed.
         inputs: Inputs of the stage `update`.
         should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
-        with_kinds: Classify tokens even if the objective does not need it.
 
     Returns:
         The trajectories, and the share of the groups that are kept.
@@ -89,7 +87,7 @@ def stored_trajectories(
     if should_keep_all:
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
-    spans = _spans(store, inputs) if with_kinds or "spans" in objective.needs else None
+    spans = _spans(store, inputs) if "spans" in objective.needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
     return assemble(turns, rewards, selection, spans), kept_share
 

@@ -82,10 +82,6 @@ class TorchModel:
             raise
         return total
 
-    def flat_gradients(self, losses: Sequence[Tensor]) -> list[Tensor]:
-        """See `ModelOptimiser.flat_gradients`."""
-        return self.optimiser.flat_gradients(losses)
-
     def step(self, factor: float) -> float:
         """See `TrainedModel.step`."""
         norm = self.optimiser.step(factor)

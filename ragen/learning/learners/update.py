@@ -140,23 +140,20 @@ class Update:
         """
         prepared = self._aside()._prepare(self._batches(np.arange(len(self.tokens.segments))))
         training = self._training(prepared, Ledger(self.tokens, self.runner.device))
-        members: dict[str, list[int]] = {}
-        for index in np.flatnonzero(self.tokens.lengths_B.numpy()).tolist():
-            members.setdefault(self.trajectories[index].group_id, []).append(index)
+        members = self._members()
 
         def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
             for group in bucket:
                 if group in members:
-                    yield len(members) * training.gradient(np.array(members[group]), term)
+                    yield len(members) * training.gradient(members[group], term)
 
         return [{term: spread(gradients(bucket, term)) for term in loss_terms(self.config)} for bucket in buckets]
 
     def measured(self, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
         """Measure the gradients of other objectives on the same trajectories (see `measured_objectives`).
 
-        The old policy, the reference and the critic score the tokens once for all objectives, which also share the
-        forward passes of the gradients. A process reward model takes its step once per `prm.beta`. The models do not
-        change.
+        The old policy, the reference and the critic score the tokens once for all objectives. A process reward model
+        takes its step once per `prm.beta`. The models do not change.
 
         Args:
             configs: The objectives, at least one; the reference and the critic that they need must be loaded.
@@ -175,7 +172,14 @@ class Update:
                 prm_N[beta], _ = one._aside()._fitted_prm(scored.old, batches)
             of_one = replace(scored, prm_logprobs_N=prm_N.get(beta))
             trainings.append(one._training(one._credited(of_one), Ledger(self.tokens, self.runner.device)))
-        return measure(trainings)
+        return measure(trainings, self._members().values())
+
+    def _members(self) -> dict[str, np.ndarray]:
+        """Return group -> indices of its trajectories that have response tokens."""
+        members: dict[str, list[int]] = {}
+        for index in np.flatnonzero(self.tokens.lengths_B.numpy()).tolist():
+            members.setdefault(self.trajectories[index].group_id, []).append(index)
+        return {group: np.array(indices) for group, indices in members.items()}
 
     def logprobs(self) -> Tensor:
         """Compute the log-probs of the response tokens under the policy (see `Learner.logprobs`); it does not change.

@@ -32,7 +32,7 @@ class Finding(Settings):
 
 
 Falls = Mapping[int, int | None]
-"""Seed -> iteration at which training success had halved for good (`diagnostics.backtest.fall`); None if never."""
+"""Seed -> iteration at which training success had halved for good (`diagnostics.fall.fall`); None if never."""
 
 
 def judge_end(expected: Literal["higher", "lower"], difference: Difference | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import Field, JsonValue
 
-from starpo.ragen.evidence.diagnostics.backtest import MIN_POINTS, fall
+from starpo.ragen.evidence.diagnostics.fall import MIN_POINTS, fall
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.studies.ablation.cells import Cell
 from starpo.ragen.studies.ablation.finding import Expected, judge_alike, judge_end, judge_fall

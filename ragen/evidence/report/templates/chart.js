@@ -1,7 +1,6 @@
 // Curves over iterations. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
 
 const COLOURS = 7;
-const DASHES = ["", "8 3", "2.5 3", "9 3 2 3", "5 2", "12 3", "3 2 1 2"];
 const colour = (index) => `var(--series-${index % COLOURS})`;
 
 function axis(panel) {
@@ -24,8 +23,8 @@ function axis(panel) {
   return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
 }
 
-// options: signals, isDashed (lines differ by more than colour), hasLegend, onSelect(iteration)
-function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLegend = true, onSelect = null } = {}) {
+// options: signals, onSelect(iteration)
+function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {}) {
   const [width, height, left, right, top, bottom] = [380, 200, 46, 10, 8, 24];
   const vertical = axis(panel);
   const end = Math.max(1, lastIteration);
@@ -42,16 +41,15 @@ function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLe
     picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
   }
   panel.lines.forEach((line, index) => {
-    const style = `--line:${colour(line.colour ?? index)}`;
-    const dash = isDashed ? DASHES[(line.colour ?? index) % DASHES.length] : null;
-    const parts = svg("g", { "data-line": line.label });
+    const style = `--line:${colour(index)}`;
+    const parts = svg("g", {});
     if (line.band.length > 1 && panel.lines.length === 1) { // bands of several lines would mix their colours
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
     }
-    parts.append(svg("path", { class: line.smooth.length ? "raw" : "smooth", style, "stroke-dasharray": line.smooth.length ? null : dash, d: path(line.raw) }));
-    if (line.smooth.length) parts.append(svg("path", { class: "smooth", style, "stroke-dasharray": dash, d: path(line.smooth) }));
+    parts.append(svg("path", { class: line.smooth.length ? "raw" : "smooth", style, d: path(line.raw) }));
+    if (line.smooth.length) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
     if (!line.smooth.length || line.raw.length === 1) line.raw.forEach((p) => {
       const interval = line.band.find((b) => b[0] === p[0]);
       if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
@@ -73,7 +71,7 @@ function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLe
     cursor.setAttribute("x2", x(iteration));
     const said = panel.lines.map((line) => {
       const at = line.raw.findIndex((p) => p[0] === iteration);
-      if (at < 0 || picture.querySelector(`[data-line="${CSS.escape(line.label)}"]`)?.classList.contains("hidden")) return null;
+      if (at < 0) return null;
       const band = line.band.find((p) => p[0] === iteration);
       const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : line.smooth.length ? `, average ${write(line.smooth[at][1])}` : "";
       return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
@@ -102,7 +100,7 @@ function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLe
     const at = measured.indexOf(present);
     point(measured[Math.max(0, Math.min(measured.length - 1, (at < 0 ? (step > 0 ? -1 : measured.length) : at) + step))]);
   });
-  const legend = hasLegend && panel.lines.length > 1
+  const legend = panel.lines.length > 1
     ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
     : null;
   return html("figure", { class: onSelect ? "panel leads" : "panel" }, html("h3", {}, panel.title), readout, picture, legend);

@@ -6,10 +6,6 @@ const toIteration = (iteration) => goTo({ iteration });
 
 put("panels", data.panels.map((panel) => lineChart(panel, data.last_iteration, { signals: data.signals, onSelect: toIteration })));
 put("timeline", timeline(data.signals, data.last_iteration));
-put("stage-seconds", stageBars(data.stage_seconds, data.last_iteration));
-Object.keys(data.stage_seconds).forEach((stage, index) => {
-  for (const swatch of document.querySelectorAll(".swatch")) if (swatch.dataset.stage === stage) swatch.style.background = stageColour(index);
-});
 put("heatmap", decisionMap(data, batches.rollouts.map((batch) => batch.iteration)));
 const oneIteration = iterationView(document.getElementById("iteration-view"), data, batches);
 const trajectories = viewer(document.getElementById("viewer"), data, batches);

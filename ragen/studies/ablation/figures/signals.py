@@ -3,8 +3,7 @@
 AblationResult -> events of every run -> table, verdicts          AblationResult -> draw_signals -> SVG
 
 Which metric falls first is determined in hindsight, by the same criterion for both: halfway from the peak to the end.
-Signals may not look ahead and have thresholds of their own, which decide which of them is raised first
-(`ragen backtest`).
+Signals may not look ahead and have thresholds of their own, which decide which of them is raised first.
 """
 
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from statistics import median
 import numpy as np
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg, updates_axis
-from starpo.ragen.evidence.diagnostics.backtest import MIN_POINTS
 from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS, diagnose
+from starpo.ragen.evidence.diagnostics.fall import MIN_POINTS
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
 from starpo.ragen.studies.ablation.figures.figure import Figure, Verdicts

@@ -1,7 +1,6 @@
 """Online-k: when a rollout is reused, when it is replaced early, and the report derived from the records of a run."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.evidence.diagnostics.online import EFFECTIVE_SAMPLE_SIZE, KL, RolloutUse, by_reuse, reuses
-from starpo.ragen.store import Facts, Store
-from starpo.schemas.manifest import Stage
+from starpo.ragen.evidence.diagnostics.online import EFFECTIVE_SAMPLE_SIZE, KL, RolloutUse, by_reuse
 
 NEAR = {KL: 0.001, EFFECTIVE_SAMPLE_SIZE: 0.99}
 
@@ -102,64 +97,33 @@ def test_thresholds_have_bounds(settings: Any) -> None:
         config(**settings)
 
 
-def stored_run(
-    tmp_path: Path, rollouts: str, kls: list[float | None], stale: set[int] = frozenset(), has_siblings: bool = False
-) -> Store:
-    """Store with a run: for each iteration, a letter that names its rollout, and the KL before its update.
+def reuse_rows(rollouts: str, kls: list[float | None], has_siblings: bool = False) -> list[dict[str, float]]:
+    """Aggregate a run: for each iteration, a letter that names its rollout, and the KL before its update.
 
-    A KL of None means that no group was kept. The updates of the iterations in `stale` end above the threshold.
+    A KL of None means that no group was kept.
     """
-    store, stage = Store(str(tmp_path)), Stage(name="update", version=2)
-    store.runs.create("r", flow="starpo", preset=None, config={"online_k": 3, "online_max_kl": 1.0})
+    recorded, metrics = {}, {}
     for iteration, (rollout, kl) in enumerate(zip(rollouts, kls, strict=True)):
         beside = {"siblings": rollout} if has_siblings and rollout not in rollouts[:iteration] else {}
-        store.runs.record_stage("r", iteration, "rollout", {**beside, "turns": rollout})
-        if kl is not None:
-            key = f"m{iteration}"
-            after = 9.0 if iteration in stale else 0.1
-            values = {"update/validity_before/kl": kl, "update/clip_fraction": 0.5, KL: after}
-            table = metrics_table(iteration, "update", values)
-            store.put_table("metrics", table, Facts(key=key, stage=stage, settings={}, inputs={}, seed=0))
-            store.runs.record_stage("r", iteration, "update", {"metrics": key, "checkpoint": key})
-    return store
+        recorded[iteration] = {"rollout": {**beside, "turns": rollout}} | ({} if kl is None else {"update": {}})
+        metrics[iteration] = {} if kl is None else {"update/validity_before/kl": kl, "update/clip_fraction": 0.5}
+    return by_reuse(recorded, metrics)
 
 
-def test_reuses_are_read_off_the_records(tmp_path: Path) -> None:
-    store = stored_run(tmp_path, "aaabbcccd", [0, 0.1, 0.2, 0, 0.4, 0, 0.3, 0.4, 0], stale={2, 4})
-    found = reuses(store, "r")
-    assert [update.reuse for update in found] == [0, 1, 2, 0, 1, 0, 1, 2, 0]
-    assert [update.iteration for update in found if update.is_early] == [5]  # b served two updates of three
-    rows = by_reuse(found)
+def test_updates_are_grouped_by_earlier_uses_of_their_rollout() -> None:
+    rows = reuse_rows("aaabbcccd", [0, 0.1, 0.2, 0, 0.4, 0, 0.3, 0.4, 0])
     assert [(row["reuse"], row["num_updates"]) for row in rows] == [(0, 4), (1, 3), (2, 2)]
     assert rows[1]["kl"] == pytest.approx((0.1 + 0.4 + 0.3) / 3)
     assert rows[1]["clip_fraction"] == 0.5
 
 
-def test_a_rollout_that_a_schedule_ends_is_not_an_early_one(tmp_path: Path) -> None:
-    found = reuses(stored_run(tmp_path, "aabbb", [0, 0.1, 0, 0.1, 0.2]), "r")
-    assert [update.reuse for update in found] == [0, 1, 0, 1, 2]
-    assert not any(update.is_early for update in found)
+def test_what_search_passed_over_stands_beside_the_first_use_alone() -> None:
+    assert [row["num_updates"] for row in reuse_rows("aaab", [0, 0.1, 0.2, 0], has_siblings=True)] == [2, 1, 1]
 
 
-def test_what_search_passed_over_stands_beside_the_first_use_alone(tmp_path: Path) -> None:
-    found = reuses(stored_run(tmp_path, "aaab", [0, 0.1, 0.2, 0], has_siblings=True), "r")
-    assert [update.reuse for update in found] == [0, 1, 2, 0]
+def test_an_empty_rollout_has_no_use() -> None:
+    assert [row["num_updates"] for row in reuse_rows("abbb", [None, 0, 0.1, 0.2])] == [1, 1, 1]
 
 
-def test_an_empty_rollout_is_not_an_early_one(tmp_path: Path) -> None:
-    found = reuses(stored_run(tmp_path, "abbb", [None, 0, 0.1, 0.2]), "r")
-    assert [update.reuse for update in found] == [0, 1, 2]
-    assert not any(update.is_early for update in found)
-
-
-def test_a_run_without_updates_and_one_of_an_earlier_release_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no update yet"):
-        reuses(stored_run(tmp_path / "empty", "a", [None]), "r")
-    store, stage = Store(str(tmp_path / "old")), Stage(name="update", version=1)
-    store.runs.create("r", flow="starpo", preset=None, config={})
-    table = metrics_table(0, "update", {"update/clip_fraction": 0.5})
-    store.put_table("metrics", table, Facts(key="m", stage=stage, settings={}, inputs={}, seed=0))
-    store.runs.record_stage("r", 0, "rollout", {"turns": "a"})
-    store.runs.record_stage("r", 0, "update", {"metrics": "m"})
-    with pytest.raises(ConfigError, match="earlier release"):
-        reuses(store, "r")
+def test_of_updates_that_measured_nothing_there_are_no_rows() -> None:
+    assert by_reuse({0: {"rollout": {"turns": "a"}, "update": {}}}, {0: {"update/clip_fraction": 0.5}}) == []

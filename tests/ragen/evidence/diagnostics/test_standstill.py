@@ -32,7 +32,7 @@ def test_a_run_without_an_update_is_stalled_from_its_first_iteration():
     assert (signal.iteration, signal.ended, signal.name, signal.severity) == (0, None, "filter/num_kept", "standstill")
     assert verdict.words == f"stalled: since iteration 0, {why_idle(IDLE)}"
     assert verdict.standstill == f"since iteration 0, {why_idle(IDLE)}"
-    assert verdict.at(0) == "stalled"
+    assert diagnose(series(IDLE)).status == "stalled"
 
 
 def test_a_single_iteration_that_keeps_nothing_is_no_standstill_but_three_in_a_row_are():

@@ -113,9 +113,9 @@ def samples(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table
     return pa.Table.from_pylist(rows, schema=SAMPLES.schema)
 
 
-def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
-    """Store a run of four iterations; runs that differ in `keep` share everything before the filter."""
-    config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=keep))
+def store_run(store: Store, name: str, folder: Path) -> None:
+    """Store a run of four iterations."""
+    config = StarPOConfig(environment=SETTINGS, agent=AGENT, iterations=ITERATIONS, filter=FilterConfig(keep=0.5))
     store.runs.create(name, flow="starpo", preset=HOSTILE[0], config=config.model_dump(mode="json"))
 
     def work(iteration: int, stage_name: str, inputs: dict[str, str], seconds: float, **more: Any) -> Facts:
@@ -146,8 +146,8 @@ def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
         inputs["rewards"] = put("rewards", rewards, iteration, "reward", dict(inputs), 0.25)
         values = {**rollout_metrics(turns), **reward_metrics(rewards, turns), **filter_metrics(selection)}
         metrics = metrics_table(iteration, "variance_filter", values)
-        put("metrics", metrics, iteration, "variance_filter", dict(inputs), 0.5, keep=keep)
-        inputs["selection"] = put("selection", selection, iteration, "variance_filter", dict(inputs), 0.25, keep=keep)
+        put("metrics", metrics, iteration, "variance_filter", dict(inputs), 0.5)
+        inputs["selection"] = put("selection", selection, iteration, "variance_filter", dict(inputs), 0.25)
         put("samples", samples(turns, rewards, selection), iteration, "update", dict(inputs), 3.0)
         store_success(store, name, iteration, put)
     store_success(store, name, ITERATIONS, put)
@@ -170,11 +170,10 @@ def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
 
 @pytest.fixture(scope="session")
 def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Store with the runs 'hostile' and 'other' of four iterations, three groups of two each; they share rollouts."""
+    """Store with the run 'hostile' of four iterations, three groups of two each."""
     folder = tmp_path_factory.mktemp("report")
     store = Store(str(folder / "store"))
     store_run(store, "hostile", folder / "tokenizer")
-    store_run(store, "other", folder / "tokenizer", keep=0.25)
     return store
 
 

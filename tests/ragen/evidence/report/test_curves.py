@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.evidence.report.curves import compared_panels, main_panels, other_panels, smoothed_line
+from starpo.ragen.evidence.report.curves import main_panels, other_panels, smoothed_line
 from starpo.ragen.evidence.report.words import strange_panels
 from starpo.ragen.store.records.run import Run
 
@@ -53,29 +53,6 @@ def test_gradient_norms_are_on_a_logarithmic_axis_only_while_all_are_above_zero(
 def test_other_metrics_are_sorted_and_need_two_points() -> None:
     series = {"update/b": {0: 1.0, 1: 2.0}, "update/a": {0: 1.0, 1: 2.0}, "update/once": {0: 1.0}}
     assert [panel.title for panel in other_panels(series)] == ["update/a", "update/b"]
-
-
-def test_runs_are_compared_on_the_panels_of_their_own_environments() -> None:
-    runs = [
-        (
-            "a",
-            "sokoban",
-            {"evaluation/sokoban/success": {0: 0.2}, "update/gradient_norm": {0: 1.0}, "x": {0: 1.0, 1: 2.0}},
-        ),
-        ("b", "bandit", {"evaluation/bandit/success": {0: 0.9}, "update/gradient_norm": {0: 0.0}, "x": {0: 3.0}}),
-        ("c", "bandit", {"only/here": {0: 1.0, 1: 2.0}, "update/clip_fraction_low": {0: 0.0, 1: 0.1}}),
-        ("d", "bandit", {"update/clip_fraction_low": {0: 0.0}}),
-    ]
-    main, other = compared_panels(runs)
-    assert [(panel.title, [line.label for line in panel.lines]) for panel in main] == [
-        ("Evaluation success", ["a", "b"]),
-        ("Gradient norm", ["a", "b"]),
-    ]
-    assert not main[1].is_log  # one of them is 0
-    assert [(panel.title, [(line.label, line.colour) for line in panel.lines]) for panel in other] == [
-        ("update/clip_fraction_low", [("c", 2), ("d", 3)]),
-        ("x", [("a", 0), ("b", 1)]),
-    ]
 
 
 def test_a_panel_in_symbols_that_a_tiny_policy_never_met_says_that_0_percent_is_expected():

@@ -1,7 +1,5 @@
 """Several objectives measured side by side: by hand, and compared with a learner's results for each alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -61,10 +59,10 @@ def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, tr
     alone = {
         name: learner_of(config, policy_folder).gradient(trajectories, context) for name, config in OBJECTIVES.items()
     }
-    measured = dict(zip(OBJECTIVES, found.objectives, strict=True))
+    measured = dict(zip(OBJECTIVES, found.groups, strict=True))
     names = list(OBJECTIVES)
     for name, gradient in alone.items():
-        assert measured[name].groups.norm == pytest.approx(float(gradient.norm()), rel=1e-4)
+        assert measured[name].norm == pytest.approx(float(gradient.norm()), rel=1e-4)
         for other, another in alone.items():
             cosine = torch.nn.functional.cosine_similarity(gradient.double(), another.double(), dim=0)
             assert found.cosines[names.index(name), names.index(other)] == pytest.approx(float(cosine), abs=1e-4)
@@ -80,57 +78,10 @@ def test_an_objective_is_like_itself_and_unlike_its_negative(found) -> None:
 def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, trajectories, context) -> None:
     groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
     (alone,) = learner_of(GRPO, policy_folder).gradient_spreads(trajectories, context, [groups])
-    measured = found.objectives[0].groups
+    measured = found.groups[0]
     assert measured.num == alone["task"].num == 3
     assert measured.signal == pytest.approx(alone["task"].signal, rel=1e-3, abs=1e-9)
     assert measured.noise == pytest.approx(alone["task"].noise, rel=1e-3)
-
-
-def test_the_parts_of_turns_add_up(found) -> None:
-    for objective in found.objectives:
-        assert len(objective.turn_norms) == len(objective.turn_shares) == 3
-        assert sum(objective.turn_shares) == pytest.approx(1.0, rel=1e-4)
-
-
-def test_the_part_of_a_turn_is_the_gradient_of_its_tokens_alone(policy_folder, trajectories, context) -> None:
-    """With 'dr_grpo', a token's weight does not depend on the other tokens, so the others can be left out."""
-    learner = learner_of(change(GRPO, aggregation="dr_grpo"), policy_folder)
-    (measured,) = learner.measured(trajectories, context, [learner.config]).objectives
-    whole = learner.gradient(trajectories, context)
-    for turn in range(3):
-        only = [
-            replace(t, segments=tuple(replace(s, response_mask=s.turn == turn) for s in t.segments if turn in s.turn))
-            for t in trajectories
-        ]
-        part = learner.gradient(only, context)
-        assert measured.turn_norms[turn] == pytest.approx(float(part.norm()), rel=1e-4)
-        assert measured.turn_shares[turn] == pytest.approx(float(part @ whole / (whole @ whole)), abs=1e-4)
-
-
-def test_with_one_turn_its_part_is_the_whole(policy_folder, make_trajectories, context) -> None:
-    learner = learner_of(GRPO, policy_folder)
-    (only,) = learner.measured(make_trajectories(8, num_turns=1), context, [GRPO]).objectives
-    assert only.turn_norms == [pytest.approx(only.groups.norm, rel=1e-5)]
-    assert only.turn_shares == [pytest.approx(1.0, rel=1e-5)]
-
-
-def test_signs_are_counted_over_tokens_with_a_loss(found, trajectories) -> None:
-    measured = dict(zip(OBJECTIVES, found.objectives, strict=True))
-    num_tokens = sum(trajectory.num_response_tokens for trajectory in trajectories)
-    grpo, negated_ = measured["grpo"], measured["negated"]
-    assert sum(signs.num_tokens for signs in grpo.turn_signs) == num_tokens
-    assert [(s.positive, s.negative) for s in grpo.turn_signs] == [
-        (s.negative, s.positive) for s in negated_.turn_signs
-    ]
-    answer = measured["answer"].kind_signs
-    assert (answer["think"].num_tokens, answer["format"].num_tokens) == (0, 0)
-    assert 0 < answer["answer"].num_tokens < num_tokens
-    positive = sum(s.positive * s.num_tokens for s in grpo.turn_signs)
-    means = {t.group_id: [] for t in trajectories}
-    for t in trajectories:
-        means[t.group_id].append(t.trajectory_return)
-    better = [t for t in trajectories if t.trajectory_return > np.mean(means[t.group_id])]
-    assert positive == pytest.approx(sum(t.num_response_tokens for t in better))
 
 
 def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
@@ -144,10 +95,10 @@ def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
     trained.save(str(tmp_path), "once")
     folder = str(tmp_path)
     beside = learner_of(able_to_measure([small, large]), folder).measured(trajectories, context, [small, large])
-    for found, config in zip(beside.objectives, (small, large), strict=True):
+    for found, config in zip(beside.groups, (small, large), strict=True):
         alone = float(learner_of(config, folder).gradient(trajectories, context).norm())
-        assert found.groups.norm == pytest.approx(alone, rel=1e-5)
-    assert beside.objectives[0].groups.norm != pytest.approx(beside.objectives[1].groups.norm, rel=1e-3)
+        assert found.norm == pytest.approx(alone, rel=1e-5)
+    assert beside.groups[0].norm != pytest.approx(beside.groups[1].norm, rel=1e-3)
 
 
 def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_trajectories, context) -> None:
@@ -155,8 +106,7 @@ def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_tr
     alone = make_trajectories(1)
     learner = learner_of(GRPO, policy_folder)
     found = learner.measured(alone, context, [GRPO, change(GRPO, advantage="reinforce")])
-    assert found.objectives[0].groups.norm == 0.0
-    assert found.objectives[0].turn_shares == []
+    assert found.groups[0].norm == 0.0
     assert np.isnan(found.cosines[0]).all()
     assert found.cosines[1, 1] == 1.0
 
@@ -168,7 +118,7 @@ def test_measuring_changes_nothing_and_does_not_depend_on_threads(
     plain, asked = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
     first, again = (learner.measured(trajectories, context, configs) for learner in (asked, plain))
     assert np.array_equal(first.gram, again.gram)
-    assert first.objectives == again.objectives
+    assert first.groups == again.groups
     results = [learner.update(trajectories, context).metrics for learner in (asked, learner_of(GRPO, policy_folder))]
     assert results[0] == results[1]
 

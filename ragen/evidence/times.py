@@ -1,10 +1,9 @@
 """Breakdown of a run's time from its manifests; nothing is measured here.
 
-runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> breakdown -> times_of -> rows
+runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows of `ragen show --timings`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -17,33 +16,20 @@ from starpo.schemas.manifest import Manifest
 BETWEEN = "between stages"
 
 
-@dataclass(frozen=True)
-class StageTime:
-    """Time of a stage over a whole run.
-
-    Attributes:
-        stage: Name of the stage, or `between stages`.
-        times: Number of executions.
-        total: Their seconds; of `between stages`, the median times the number.
-        median: Median of their seconds.
-        share: Share of the total in that of all stages and the time between them.
-    """
-
-    stage: str
-    times: int
-    total: float
-    median: float
-    share: float
-
-
 def times_of(store: Store, run: str) -> list[dict[str, Any]]:
-    """Break down the time of a run: a row per row of `breakdown`, then one per part of the update.
+    """Break down the time of a run: a row per stage, longest first, then one per part of the update.
 
-    Parts of the update also count towards the update.
+    The seconds of a stage include reading its inputs and storing all but its last dataset. `between stages` is the rest
+    of the iterations, including the writing of that last dataset: Prefect and the store. Parts of the update also count
+    towards the update.
 
     Args:
         store: Store that holds the run.
         run: Name of the run. Unreadable parts are left out.
+
+    Returns:
+        Rows of stage, times (executions), the median of their seconds, the total, and its share in that of all stages
+        and the time between them. The total of `between stages` is the median times the number.
 
     Raises:
         StoreError: If there is no such run.
@@ -52,39 +38,23 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
     artifacts = places(reader.iterations(record))
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
-    whole = breakdown(manifests)
+    seconds, between = stage_seconds(manifests), seconds_between(manifests)
+    if between:
+        seconds[BETWEEN] = dict.fromkeys(between, median(between.values()))
+    everything = sum(sum(series.values()) for series in seconds.values()) or 1.0
     parts = {f"update: {part}": series for part, series in update_seconds(manifests).items()}
-    rows = [*whole, *_times(parts, sum(row.total for row in whole))]
     return [
         {
-            "stage": row.stage,
-            "times": row.times,
-            "seconds": round(row.median, 3),
-            "total": round(row.total, 3),
-            "share": round(row.share, 3),
+            "stage": stage,
+            "times": len(series),
+            "seconds": round(median(series.values()), 3),
+            "total": round(total, 3),
+            "share": round(total / everything, 3),
         }
-        for row in rows
+        for group in (seconds, parts)
+        for stage, series in sorted(group.items(), key=lambda of_stage: -sum(of_stage[1].values()))
+        for total in (sum(series.values()),)
     ]
-
-
-def breakdown(manifests: Mapping[Place, Manifest]) -> list[StageTime]:
-    """Break down the time of a run by stage, longest first: what `ragen show --timings` and the report both show.
-
-    The seconds of a stage include reading its inputs and storing all but its last dataset. `between stages` is the rest
-    of the iterations, including the writing of that last dataset: Prefect and the store.
-    """
-    seconds, between = stage_seconds(manifests), seconds_between(manifests)
-    idle = {BETWEEN: dict.fromkeys(between, median(between.values()))} if between else {}
-    everything = sum(sum(series.values()) for series in {**seconds, **idle}.values())
-    return _times({**seconds, **idle}, everything)
-
-
-def _times(seconds: Mapping[str, Series], everything: float) -> list[StageTime]:
-    rows = []
-    for name, series in seconds.items():
-        total = sum(series.values())
-        rows.append(StageTime(name, len(series), total, median(series.values()), total / (everything or 1.0)))
-    return sorted(rows, key=lambda row: -row.total)
 
 
 def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
