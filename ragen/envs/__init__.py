@@ -2,7 +2,7 @@
 
 bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku, webshop
                 one self-contained package per environment:
-    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers
+    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers, tiles
     demonstrations  a mediocre player, for the embedded policy to imitate
     claims          checks what the reasoning states about the board against the board
 mixture                        several environments in one run, by tag and share (docs/mixture.md)

@@ -1,1 +1,1 @@
-"""Sokoban: push boxes onto targets; irreversible. board: positions, symbols; rooms: random, solvable; solver."""
+"""Sokoban: push boxes onto targets; irreversible. board: positions, symbols; rooms: random, solvable; solver; tiles."""
