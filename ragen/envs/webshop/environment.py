@@ -109,7 +109,6 @@ class WebShop(Environment[WebShopSettings]):
 
     settings_type = WebShopSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.webshop.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.webshop.claims:claims"
 
     def __init__(self, settings: WebShopSettings) -> None:
         """Load the catalogue unless this process has it already, so that its errors surface before any episode.
