@@ -2,14 +2,14 @@
 
 bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku, webshop
                 one self-contained package per environment:
-    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers, pictures
+    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers
     demonstrations  a mediocre player, for the embedded policy to imitate
 mixture                        several environments in one run, by tag and share (docs/mixture.md)
 suites                         adapters to environments of other packages (docs/suites.md)
 
 base, grammar, demonstration, cells     the shared definitions
 sources                                 user files, identified by content digest
-make, initial_states, variants, check, lettering, page
+make, initial_states, variants, check, replayability
 """
 
 from starpo.ragen.envs.make import make

@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-import numpy as np
-
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.envs.grammar import Grammar, Names
@@ -176,11 +174,3 @@ class Environment(ABC, Generic[S]):
     @abstractmethod
     def render(self) -> str:
         """Return the current observation as text."""
-
-    def render_rgb(self) -> np.ndarray:
-        """Return the current state as an image, uint8 [height, width, 3]; optional, as nothing here needs it.
-
-        Raises:
-            EnvironmentFault: If the environment draws none.
-        """
-        raise EnvironmentFault(f"{self.settings.type} draws no pictures: {type(self).__name__} has no render_rgb")

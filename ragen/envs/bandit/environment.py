@@ -10,13 +10,11 @@ import random
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
-from starpo.ragen.envs.lettering import letter
 
 NAME_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "train": (
@@ -47,12 +45,6 @@ NAME_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """Pairs (name with safe meaning, name with risky meaning). No held-out pair is a training pair: half of them combine a
 training name with a new one, half have two new names."""
-
-_BACKGROUND = (244, 241, 234)
-_CARD = (255, 255, 255)
-_INK = (40, 44, 52)
-_PULLED = (255, 214, 102)
-_CARD_HEIGHT, _MARGIN, _SCALE = 60, 12, 3
 
 
 class BanditSettings(EnvironmentSettings):
@@ -168,18 +160,3 @@ class Bandit(Environment[BanditSettings]):
         """Return the arms in order and, after the pull, its reward."""
         arms = f"Arms: {' '.join(self.actions)}"
         return arms if self._pulled is None else f"{arms}\n{self._pulled} pays {self._paid:g}"
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the names on two cards, one above the other; the pulled one is yellow and shows its reward."""
-        labels = [f"{name} {self._paid:g}" if name == self._pulled else name for name in self.actions]
-        inks = [letter(label, _SCALE) for label in labels]
-        width = max(320, max(ink.shape[1] for ink in inks) + 4 * _MARGIN)
-        picture = np.full((2 * _CARD_HEIGHT + 3 * _MARGIN, width, 3), _BACKGROUND, np.uint8)
-        for row, (name, ink) in enumerate(zip(self.actions, inks, strict=True)):
-            top = _MARGIN + row * (_CARD_HEIGHT + _MARGIN)
-            card = picture[top : top + _CARD_HEIGHT, _MARGIN:-_MARGIN]
-            card[:] = _INK
-            card[2:-2, 2:-2] = _PULLED if name == self._pulled else _CARD
-            up, left = (card.shape[0] - ink.shape[0]) // 2, (card.shape[1] - ink.shape[1]) // 2
-            card[up : up + ink.shape[0], left : left + ink.shape[1]][ink] = _INK
-        return picture

@@ -11,7 +11,6 @@ from fractions import Fraction
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -20,7 +19,6 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.countdown.expression import MAX_CHARS, evaluate, numbers_in, write
 from starpo.ragen.envs.countdown.puzzles import draw_puzzle, random_expression
 from starpo.ragen.envs.grammar import Grammar, Pattern
-from starpo.ragen.envs.page import page
 
 _TOLERANCE = Fraction(1, 100_000)
 _GRAMMAR = Pattern(
@@ -158,8 +156,3 @@ class Countdown(Environment[CountdownSettings]):
             return puzzle
         made = evaluate(self._answer)
         return f"{puzzle}\n{self._answer} = {'no number' if made is None else made}"
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the target on a band, with the numbers and the answer below."""
-        _, *answer = self.render().splitlines()
-        return page(f"Make {self._target}", "\n".join(["  ".join(map(str, self.numbers)), *answer]))

@@ -11,17 +11,12 @@ from hashlib import blake2b
 from itertools import product
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap, draw_map
-
-_TILE = 32
-_ICE, _EDGE, _HOLE = (214, 234, 248), (174, 205, 226), (30, 58, 95)
-_GOAL, _PLAYER, _DROWNED = (46, 160, 67), (214, 69, 65), (126, 92, 120)
 
 
 class FrozenLakeSettings(EnvironmentSettings):
@@ -149,27 +144,6 @@ class FrozenLake(Environment[FrozenLakeSettings]):
             return f"P {row} {column} G {goal_row} {goal_column}\n" + self._rows(self._ground)
         grid = self._rows(self._symbol)
         return grid if self.settings.observation == "grid" else f"{grid}\n{self._coordinates()}"
-
-    def render_rgb(self) -> np.ndarray:
-        """Render tiles of 32 x 32 pixels: pale ice, dark holes, a green flag, a red player (violet in a hole)."""
-        size = self.lake.size
-        picture = np.full((size * _TILE, size * _TILE, 3), _ICE, np.uint8)
-        y, x = np.mgrid[:_TILE, :_TILE] - (_TILE - 1) / 2
-        radius = np.hypot(x, y)
-        is_pole = (np.abs(x + 6) <= 1) & (np.abs(y) <= 11)
-        is_flag = (x >= -5) & (y <= 0) & (x - 9 <= -2 * np.abs(y + 5.5))
-        for cell in range(self.lake.num_cells):
-            row, column = self.lake.coordinates(cell)
-            tile = picture[row * _TILE : (row + 1) * _TILE, column * _TILE : (column + 1) * _TILE]
-            tile[[0, -1], :] = tile[:, [0, -1]] = _EDGE
-            if cell in self.lake.holes:
-                tile[radius <= 13] = _HOLE
-            if cell == self._cell:
-                tile[radius <= 8.5] = _DROWNED if cell in self.lake.holes else _PLAYER
-            if cell == self.lake.goal:  # over the player, so that both are visible at the goal
-                tile[is_pole] = _HOLE
-                tile[is_flag] = _GOAL
-        return picture
 
     def _rule_of_chance(self) -> str:
         slip = self.settings.slip

@@ -8,7 +8,6 @@ import random
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -25,26 +24,9 @@ from starpo.ragen.envs.game_2048.board import (
     slide,
     with_tile,
 )
-from starpo.ragen.envs.lettering import letter
 
 _EMPTY_BOARD: Board = ((0,) * SIZE,) * SIZE
 _REWARD_SCALE = 0.1
-_CELL, _GAP = 64, 6
-_FRAME, _FREE, _INK, _PAPER = (187, 173, 160), (205, 193, 180), (90, 80, 72), (249, 246, 242)
-_TILE_COLOURS = (
-    (238, 228, 218),
-    (237, 224, 200),
-    (242, 177, 121),
-    (245, 149, 99),
-    (246, 124, 95),
-    (246, 94, 59),
-    (237, 207, 114),
-    (237, 204, 97),
-    (237, 200, 80),
-    (237, 197, 63),
-    (237, 194, 46),
-)
-"""Colours of 2, 4, 8 and so on; the last one also for all larger tiles."""
 
 
 class Game2048Settings(EnvironmentSettings):
@@ -163,21 +145,6 @@ class Game2048(Environment[Game2048Settings]):
             return "\n".join(" ".join(str(_exponent(tile)) for tile in tiles) for tiles in self.board)
         width = max(len(str(largest(self.board))), 2)
         return "\n".join(" ".join(f"{tile or '.':>{width}}" for tile in tiles) for tiles in self.board)
-
-    def render_rgb(self) -> np.ndarray:
-        """Render tiles of 64 x 64 pixels with their numbers, in warmer colours for larger tiles."""
-        side = SIZE * (_CELL + _GAP) + _GAP
-        picture = np.full((side, side, 3), _FRAME, np.uint8)
-        for row, tiles in enumerate(self.board):
-            for column, tile in enumerate(tiles):
-                top, left = (_GAP + place * (_CELL + _GAP) for place in (row, column))
-                cell = picture[top : top + _CELL, left : left + _CELL]
-                cell[:] = _FREE if tile == 0 else _TILE_COLOURS[min(_exponent(tile), len(_TILE_COLOURS)) - 1]
-                if tile:
-                    ink = letter(str(tile), 4 if tile < 100 else 3 if tile < 1000 else 2 if tile < 100_000 else 1)
-                    up, aside = (_CELL - ink.shape[0]) // 2, (_CELL - ink.shape[1]) // 2
-                    cell[up : up + ink.shape[0], aside : aside + ink.shape[1]][ink] = _INK if tile < 8 else _PAPER
-        return picture
 
 
 def _with_new_tile(board: Board, rng: random.Random) -> Board:

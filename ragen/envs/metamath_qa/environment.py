@@ -7,7 +7,6 @@ import random
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -15,7 +14,6 @@ from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.envs.metamath_qa.questions import Question, normalised, stored_questions, sum_in_words
-from starpo.ragen.envs.page import page
 from starpo.ragen.envs.sources import kept_digest
 
 _GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
@@ -131,7 +129,3 @@ class MetaMathQA(Environment[MetaMathQASettings]):
             return self.question.text
         tried = ", ".join(" ".join(answer.split()) for answer in self._tried)
         return f"{self.question.text}\nTried: {tried}\n{'Correct!' if self.is_success else _AGAIN}"
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the question and the tries on a page."""
-        return page(f"Try {len(self._tried)} of {self.settings.max_tries}", self.render())

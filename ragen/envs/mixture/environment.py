@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, SerializeAsAny, WrapValidator, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -183,7 +182,3 @@ class Mixture(Environment[MixtureSettings]):
     def render(self) -> str:
         """See the part."""
         return self.part.render()
-
-    def render_rgb(self) -> np.ndarray:
-        """See the part."""
-        return self.part.render_rgb()

@@ -6,7 +6,6 @@ seed -> scramble and orientation of the cube
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -16,18 +15,6 @@ from starpo.ragen.envs.rubik.cube import ACTIONS, faces, is_solved, turned
 from starpo.ragen.envs.rubik.solver import MAX_DISTANCE, scrambled
 
 _NAMES = {"U": "Up", "L": "Left", "F": "Front", "R": "Right", "B": "Back", "D": "Down"}
-_PLACES = {"U": (0, 1), "L": (1, 0), "F": (1, 1), "R": (1, 2), "B": (1, 3), "D": (2, 1)}
-"""Row and column of each face in the net."""
-_STICKER = 32
-_GROUND, _EDGE = (60, 64, 72), (24, 26, 30)
-_COLOURS = {
-    "W": (250, 250, 250),
-    "O": (255, 140, 26),
-    "G": (30, 160, 76),
-    "R": (204, 32, 40),
-    "B": (24, 90, 200),
-    "Y": (252, 214, 30),
-}
 
 
 class RubikSettings(EnvironmentSettings):
@@ -114,17 +101,3 @@ class Rubik(Environment[RubikSettings]):
         lines += [" ".join(rows[face][number] for face in "LFRB") for number in range(2)]
         lines += [f"   {row}" for row in rows["D"]]
         return "\n".join(lines)
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the unfolded cube with stickers of 32 x 32 pixels."""
-        side = 2 * _STICKER
-        picture = np.full((3 * side, 4 * side, 3), _GROUND, np.uint8)
-        for face, colours in faces(self.cube).items():
-            row, column = _PLACES[face]
-            for number, colour in enumerate(colours):
-                top = row * side + number // 2 * _STICKER
-                left = column * side + number % 2 * _STICKER
-                sticker = picture[top : top + _STICKER, left : left + _STICKER]
-                sticker[:] = _EDGE
-                sticker[2:-2, 2:-2] = _COLOURS[colour]
-        return picture

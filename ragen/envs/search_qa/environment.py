@@ -11,14 +11,12 @@ import re
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import Grammar, Pattern, Tool, ToolCalls, read_call, write_call
-from starpo.ragen.envs.page import page
 from starpo.ragen.envs.search_qa.library import Library, made_up, stored
 from starpo.ragen.envs.search_qa.scoring import exact_match, score
 from starpo.ragen.envs.search_qa.world import Document, Question
@@ -235,12 +233,6 @@ class SearchQA(Environment[SearchQASettings]):
         limit = self.settings.max_document_chars
         shown = [f"{document.title}: {document.text[:limit]}" for document in self._found]
         return "\n".join(shown)[: self.settings.max_result_chars]
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the question, the searches and the documents on a page."""
-        return page(
-            f"Step {len(self._searched) + (self._answer is not None)} of {self.settings.max_steps}", self.render()
-        )
 
 
 def plain(text: str) -> str:

@@ -3,7 +3,7 @@
 Rules, rewards and symbols follow RAGEN; transitions and rewards equal gym-sokoban's, with its four push actions, which
 walk if there is nothing to push.
 
-    seed -> room (rooms) -> Board (board) -> text, or pixels (tiles)
+    seed -> room (rooms) -> Board (board) -> text
 """
 
 import hashlib
@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -21,7 +20,6 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board, Symbols
 from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play
 from starpo.ragen.envs.sokoban.solver import live_cells
-from starpo.ragen.envs.sokoban.tiles import draw
 
 ACTION_REWARD = -0.1
 BOX_ON_TARGET_REWARD = 1.0
@@ -195,10 +193,6 @@ class Sokoban(Environment[SokobanSettings]):
     def render(self) -> str:
         """Return the current observation in the configured form."""
         return _observation(self.board, self.settings.observation, self.symbols)
-
-    def render_rgb(self) -> np.ndarray:
-        """Return the current position as an image, uint8 [height * 32, width * 32, 3]."""
-        return draw(self.board)
 
     def _prospect(self) -> Info:
         return {"has_lost_box": not self.board.boxes <= self._live_cells}

@@ -8,20 +8,16 @@ from hashlib import blake2b
 from math import isqrt
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
-from starpo.ragen.envs.lettering import letter
 from starpo.ragen.envs.sudoku.grid import digits_left
 from starpo.ragen.envs.sudoku.placements import Placement, Placements
 from starpo.ragen.envs.sudoku.puzzles import Puzzle, draw_puzzle
 
 SOLVED_REWARD, RIGHT_REWARD, LEGAL_REWARD, REFUSED_REWARD = 10.0, 1.0, 0.5, -0.1
 _MOST_BLANKS = {4: 10, 9: 54, 16: 110}
-_CELL, _THIN, _THICK = 40, 1, 3
-_PAPER, _INK, _OWN = (252, 251, 247), (34, 38, 46), (36, 92, 188)
 
 
 class SudokuSettings(EnvironmentSettings):
@@ -174,23 +170,6 @@ class Sudoku(Environment[SudokuSettings]):
         if self.settings.should_list_admissible:
             lines.append(f"Admissible: {', '.join(self.actions)}")
         return "\n".join(lines)
-
-    def render_rgb(self) -> np.ndarray:
-        """Render cells of 40 x 40 pixels; givens are black, placed digits are blue."""
-        size, box = self.settings.size, isqrt(self.settings.size)
-        side = size * _CELL + _THICK
-        picture = np.full((side, side, 3), _PAPER, np.uint8)
-        for line in range(size + 1):
-            thickness = _THICK if line % box == 0 else _THIN
-            band = slice(line * _CELL, line * _CELL + thickness)
-            picture[band] = picture[:, band] = _INK
-        for cell, (digit, given) in enumerate(zip(self._cells, self.puzzle.givens, strict=True)):
-            if digit:
-                ink = letter(str(digit), 3)
-                top = cell // size * _CELL + (_CELL + _THIN - ink.shape[0]) // 2 + _THIN
-                left = cell % size * _CELL + (_CELL + _THIN - ink.shape[1]) // 2 + _THIN
-                picture[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _INK if given else _OWN
-        return picture
 
     def _cell(self, placement: Placement) -> int:
         return (placement.row - 1) * self.settings.size + placement.column - 1

@@ -9,18 +9,13 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 from pydantic import Field, JsonValue
 
 from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError, first_line
 from starpo.ragen.core.registry import SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
-from starpo.ragen.envs.lettering import letter
 
-_PAPER, _INK = (250, 249, 246), (40, 44, 52)
-_SCALE, _MARGIN, _COLUMNS, _LINES = 2, 16, 60, 24
-_LINE_HEIGHT = 10 * _SCALE
 _TRIAL_STEPS, _TRIALS = 8, 8
 
 
@@ -141,21 +136,6 @@ class Suite(Environment[S]):
     def render(self) -> str:
         """Return the current observation."""
         return self.now.observation
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the observation as text: 60 characters per line, at most 24 lines."""
-        lines = [
-            line[at : at + _COLUMNS] for line in self.render().splitlines() for at in range(0, len(line), _COLUMNS)
-        ]
-        lines = lines[:_LINES] or [" "]
-        width = 6 * _SCALE * max(map(len, lines)) + 2 * _MARGIN
-        picture = np.full((_LINE_HEIGHT * len(lines) + 2 * _MARGIN, width, 3), _PAPER, np.uint8)
-        picture[[0, -1]] = picture[:, [0, -1]] = _INK
-        for number, line in enumerate(lines):
-            ink = letter(line, _SCALE)
-            top = _MARGIN + number * _LINE_HEIGHT
-            picture[top : top + ink.shape[0], _MARGIN : _MARGIN + ink.shape[1]][ink] = _INK
-        return picture
 
     @property
     def _place(self) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -18,7 +17,6 @@ from starpo.ragen.envs.webshop.catalogue import Catalogue, Source, load_catalogu
 from starpo.ragen.envs.webshop.files import files_digest
 from starpo.ragen.envs.webshop.goals import Goal, Split
 from starpo.ragen.envs.webshop.pages import write_compact, write_text
-from starpo.ragen.envs.webshop.picture import draw
 from starpo.ragen.envs.webshop.score import Score, score
 from starpo.ragen.envs.webshop.search import words
 from starpo.ragen.envs.webshop.visit import BUY, Page, Shop, Visit
@@ -262,7 +260,3 @@ class WebShop(Environment[WebShopSettings]):
         if not self.settings.should_list_admissible or self._visit.page == "done":
             return page
         return f"{page}\nAdmissible: {', '.join(self.actions) or 'search[words]'}"
-
-    def render_rgb(self) -> np.ndarray:
-        """Render the page, 400 x 640: the instruction on a bar, clickable items as buttons, chosen options in green."""
-        return draw(write_compact(self.shop, self.goal, self._visit, self.score), self._visit.values)

@@ -1,6 +1,5 @@
 from typing import Literal
 
-import numpy as np
 import pytest
 
 from starpo.ragen.agents.evaluation import panel as panel_module
@@ -40,9 +39,6 @@ class FewStates(Environment[FewStatesSettings]):
 
     def render(self):
         return ""
-
-    def render_rgb(self):
-        return np.zeros((1, 1, 3), dtype=np.uint8)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -69,9 +68,6 @@ class Corridor(Environment[CorridorSettings]):
 
     def render(self) -> str:
         return f"P {self.cell}"
-
-    def render_rgb(self) -> np.ndarray:
-        return np.zeros((1, 1, 3), np.uint8)
 
 
 Script = Callable[[str, int], str]

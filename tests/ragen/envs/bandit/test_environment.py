@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.bandit.environment import NAME_PAIRS, Bandit, BanditSettings
-from starpo.ragen.envs.lettering import letter
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -88,7 +87,6 @@ def test_what_is_shown_before_the_pull_does_not_tell_which_arm_is_which():
     usual, reverse = start(5), start(5, is_reversed=True)
     assert usual.high_risk_arm != reverse.high_risk_arm
     assert (usual.render(), usual.rules()) == (reverse.render(), reverse.rules())
-    np.testing.assert_array_equal(usual.render_rgb(), reverse.render_rgb())
 
 
 def test_the_observation_names_the_arms_and_then_the_pay():
@@ -115,25 +113,3 @@ def test_settings_in_which_risk_does_not_pay_are_refused():
     with pytest.raises(ValidationError, match=r"pays 0\.25 on average"):
         BanditSettings(low_reward=0.25)
     assert math.isclose(BanditSettings(low_reward=0.249).low_reward, 0.249)
-
-
-def test_the_picture_marks_the_pulled_arm():
-    environment = start(0)
-    before = environment.render_rgb()
-    environment.step(environment.actions[1])
-    after = environment.render_rgb()
-    middle = len(after) // 2
-    np.testing.assert_array_equal(before[:middle], after[:middle])
-    assert (before[middle:] != after[middle:]).any()
-
-
-def test_letters_are_drawn_dot_by_dot():
-    # An L of 5 x 7 dots: a column of seven and a bottom row of five; then one empty column and an I.
-    dots = letter("Li", scale=1)
-    assert dots.shape == (7, 11)
-    assert dots[:, 0].all()
-    assert dots[6, :5].all()
-    assert dots[:, :5].sum() == 7 + 4
-    assert not dots[:, 5].any()
-    assert dots[:, 8].all()
-    assert letter("A", scale=3).shape == (21, 15)

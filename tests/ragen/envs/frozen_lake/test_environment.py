@@ -157,19 +157,6 @@ def test_the_rules_speak_of_the_slip_that_is_set():
     assert "not slippery" in start(slip=0.0).rules()
 
 
-def test_the_picture_has_a_tile_a_cell_and_changes_only_where_the_player_moves():
-    environment = put(lake_of("SFF", "FFF", "FHG"), 0)
-    before = environment.render_rgb()
-    environment.step("Right")
-    after = environment.render_rgb()
-    assert before.shape == (96, 96, 3)
-    changed = (before != after).any(axis=2)
-    assert changed[:32, :32].any()
-    assert changed[:32, 32:64].any()
-    assert not changed[32:].any()
-    assert not changed[:, 64:].any()
-
-
 def test_unknown_actions_and_steps_after_the_end_are_refused():
     environment = put(lake_of("SG", "FF"), 0)
     with pytest.raises(EnvironmentFault, match="'right' is not an action"):

@@ -2,7 +2,6 @@
 
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,15 +66,6 @@ def test_both_observations():
         "Back W B W B",
         "Down Y B Y B",
     ]
-
-
-def test_the_picture_is_the_net():
-    environment = start()
-    environment._cube = SOLVED
-    picture = environment.render_rgb()
-    assert picture.shape == (192, 256, 3)
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 8  # six colours, edges, background
-    assert (picture[80, 80] == (30, 160, 76)).all()  # green in front
 
 
 def test_unknown_actions_are_refused():

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -6,7 +5,6 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board
 from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
 from starpo.ragen.envs.sokoban.solver import solve
-from starpo.ragen.envs.sokoban.tiles import TILE_SIZE
 
 TWO_BOXES = Board.from_text("########\n#PX_O__#\n#___√__#\n########")
 
@@ -153,27 +151,6 @@ def test_large_variant_has_two_boxes_and_the_distance_generator_its_range():
     for seed in range(30):
         near.reset(seed=seed)
         assert 2 <= len(solve(near.board)) <= 4
-
-
-def test_picture_shows_every_kind_of_cell_differently():
-    picture = playing(Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")).render_rgb()
-    assert picture.dtype == np.uint8
-    assert picture.shape == (4 * TILE_SIZE, 7 * TILE_SIZE, 3)
-
-    def tile(row, col):
-        return picture[row * TILE_SIZE : (row + 1) * TILE_SIZE, col * TILE_SIZE : (col + 1) * TILE_SIZE].tobytes()
-
-    wall, empty, target, crate, done, on_target = tile(0, 0), tile(1, 2), tile(1, 4), tile(1, 3), tile(2, 2), tile(1, 1)
-    player = playing(TWO_BOXES).render_rgb()[TILE_SIZE : 2 * TILE_SIZE, TILE_SIZE : 2 * TILE_SIZE].tobytes()
-    assert len({wall, empty, target, crate, done, on_target, player}) == 7
-    assert tile(2, 4) == crate
-    assert tile(2, 1) == empty
-
-
-def test_picture_is_the_callers_own():
-    environment = playing(TWO_BOXES)
-    environment.render_rgb()[:] = 0
-    assert environment.render_rgb().max() > 0
 
 
 @pytest.mark.parametrize(

@@ -156,16 +156,3 @@ def test_more_blanks_than_puzzles_have_are_refused():
     with pytest.raises(ValidationError, match="num_blanks = 11 is too many for size = 4"):
         SudokuSettings(num_blanks=11)
     assert SudokuSettings(size=9, num_blanks=54).num_blanks == 54
-
-
-def test_the_picture_shows_given_digits_and_own_ones_in_different_colours():
-    environment = put()
-    before = environment.render_rgb()
-    environment.step("place 1 at row 1 col 1")
-    after = environment.render_rgb()
-    changed = (before != after).any(axis=2)
-    assert before.shape == (163, 163, 3)
-    assert changed[:40, :40].any()
-    assert not changed[40:].any()
-    assert (after == (36, 92, 188)).all(axis=2).any()
-    assert not (before == (36, 92, 188)).all(axis=2).any()

@@ -91,15 +91,6 @@ def test_states_are_known_by_the_seed_and_all_that_was_said():
     assert left.state_digest() != right.state_digest()
 
 
-def test_texts_of_any_length_are_drawn():
-    environment = echo()
-    small = environment.render_rgb()
-    environment._now = Outcome("x" * 100 + "\n" + "y\n" * 100)
-    assert environment.render_rgb().shape[0] > small.shape[0]
-    environment._now = Outcome("")
-    assert environment.render_rgb().ndim == 3
-
-
 def test_settings_that_hold_a_mapping_can_be_keys():
     one, same, other = (SuiteSettings(type="echo", task="any", config={"size": n}) for n in (1, 1, 2))
     assert len({one, same, other}) == 2

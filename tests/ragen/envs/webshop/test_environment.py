@@ -202,14 +202,6 @@ def test_equally_good_results_come_in_the_order_of_their_numbers():
     assert words("A5 is-it x soft") == ["a5", "is", "it", "soft"]
 
 
-def test_a_picture_shows_the_page():
-    environment = on_results()
-    before = environment.render_rgb()
-    assert before.shape == (400, 640, 3)
-    environment.step(environment.actions[-1])
-    assert (environment.render_rgb() != before).any()
-
-
 def test_without_its_packages_there_is_one_message(monkeypatch):
     real = builtins.__import__
 
