@@ -9,7 +9,7 @@ suites                         adapters to environments of other packages (docs/
 
 base, grammar, demonstration, cells     the shared definitions
 sources                                 user files, identified by content digest
-make, initial_states, variants, check, replayability
+make, initial_states, variants, check
 """
 
 from starpo.ragen.envs.make import make
