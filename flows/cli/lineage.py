@@ -10,7 +10,7 @@ from rich.tree import Tree
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.terminal import Console, print_json, write
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, dot_text, mermaid_text, near
+from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, mermaid_text, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
 
 _MAX_NAMES = 3
@@ -19,22 +19,19 @@ _MAX_NAMES = 3
 def lineage(
     artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
     depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,
-    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print the graph as a Mermaid flow chart.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an artifact was made from and what was made from it. Exit code 1 if part of the chain is gone."""
-    if dot + mermaid + as_json > 1:
-        raise ConfigError("give only one of --dot, --mermaid and --json")
+    if mermaid and as_json:
+        raise ConfigError("give only one of --mermaid and --json")
     opened, errors = open_store(store), Console(stderr=True)
     with errors.status("reading manifests") as status:
         found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
     part = near(found, depth)
     if as_json:
         print_json(lineage_json(part))
-    elif dot:
-        write(dot_text(part))
     elif mermaid:
         write(mermaid_text(part))
     else:

@@ -276,7 +276,7 @@ class TestLineage:
         assert "turns: make-turns" in out
         assert "more, up to" not in out
 
-    @pytest.mark.parametrize(("form", "begin"), [("--dot", "digraph"), ("--mermaid", "flowchart"), ("--json", "{")])
+    @pytest.mark.parametrize(("form", "begin"), [("--mermaid", "flowchart"), ("--json", "{")])
     def test_other_forms(self, ragen: Ragen, form: str, begin: str) -> None:
         code, out, _ = ragen("lineage", "mine:1:make-turns", form)
         assert code == 0

@@ -46,7 +46,7 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
         ("show mine --iteration 0 --prompts", "--prompts needs --trajectory ID"),
         ("show mine --iteration 0 --timings", "leave out --iteration"),
         ("checkpoint mine --public", "--public needs --iteration N and --push OWNER/NAME"),
-        ("lineage mine:0:update --dot --json", "give only one of --dot, --mermaid and --json"),
+        ("lineage mine:0:update --mermaid --json", "give only one of --mermaid and --json"),
         ("export mine --format atif -o atif --pair first", "--format atif has none"),
         ("import mine turns.parquet --groups alone", "turns contain their groups"),
         ("diagnose mine -o plane.png", "give a name that ends in .svg"),

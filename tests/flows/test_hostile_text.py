@@ -116,7 +116,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     ], [[RUN, EVIL]]),
     "audit": ([[RUN], [RUN, "--json"], ["--list"]], [[RUN, EVIL]]),
     "lineage": ([
-        [f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"], [f"{RUN}:0:rollout", "--dot"],
+        [f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"],
         [f"{RUN}:0:rollout", "--mermaid"],
     ], [[EVIL]]),
     "import": ([], [

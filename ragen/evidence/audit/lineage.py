@@ -126,16 +126,6 @@ def near(found: Lineage, depth: int) -> Lineage:
     return Lineage(found.root, works, edges, found.missing, found.unreadable)
 
 
-def dot_text(found: Lineage) -> str:
-    """Render the graph in Graphviz's DOT language, inputs on the left."""
-    nodes = [
-        f'  "{key}" [label="{_escaped(label(work))}"{_dot_style(work, found.root)}];'
-        for key, work in found.works.items()
-    ]
-    edges = [f'  "{source}" -> "{key}" [label="{_escaped(role)}"];' for source, role, key in found.edges]
-    return "\n".join(["digraph lineage {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"])
-
-
 def mermaid_text(found: Lineage) -> str:
     """Render the graph as a Mermaid flow chart, inputs on the left, for Markdown pages and Prefect artifacts."""
     number = {key: f"w{index}" for index, key in enumerate(found.works)}
@@ -281,14 +271,6 @@ def _names(store: Store) -> dict[str, list[str]]:
         for found in named_artifacts(store, run.name):
             names.setdefault(found.key, {})[found.place] = None
     return {key: list(places) for key, places in names.items()}
-
-
-def _dot_style(work: Work, root: Work) -> str:
-    return ", style=dashed" if work.is_missing else ", penwidth=3" if work.key == root.key else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
 def _plain(text: str) -> str:
