@@ -61,10 +61,8 @@ class WebShopSettings(EnvironmentSettings):
     goals: Literal["synthetic", "human"] = "synthetic"
     """'synthetic': every product's own wish, with each combination of its options. 'human': instructions by people."""
     split: Split = "train"
-    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'; 'all' takes all of them."""
-    split_rule: Literal["ragen", "original"] = "ragen"
-    """How a seed selects a goal of its split. 'ragen': the seed modulo the size of the split, with training goals
-    shuffled. 'original': drawn with the goals' weights."""
+    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'; 'all' takes all of them. A seed selects the goal
+    at the seed modulo the size of the split, with training goals shuffled, as in RAGEN."""
     pays: Literal["score", "success"] = "score"
     """Reward of the purchase. 'score': its score, 0 to 1. 'success': 1 for a score of 1, otherwise 0 (RAGEN)."""
     nouns: Literal["rule", "spacy"] = "rule"
@@ -124,7 +122,7 @@ class WebShop(Environment[WebShopSettings]):
             settings.goals,
             settings.nouns,
         )
-        self.catalogue.goals.index(settings.split, settings.split_rule, seed=0)
+        self.catalogue.goals.index(settings.split, seed=0)
         self._goal: Goal | None = None
         self._visit = Visit()
         self._clicks: dict[str, Visit] | None = None
@@ -172,7 +170,7 @@ class WebShop(Environment[WebShopSettings]):
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Select a goal of the split and start on the search page."""
         goals = self.catalogue.goals
-        index = goals.index(self.settings.split, self.settings.split_rule, seed)
+        index = goals.index(self.settings.split, seed)
         self._goal, self._score = goals.goal(index), None
         self._go(Visit())
         return self.render(), {"goal": index, "num_refused": len(self.catalogue.refused)}
