@@ -19,7 +19,7 @@ from starpo.ragen.envs.webshop.goals import Goal, Split
 from starpo.ragen.envs.webshop.pages import write_compact, write_text
 from starpo.ragen.envs.webshop.score import Score, score
 from starpo.ragen.envs.webshop.search import words
-from starpo.ragen.envs.webshop.visit import BUY, Page, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BUY, Shop, Visit
 
 GRAMMAR = Pattern(
     regex=r"(?:search|click)\[[^\[\]\x00-\x1f\x7f-\x9f]+\]",
@@ -27,7 +27,6 @@ GRAMMAR = Pattern(
     shown=f"click[{BUY}]",
     max_chars=400,
 )
-_SUB_PAGES: tuple[Page, ...] = ("description", "features", "reviews")
 _WON = 1.0 - 1e-9
 _PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_text, "compact": write_compact}
 
@@ -70,8 +69,6 @@ class WebShopSettings(EnvironmentSettings):
     words. 'spacy': spaCy's en_core_web_sm, as in WebShop. The synthetic catalogue has its own list."""
     results_per_page: int = Field(10, ge=1, le=50)
     """Products per page of results; a search finds at most 50."""
-    should_show_attributes: bool = False
-    """Whether a product has a page with its attributes."""
     observation: Literal["text", "compact"] = "text"
     """'text': the content of WebShop's pages, joined by [SEP]. 'compact': few lines, with clickable items in brackets;
     products are clicked by their position on the page of results, not by ASIN."""
@@ -136,8 +133,7 @@ class WebShop(Environment[WebShopSettings]):
     @property
     def shop(self) -> Shop:
         """The catalogue and its presentation."""
-        sub_pages = (*_SUB_PAGES, "attributes") if self.settings.should_show_attributes else _SUB_PAGES
-        return Shop(self.catalogue, self.settings.results_per_page, sub_pages, self.settings.observation == "compact")
+        return Shop(self.catalogue, self.settings.results_per_page, self.settings.observation == "compact")
 
     @property
     def goal(self) -> Goal:
