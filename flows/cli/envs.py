@@ -9,7 +9,7 @@ from starpo.flows.console.listing import print_rows
 from starpo.ragen.core.errors import MissingPackageError, RegistryError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check as check_environment
-from starpo.ragen.envs.replayability import replayability
+from starpo.ragen.envs.check import replay_fault
 from starpo.ragen.envs.variants import OTHERS, VARIANTS, variant
 
 
@@ -52,12 +52,8 @@ def envs(
 
 def _checked(settings: EnvironmentSettings) -> dict[str, Any]:
     findings = check_environment(settings)
-    found = replayability(settings, findings)
-    return {
-        "replayable": found.is_replayable,
-        "replay_fault": found.fault,
-        "findings": [str(finding) for finding in findings],
-    }
+    fault = replay_fault(settings, findings)
+    return {"replayable": not fault, "replay_fault": fault, "findings": [str(finding) for finding in findings]}
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

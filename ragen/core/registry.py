@@ -220,7 +220,6 @@ AUDITS = Registry(
         "formats": "starpo.ragen.evidence.audit.responses:invalid_formats",
         "actions": "starpo.ragen.evidence.audit.action_effects:actions_without_effect",
         "rewards": "starpo.ragen.evidence.audit.rewards:rewards_add_up",
-        "reasoning": "starpo.ragen.evidence.audit.reasoning:reasoning_against_board",
         "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",
         "outliers": "starpo.ragen.evidence.audit.outliers:longest_and_oddest",
         "errors": "starpo.ragen.evidence.audit.errors:error_rows",

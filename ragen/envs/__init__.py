@@ -4,11 +4,10 @@ bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoba
                 one self-contained package per environment:
     environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers, tiles
     demonstrations  a mediocre player, for the embedded policy to imitate
-    claims          checks what the reasoning states about the board against the board
 mixture                        several environments in one run, by tag and share (docs/mixture.md)
 suites                         adapters to environments of other packages (docs/suites.md)
 
-base, grammar, demonstration, claim     the shared definitions
+base, grammar, demonstration, cells     the shared definitions
 sources                                 user files, identified by content digest
 make, initial_states, variants, check
 """

@@ -61,7 +61,6 @@ class Environment(ABC, Generic[S]):
             mediocre decision. The embedded policy begins by imitating it; a pretrained policy needs none.
         lessons: `module:attribute` of a function `settings -> tuple of settings` to demonstrate in turn; "": only
             the settings themselves.
-        claims: `module:attribute` of a function `(observation, reasoning) -> list of Claim`, for the audit `reasoning`.
         spoken: For a built-in environment, overrides of the default settings whose vocabulary is part of every
             embedded policy's tokenizer. Empty: only embedded policies that play the environment have its vocabulary.
         words: Texts to add to the vocabulary because they are rare in sampled play.
@@ -73,7 +72,6 @@ class Environment(ABC, Generic[S]):
     num_initial_states: ClassVar[int | None] = None
     demonstrator: ClassVar[str] = ""
     lessons: ClassVar[str] = ""
-    claims: ClassVar[str] = ""
     spoken: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     words: ClassVar[tuple[str, ...]] = ()
     drawn_as: ClassVar[Mapping[str, Any]] = {}

@@ -13,7 +13,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import mode
 from typing import Any
@@ -113,7 +113,27 @@ def trace(settings: EnvironmentSettings, seed: int, dynamics_seed: int, max_step
     return list(_play(make(settings), seed, dynamics_seed, max_steps))
 
 
-def rule_name(rule: Rule) -> str:
+def replay_fault(settings: EnvironmentSettings, findings: Sequence[Finding]) -> str:
+    """Return why the same seeds and actions may not give the same episode; "" if they do, as far as play has shown.
+
+    Args:
+        settings: Settings of the environment, whose own declaration comes first.
+        findings: All findings of `check`, including those of the subprocess.
+
+    Raises:
+        MissingPackageError: If the environment needs a package that is not installed.
+    """
+    names = set(map(_name_of, RULES_OF_REPLAY))
+    found = next((finding.found for finding in findings if names & {finding.rule, *finding.also}), "")
+    try:
+        return make(settings).replay_fault or found
+    except FOREIGN:
+        if not found:
+            raise
+        return found
+
+
+def _name_of(rule: Rule) -> str:
     """Return a rule's name in words."""
     return rule.__name__.strip("_").replace("_", " ")
 
@@ -128,7 +148,7 @@ def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
 
 
 def _apply(rule: Rule, settings: EnvironmentSettings) -> list[Finding]:
-    name = rule_name(rule)
+    name = _name_of(rule)
     try:
         with guarded():
             findings = [Finding(name, found) for found in rule(settings)]

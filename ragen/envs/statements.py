@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from starpo.ragen.envs.claim import Cell
+from starpo.ragen.envs.cells import Cell
 
 Vertical = Literal["above", "below", "same"]
 Horizontal = Literal["left", "right", "same"]

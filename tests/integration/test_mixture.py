@@ -90,11 +90,9 @@ def test_the_run_is_verified(folder: Path) -> None:
     assert unlike == []
 
 
-def test_audits_read_what_is_said_by_the_rules_of_each_part(folder: Path) -> None:
+def test_audits_find_no_fault(folder: Path) -> None:
     findings = dict(run_audits(open_database(Store(str(folder)), [RUN])))
     assert {name: finding.summary for name, finding in findings.items() if finding.severity == "fault"} == {}
-    about = set(findings["reasoning"].table["about"].to_pylist())
-    assert {"box from player", "walk", "arm shown"} <= about
 
 
 def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:

@@ -63,7 +63,6 @@ class Countdown(Environment[CountdownSettings]):
 
     settings_type = CountdownSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.countdown.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.countdown.claims:claims"
 
     def __init__(self, settings: CountdownSettings) -> None:
         super().__init__(settings)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, Union
 
-from starpo.ragen.envs.sums import calculate
-
 MAX_CHARS = 200
 """Longer text evaluates to None."""
 
@@ -82,6 +80,17 @@ def evaluate(text: str) -> Fraction | None:
 def numbers_in(text: str) -> list[int]:
     """Return the integers (ASCII digits) in a text, sorted; each is cut to ten digits, more than any puzzle uses."""
     return sorted(int(number[: _MAX_DIGITS + 1]) for number in _NUMBER.findall(text))
+
+
+def calculate(operator: str, left: Fraction, right: Fraction) -> Fraction | None:
+    """Apply one of + - * / to two numbers, exactly; None for a division by zero."""
+    if operator == "+":
+        return left + right
+    if operator == "-":
+        return left - right
+    if operator == "*":
+        return left * right
+    return left / right if right else None
 
 
 def value(expression: Expression) -> Fraction | None:

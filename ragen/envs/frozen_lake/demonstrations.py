@@ -8,7 +8,7 @@ is left for the reward to teach.
 import random
 from collections import deque
 
-from starpo.ragen.envs.claim import direction
+from starpo.ragen.envs.cells import direction
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap

@@ -52,7 +52,6 @@ class Game2048(Environment[Game2048Settings]):
     settings_type = Game2048Settings
     num_initial_states: ClassVar[int | None] = 480  # 120 pairs of cells, each cell with 2 or 4
     demonstrator: ClassVar[str] = "starpo.ragen.envs.game_2048.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.game_2048.claims:claims"
 
     def __init__(self, settings: Game2048Settings) -> None:
         super().__init__(settings)

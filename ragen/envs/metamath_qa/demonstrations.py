@@ -4,15 +4,14 @@ The noise is in the decisions: which operation a word stands for. The arithmetic
 imitates it can calculate; what the words mean is left for the reward to teach.
 """
 
+import operator
 import random
-from fractions import Fraction
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.metamath_qa.environment import MetaMathQA
-from starpo.ragen.envs.sums import calculate
 
-_OPERATORS = "+-*"
+_CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def demonstrate(environment: MetaMathQA, skill: float, rng: random.Random) -> Demonstration:
@@ -37,9 +36,9 @@ def demonstrate(environment: MetaMathQA, skill: float, rng: random.Random) -> De
             "'pretrained'"
         )
     is_right, made, sums = rng.random() < skill, question.start, []
-    for operator, number in question.changes:
-        meant = operator if is_right else rng.choice(_OPERATORS if number <= made else "+*")
-        total = calculate(meant, Fraction(made), Fraction(number))
+    for right, number in question.changes:
+        meant = right if is_right else rng.choice("+-*" if number <= made else "+*")
+        total = _CALCULATE[meant](made, number)
         sums.append(f"{made} {meant} {number} = {total}")
-        made = int(total or 0)
+        made = total
     return Demonstration(", ".join(sums), (str(made),))

@@ -47,7 +47,6 @@ class MetaMathQA(Environment[MetaMathQASettings]):
 
     settings_type = MetaMathQASettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.metamath_qa.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.metamath_qa.claims:claims"
 
     def __init__(self, settings: MetaMathQASettings) -> None:
         super().__init__(settings)

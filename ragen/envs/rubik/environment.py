@@ -33,7 +33,6 @@ class Rubik(Environment[RubikSettings]):
 
     settings_type = RubikSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.rubik.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.rubik.claims:claims"
 
     def __init__(self, settings: RubikSettings) -> None:
         super().__init__(settings)

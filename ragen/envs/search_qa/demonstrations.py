@@ -6,10 +6,34 @@ when to answer, is left for the reward to teach.
 """
 
 import random
+import re
+from typing import NamedTuple
 
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.search_qa.environment import SearchQA
-from starpo.ragen.envs.search_qa.solver import read_facts
+from starpo.ragen.envs.search_qa.world import OF_PEOPLE, OF_PLACES
+
+_NAME = r"(?P<name>[A-Z]\w+(?: [A-Z]\w+)?)"
+_VALUE = r"(?P<value>[A-Z]\w+(?: [A-Z]\w+)?|[a-z]+)"
+_SENTENCES = [
+    re.compile(re.escape(relation.sentence).replace(r"\{name\}", _NAME).replace(r"\{value\}", _VALUE))
+    for relation in (OF_PEOPLE | OF_PLACES).values()
+]
+
+
+class Fact(NamedTuple):
+    """The content of a sentence."""
+
+    name: str
+    value: str
+    sentence: str
+
+
+def read_facts(text: str) -> list[Fact]:
+    """Return every fact that a text states, ordered by kind."""
+    return [
+        Fact(found["name"], found["value"], found[0]) for sentence in _SENTENCES for found in sentence.finditer(text)
+    ]
 
 
 def demonstrate(environment: SearchQA, skill: float, rng: random.Random) -> Demonstration:

@@ -7,7 +7,7 @@ imitates it learns to read the board and to walk; the choice of pushes is left f
 import itertools
 import random
 
-from starpo.ragen.envs.claim import direction
+from starpo.ragen.envs.cells import direction
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.sokoban.board import ACTIONS, Board, offsets
 from starpo.ragen.envs.sokoban.environment import Sokoban

@@ -6,9 +6,8 @@ The noise is in the decisions (which cell, and which of the digits left for it),
 import random
 
 from starpo.ragen.envs.demonstration import Demonstration
-from starpo.ragen.envs.sudoku.claims import statement
 from starpo.ragen.envs.sudoku.environment import Sudoku
-from starpo.ragen.envs.sudoku.grid import digits_left
+from starpo.ragen.envs.sudoku.grid import digits_left, units
 from starpo.ragen.envs.sudoku.placements import Placement
 
 
@@ -43,9 +42,10 @@ def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demons
         cell = rng.choice([each for each in left if not cells[each]])
         digit = solution[cell]
     row, column = divmod(cell, size)
-    said = " ".join(f"{name} {what}" for name, what in statement(cells, size, cell).items())
+    in_row, in_column, in_box = (" ".join(str(cells[peer] or ".") for peer in unit) for unit in units(size)[cell])
+    options = " ".join(map(str, digits_left(cells, size, cell))) or "none"
     return Demonstration(
-        f"cell {row + 1} {column + 1} {said}",
+        f"cell {row + 1} {column + 1} row {in_row} col {in_column} box {in_box} left {options}",
         (Placement(digit, row + 1, column + 1).action,),
         is_resigned=not right and not blank,
     )

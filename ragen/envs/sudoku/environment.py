@@ -52,7 +52,6 @@ class Sudoku(Environment[SudokuSettings]):
     settings_type = SudokuSettings
     action_cost: ClassVar[float] = REFUSED_REWARD
     demonstrator: ClassVar[str] = "starpo.ragen.envs.sudoku.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.sudoku.claims:claims"
 
     def __init__(self, settings: SudokuSettings) -> None:
         super().__init__(settings)

@@ -19,7 +19,7 @@ from starpo.ragen.envs.webshop.goals import Goal, Split
 from starpo.ragen.envs.webshop.pages import write_compact, write_text
 from starpo.ragen.envs.webshop.score import Score, score
 from starpo.ragen.envs.webshop.search import words
-from starpo.ragen.envs.webshop.visit import BUY, Page, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BUY, Shop, Visit
 
 GRAMMAR = Pattern(
     regex=r"(?:search|click)\[[^\[\]\x00-\x1f\x7f-\x9f]+\]",
@@ -27,7 +27,6 @@ GRAMMAR = Pattern(
     shown=f"click[{BUY}]",
     max_chars=400,
 )
-_SUB_PAGES: tuple[Page, ...] = ("description", "features", "reviews")
 _WON = 1.0 - 1e-9
 _PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_text, "compact": write_compact}
 
@@ -61,10 +60,8 @@ class WebShopSettings(EnvironmentSettings):
     goals: Literal["synthetic", "human"] = "synthetic"
     """'synthetic': every product's own wish, with each combination of its options. 'human': instructions by people."""
     split: Split = "train"
-    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'; 'all' takes all of them."""
-    split_rule: Literal["ragen", "original"] = "ragen"
-    """How a seed selects a goal of its split. 'ragen': the seed modulo the size of the split, with training goals
-    shuffled. 'original': drawn with the goals' weights."""
+    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'; 'all' takes all of them. A seed selects the goal
+    at the seed modulo the size of the split, with training goals shuffled, as in RAGEN."""
     pays: Literal["score", "success"] = "score"
     """Reward of the purchase. 'score': its score, 0 to 1. 'success': 1 for a score of 1, otherwise 0 (RAGEN)."""
     nouns: Literal["rule", "spacy"] = "rule"
@@ -72,8 +69,6 @@ class WebShopSettings(EnvironmentSettings):
     words. 'spacy': spaCy's en_core_web_sm, as in WebShop. The synthetic catalogue has its own list."""
     results_per_page: int = Field(10, ge=1, le=50)
     """Products per page of results; a search finds at most 50."""
-    should_show_attributes: bool = False
-    """Whether a product has a page with its attributes."""
     observation: Literal["text", "compact"] = "text"
     """'text': the content of WebShop's pages, joined by [SEP]. 'compact': few lines, with clickable items in brackets;
     products are clicked by their position on the page of results, not by ASIN."""
@@ -107,7 +102,6 @@ class WebShop(Environment[WebShopSettings]):
 
     settings_type = WebShopSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.webshop.demonstrations:demonstrate"
-    claims: ClassVar[str] = "starpo.ragen.envs.webshop.claims:claims"
 
     def __init__(self, settings: WebShopSettings) -> None:
         """Load the catalogue unless this process has it already, so that its errors surface before any episode.
@@ -125,7 +119,7 @@ class WebShop(Environment[WebShopSettings]):
             settings.goals,
             settings.nouns,
         )
-        self.catalogue.goals.index(settings.split, settings.split_rule, seed=0)
+        self.catalogue.goals.index(settings.split, seed=0)
         self._goal: Goal | None = None
         self._visit = Visit()
         self._clicks: dict[str, Visit] | None = None
@@ -139,8 +133,7 @@ class WebShop(Environment[WebShopSettings]):
     @property
     def shop(self) -> Shop:
         """The catalogue and its presentation."""
-        sub_pages = (*_SUB_PAGES, "attributes") if self.settings.should_show_attributes else _SUB_PAGES
-        return Shop(self.catalogue, self.settings.results_per_page, sub_pages, self.settings.observation == "compact")
+        return Shop(self.catalogue, self.settings.results_per_page, self.settings.observation == "compact")
 
     @property
     def goal(self) -> Goal:
@@ -173,7 +166,7 @@ class WebShop(Environment[WebShopSettings]):
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Select a goal of the split and start on the search page."""
         goals = self.catalogue.goals
-        index = goals.index(self.settings.split, self.settings.split_rule, seed)
+        index = goals.index(self.settings.split, seed)
         self._goal, self._score = goals.goal(index), None
         self._go(Visit())
         return self.render(), {"goal": index, "num_refused": len(self.catalogue.refused)}

@@ -9,8 +9,6 @@ hashes of the product's ASIN and the catalogue's digest: the same everywhere.
 import itertools
 import math
 import random
-from bisect import bisect
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +16,7 @@ from typing import Literal
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.envs.webshop.product import Product, Wish
+from starpo.ragen.envs.webshop.product import Product
 
 Split = Literal["train", "val", "test", "all"]
 
@@ -91,13 +89,11 @@ class Goals:
     def __len__(self) -> int:
         return len(self._places)
 
-    def index(self, split: Split, rule: str, seed: int) -> int:
-        """Return the index of the goal that a seed selects.
+    def index(self, split: Split, seed: int) -> int:
+        """Return the index of the goal that a seed selects: the seed modulo the size of the split.
 
         Args:
-            split: Goals 0 to 499 are for testing, 500 to 1499 for validation, the rest for training.
-            rule: 'ragen': the seed modulo the size of the split, with training goals shuffled. 'original': drawn from
-                the split with the goals' weights.
+            split: Goals 0 to 499 are for testing, 500 to 1499 for validation, the rest, shuffled, for training.
             seed: Seed of the episode.
 
         Raises:
@@ -114,11 +110,6 @@ class Goals:
                 f"webshop: the catalogue has {len(self)} goals, and split = '{split}' begins at goal {first}: "
                 "take more products (num_products), or split = 'all'"
             )
-        if rule == "original":
-            sums = self._summed_weights
-            before = sums[first - 1] if first else 0.0
-            drawn = before + (sums[end - 1] - before) * derive_seed(seed, "webshop goal") / 2**63
-            return min(bisect(sums, drawn, first, end), end - 1)
         return self._train_order[seed % (end - first)] if split == "train" else first + seed % (end - first)
 
     def goal(self, index: int) -> Goal:
@@ -156,27 +147,11 @@ class Goals:
             return len(product.human_wishes)
         return math.prod(len(values) for _, values in product.options) if product.wish else 0
 
-    def _wish(self, place: int, number: int) -> Wish:
-        product = self._products[place]
-        wish = product.human_wishes[number] if self._kind == "human" else product.wish
-        assert wish is not None, "only products with a wish are counted"
-        return wish
-
     @cached_property
     def _train_order(self) -> list[int]:
         order = list(range(_NUM_TEST + _NUM_VAL, len(self)))
         random.Random(_TRAIN_SEED).shuffle(order)
         return order
-
-    @cached_property
-    def _summed_weights(self) -> list[float]:
-        """Cumulative weights of the goals. A human goal has weight 1; a synthetic one has the mean over its attributes
-        of 1 / (number of goals with the attribute)."""
-        if self._kind == "human":
-            return [float(number + 1) for number in range(len(self))]
-        wanted = [self._wish(*place).attributes for place in self._places]
-        counts = Counter(attribute for attributes in wanted for attribute in attributes)
-        return list(itertools.accumulate(sum(1 / counts[a] for a in each) / len(each) for each in wanted))
 
 
 def _with(names: Sequence[str], options: Sequence[str]) -> str:

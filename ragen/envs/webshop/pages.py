@@ -6,7 +6,7 @@
 
 from starpo.ragen.envs.webshop.goals import Goal
 from starpo.ragen.envs.webshop.product import Product
-from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Shop, Visit
 
 _WRITTEN = {BACK: "Back to Search", PREVIOUS: "< Prev", NEXT: "Next >", BUY: "Buy Now"}
 _SEPARATOR = " [SEP] "
@@ -40,7 +40,7 @@ def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
     options = [part for name, values in product.options for part in (name, *values)]
     chosen = [f"You have chosen: {', '.join(visit.values)}"] if visit.chosen else []
     facts = [product.title, f"Price: {product.price_tag}", "Rating: N.A."]
-    sub_pages = [page.title() for page in shop.sub_pages]
+    sub_pages = [page.title() for page in SUB_PAGES]
     return _SEPARATOR.join([*instruction, *buttons, *options, *chosen, *facts, *sub_pages, _WRITTEN[BUY]])
 
 
@@ -60,7 +60,7 @@ def write_compact(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
         return "\n".join([goal.terse, *_sub_page(product, visit), _bracketed(shop.buttons(visit)[::-1])])
     options = [f"{name} {_bracketed(values)}" for name, values in product.options]
     chosen = [f"chosen {', '.join(visit.values)}"] if visit.chosen else []
-    buttons = (BUY, *shop.sub_pages, *shop.buttons(visit)[::-1])
+    buttons = (BUY, *SUB_PAGES, *shop.buttons(visit)[::-1])
     return "\n".join([goal.terse, f"{product.title} {product.price_tag}", *options, *chosen, _bracketed(buttons)])
 
 
@@ -73,6 +73,5 @@ def _sub_page(product: Product, visit: Visit) -> list[str]:
         "description": [product.description],
         "features": list(product.bullets),
         "reviews": [_NO_REVIEWS],
-        "attributes": list(product.attributes),
     }[visit.page]
     return [text for text in texts if text] or [_NOTHING]

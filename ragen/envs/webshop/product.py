@@ -30,7 +30,7 @@ class Product:
         price_range: Lowest and highest price in dollars; the catalogue's price lies in between.
         description: Text of the page Description.
         bullets: Items of the page Features.
-        attributes: Short descriptive terms; shown on a page only if `should_show_attributes` is set.
+        attributes: Short descriptive terms; no page shows them.
         options: Name and values of each option, in lower case.
         wish: Synthetic wish for the product; None: no synthetic goal.
         human_wishes: Wishes written by people who were shown the product.

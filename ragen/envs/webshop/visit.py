@@ -1,6 +1,6 @@
 """`Visit`: the current page of a shopper, and the target of each click.
 
-search -> results -> item -> description, features, reviews, attributes
+search -> results -> item -> description, features, reviews
                        '---> done
 """
 
@@ -8,7 +8,9 @@ from typing import Literal, NamedTuple
 
 from starpo.ragen.envs.webshop.catalogue import Catalogue
 
-Page = Literal["search", "results", "item", "description", "features", "reviews", "attributes", "done"]
+Page = Literal["search", "results", "item", "description", "features", "reviews", "done"]
+SUB_PAGES: tuple[Page, ...] = ("description", "features", "reviews")
+"""Pages that a product's page leads to, in order."""
 
 BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
 
@@ -42,13 +44,11 @@ class Shop(NamedTuple):
     Attributes:
         catalogue: The catalogue.
         page_size: Products per page of results.
-        sub_pages: Sub-pages of a product's page, in order.
         is_numbered: Whether products are clicked by their position on the page of results, from 1, instead of by ASIN.
     """
 
     catalogue: Catalogue
     page_size: int
-    sub_pages: tuple[Page, ...]
     is_numbered: bool = False
 
     def results(self, visit: Visit) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class Shop(NamedTuple):
         if visit.page == "item":
             clicks = {BACK: Visit(), PREVIOUS: Visit("results", visit.query, visit.number)}
             clicks[BUY] = visit._replace(page="done")
-            return self._options(visit) | clicks | {page: visit._replace(page=page) for page in self.sub_pages}
+            return self._options(visit) | clicks | {page: visit._replace(page=page) for page in SUB_PAGES}
         return {BACK: Visit(), PREVIOUS: visit._replace(page="item")} if buttons else {}
 
     def _options(self, visit: Visit) -> dict[str, Visit]:

@@ -8,8 +8,8 @@ audits       the named audits (`ragen.core.registry.AUDITS`), run one by one
 panels       the initial states of evaluations that training had already visited
 staleness    the age of the turns that each iteration trained on
 finding      the result of an audit
-responses, action_effects, rewards, reasoning, groups, outliers, errors, baselines, stale_use, retokenisation,
-             contamination: the audits, functions of a `Database`
+responses, action_effects, rewards, groups, outliers, errors, baselines, stale_use, retokenisation, contamination:
+             the audits, functions of a `Database`
 lineage      ancestors and descendants of an artifact, across all runs of a store
 
     runs -> named -> stored -> Database -> audits -> Finding

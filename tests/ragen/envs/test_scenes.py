@@ -10,6 +10,7 @@ from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.sokoban.scene import read_board
 from starpo.ragen.envs.statements import Scene
 
 ENVIRONMENTS = [
@@ -39,6 +40,30 @@ def test_what_is_derived_is_what_is_shown(settings):
             assert scene(before, actions, json.loads(json.dumps(info))) == shown
             if terminated:
                 break
+
+
+@pytest.mark.parametrize("form", ["grid", "coord", "compact"])
+@pytest.mark.parametrize("vocabulary", ["default", "new"])
+def test_a_board_is_read_from_every_form_as_the_environment_knows_it(form, vocabulary):
+    environment = make(SokobanSettings(observation=form, vocabulary=vocabulary, num_boxes=2, height=7, width=8))
+    for seed in range(20):
+        environment.reset(seed=seed)
+        assert read_board(environment.render()) == environment.board
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        "P 1 1 X 2 2 O 3 3",
+        "P 1 1 X 2 2 O 9 3\n#####\n#___#\n#___#\n#___#\n#####",
+        "P 0 0 X 2 2 O 3 3\n#####\n#___#\n#___#\n#___#\n#####",
+        "P 1 1 X 2 2\n#####\n#___#\n#___#\n#___#\n#####",
+        "######\n#_P__#\n#_X__#\n#____#\n######",
+        f"P 1 1 X 2 2 O 3 {'1' * 5000}\n#####\n#P__#\n#_X_#\n#__O#\n#####",
+    ],
+)
+def test_what_is_no_room_is_no_board(observation):
+    assert read_board(observation) is None
 
 
 def test_sokoban():

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.envs.countdown.expression import evaluate, numbers_in, write
+from starpo.ragen.envs.countdown.expression import calculate, evaluate, numbers_in, write
 from starpo.ragen.envs.countdown.puzzles import OPERATORS, draw_puzzle
 from starpo.ragen.envs.countdown.solver import solve
-from starpo.ragen.envs.sums import calculate
 
 THREE = st.tuples(*[st.integers(1, 12)] * 3)
 

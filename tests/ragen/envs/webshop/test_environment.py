@@ -34,7 +34,7 @@ def on_results(**changed):
 
 def test_it_keeps_the_conventions():
     assert check(WebShopSettings(**SMALL)) == []
-    compact = WebShopSettings(observation="compact", should_list_admissible=True, should_show_attributes=True, **SMALL)
+    compact = WebShopSettings(observation="compact", should_list_admissible=True, **SMALL)
     assert check(compact, should_start_process=False) == []
 
 

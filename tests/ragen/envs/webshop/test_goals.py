@@ -56,26 +56,17 @@ def test_limits_are_functions_of_number_and_digest_alone():
 
 def test_ragens_split():
     goals = goals_of([product(n) for n in range(1600)])
-    assert [goals.index("test", "ragen", seed) for seed in (0, 499, 500)] == [0, 499, 0]
-    assert [goals.index("val", "ragen", seed) for seed in (0, 999, 1000)] == [500, 1499, 500]
-    train = [goals.index("train", "ragen", seed) for seed in range(100)]
+    assert [goals.index("test", seed) for seed in (0, 499, 500)] == [0, 499, 0]
+    assert [goals.index("val", seed) for seed in (0, 999, 1000)] == [500, 1499, 500]
+    train = [goals.index("train", seed) for seed in range(100)]
     assert sorted(train) == list(range(1500, 1600))
     assert train != sorted(train)
-    assert goals.index("train", "ragen", 100) == train[0]
-
-
-def test_the_original_split_draws_by_weight():
-    # 20 products with an attribute of their own, 80 that share one: weights 1 and 1/80, so 1 draw in 21 is of these.
-    products = [product(n, attributes=(f"own {n}" if n < 20 else "shared",)) for n in range(100)]
-    goals = goals_of(products)
-    drawn = [goals.goal(goals.index("all", "original", seed)) for seed in range(2000)]
-    assert sum(goal.attributes == ("shared",) for goal in drawn) / 2000 == pytest.approx(1 / 21, abs=0.015)
-    assert {goals.index("test", "original", seed) for seed in range(500)} <= set(range(100))
+    assert goals.index("train", 100) == train[0]
 
 
 def test_an_empty_split_is_one_clear_error():
     with pytest.raises(ConfigError, match="has 10 goals, and split = 'train' begins at goal 1500"):
-        goals_of([product(n) for n in range(10)]).index("train", "ragen", 0)
+        goals_of([product(n) for n in range(10)]).index("train", 0)
 
 
 def test_products_without_a_wish_have_no_goal():

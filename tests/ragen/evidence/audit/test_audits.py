@@ -217,41 +217,6 @@ class TestRewards:
         assert found("rewards", tables(turns=turns, rewards=rewards)).severity == "note"
 
 
-class TestReasoning:
-    def test_true_reasoning_has_no_false_statement(self, tables: Ask) -> None:
-        finding = found("reasoning", tables(turns=played_turns()))
-        assert {row["false_share"] for row in finding.table.to_pylist()} == {0.0}
-        assert {row["about"] for row in finding.table.to_pylist()} == {
-            "box from player",
-            "target from box",
-            "possible push",
-            "walk",
-        }
-
-    def test_false_reasoning_is_counted_with_an_example(self, tables: Ask) -> None:
-        turns = changed(played_turns(), lambda *_: {"think": "X here O here"})
-        finding = found("reasoning", tables(turns=turns))
-        assert finding.severity == "warning"
-        row = next(row for row in finding.table.to_pylist() if row["about"] == "box from player")
-        assert (row["false_share"], row["turns_judged"], row["example"], row["said"]) == (
-            1.0,
-            1.0,
-            "g0000-0, turn 0",
-            "here",
-        )
-        assert row["truth"]
-
-    def test_what_cannot_be_judged_is_not(self, tables: Ask) -> None:
-        turns = changed(played_turns(), lambda n, _: {"think": None if n % 2 else "hm", "env": "sokoban"})
-        finding = found("reasoning", tables(turns=turns))
-        assert finding.table.num_rows == 0
-        assert f"0 of {turns.num_rows} responses" in finding.summary
-
-    def test_an_environment_without_a_reader_is_passed_over(self, tables: Ask) -> None:
-        turns = changed(played_turns(), lambda *_: {"env": "chess"})
-        assert found("reasoning", tables(turns=turns)).table.num_rows == 0
-
-
 class TestGroups:
     def stages(self) -> dict[str, pa.Table]:
         turns = played_turns(num_groups=4)
