@@ -62,7 +62,7 @@ class Manifest(StrictModel):
     """The stage's seed, if it has one."""
     code: dict[str, str] = Field(default_factory=dict)
     """Role -> identity of the code that the settings name (`ragen.core.identity`): a digest of its source, or the
-    version of its distribution. Empty if the stage names none, and in artifacts of version 0.1.0."""
+    version of its distribution. Empty if the stage names none."""
     dataset_version: int | None
     """Version of the dataset's schema; null for a checkpoint."""
     num_rows: int | None

@@ -135,10 +135,10 @@ def edit_json(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def strip_seals(folder: Path) -> None:
-    """Rewrite the records without seals, as version 0.1.0 wrote them."""
+    """Rewrite the records without seals."""
     run = folder / "runs" / RUN
     for iteration, stages in read_records(folder).items():
-        (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps(stages))
+        (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps({"stages": stages}))
     edit_json(run / "state.json", lambda state: state.pop("head"))
 
 

@@ -36,8 +36,7 @@ class Run(_Record):
     parameters: dict[str, Any] = {}
     """Other arguments of the flow, such as a replay's base run and range, as JSON."""
     code: dict[str, str] = {}
-    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not recorded, as by version
-    0.1.0."""
+    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not recorded."""
 
     @property
     def environment(self) -> str:
@@ -75,7 +74,7 @@ class RunState(_Record):
     warning: str = ""
     """Why the run learns nothing at present, and what to try; empty if it learns."""
     head: str = ""
-    """Digest of the last record of a completed run. Empty: the run has not completed, or version 0.1.0 wrote this."""
+    """Digest of the last record of a completed run. Empty: the run has not completed."""
 
 
 def other_settings(earlier: Run, later: Run) -> str:
@@ -85,9 +84,7 @@ def other_settings(earlier: Run, later: Run) -> str:
 
 def other_code(earlier: Run, later: Run) -> str:
     """Describe the differences in the code that they were made with; "" if there are none."""
-    if earlier.code and earlier.code != later.code:
-        return _listed(earlier.code, later.code)
-    return "" if earlier.code == later.code else "  its record does not say which, as version 0.1.0 did not record it"
+    return _listed(earlier.code, later.code)
 
 
 def _identity(run: Run) -> dict[str, Any]:

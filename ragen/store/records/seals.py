@@ -4,24 +4,21 @@
 
 A digest is the SHA-256 of a file's content, so it can be checked with `sha256sum`. Changing, removing or inserting a
 record breaks the chain at that place, unless all later records are rewritten as well; `ragen verify` therefore also
-compares the records with what the run's settings require. Records from before 2026-11-23 contain no digest; they can
-still be read, but nothing is shown about them.
+compares the records with what the run's settings require. A record without a digest can be read, but nothing is shown
+about the one before it.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from starpo.ragen.store.remote.location import Location
 
 StageKeys = dict[str, dict[str, str]]
 """Stage -> {kind: key}."""
-
-_STAGE_KEYS = TypeAdapter(StageKeys)
 
 
 class IterationRecord(BaseModel):
@@ -33,13 +30,6 @@ class IterationRecord(BaseModel):
     """Digest of the previous record; empty: this record seals nothing."""
     stages: StageKeys = {}
     """Stage -> {kind: key}."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_version_0_1(cls, value: Any) -> Any:
-        """Convert a record of version 0.1, which contained its stages alone."""
-        is_older = isinstance(value, dict) and not isinstance(value.get("previous"), str)
-        return {"stages": _STAGE_KEYS.validate_python(value, strict=True)} if is_older and value else value
 
 
 @dataclass(frozen=True)
@@ -78,9 +68,7 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
     for iteration, (data, record) in records.items():
         path = record_path(iteration)
         if not record.previous:
-            seals.absent[before] = (
-                f"{path}, the record after it, names no digest of it, as in stores from before 2026-11-23"
-            )
+            seals.absent[before] = f"{path}, the record after it, names no digest of it"
         elif record.previous != found:
             seals.broken[before] = (
                 f"its digest is {found}, and {path}, the record after it, was written after {record.previous}: one of "
@@ -90,9 +78,7 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
     if head is None:
         seals.absent[before] = "the run has not ended, so nothing confirms that this is its last record"
     elif not head:
-        seals.absent[before] = (
-            "the end of the run names no digest of its last record, as in stores from before 2026-11-23"
-        )
+        seals.absent[before] = "the end of the run names no digest of its last record"
     elif head != found:
         seals.broken[before] = (
             f"its digest is {found}, and the run ended (state.json) with {head}: it was changed, or records "
