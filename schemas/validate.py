@@ -15,7 +15,7 @@ from pandera.errors import SchemaError, SchemaErrors
 from pandera.polars import Check, Column, DataFrameSchema
 
 from starpo.schemas.datasets import DATASETS, Dataset
-from starpo.schemas.models import across_columns, across_model, row_model
+from starpo.schemas.models import across_columns, across_model, has_nulls, obeys, row_model
 
 FAILURE_CASES = pa.schema(
     [
@@ -104,7 +104,8 @@ class Validator:
             self._is_comparable = False
         else:
             frame = pl.DataFrame(pl.from_arrow(batch))
-            self._check_model(row_model(self.kind), frame, self._num_rows)
+            if has_nulls(batch, self.kind) or not obeys(frame, row_model(self.kind)):
+                self._report(row_model(self.kind), frame, self._num_rows)
             texts = pl.col(pl.String).cast(pl.Categorical)
             self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
         self._num_rows += batch.num_rows
@@ -116,14 +117,17 @@ class Validator:
             ContractViolation: If any rule was violated in any batch.
         """
         if self._kept and self._is_comparable:
-            self._check_model(across_model(self.kind), pl.concat(self._kept), 0)
+            frame, model = pl.concat(self._kept), across_model(self.kind)
+            if not obeys(frame, model):
+                self._report(model, frame, 0)
         self._kept.clear()
         if self._failures:
             failures = list(self._failures.values())
             message = _message(self._dataset, failures, self._num_rows)
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
 
-    def _check_model(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
+    def _report(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
+        """Record what pandera finds."""
         try:
             model.validate(frame, lazy=True)
         except SchemaErrors as errors:
