@@ -127,24 +127,26 @@ class Validator:
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
 
     def _report(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
-        """Record what pandera finds."""
+        """Record what pandera finds in rows that do not obey the model."""
         try:
             model.validate(frame, lazy=True)
         except SchemaErrors as errors:
             for error in errors.schema_errors:
                 self._record(error, frame, first_row)
+        else:
+            raise AssertionError(f"pandera finds no fault in rows of '{self.kind}' that were refused")
 
     def _record(self, error: SchemaError, frame: pl.DataFrame, first_row: int) -> None:
         """Record the rows that fail a check."""
         if error.check_output is None:
             raise error  # the check itself failed, not the data
         check, schema, key = error.check, error.schema, self._dataset.key
-        text = check.error if isinstance(check, Check) else _PANDERAS_OWN[check]
+        text = str(check.error) if isinstance(check, Check) else _PANDERAS_OWN[check]
         columns = key
         if isinstance(schema, Column):
             columns = (schema.name,)
         elif isinstance(check, Check):
-            columns = tuple(check.name.split(", "))
+            columns = tuple(str(check.name).split(", "))
         named = tuple(dict.fromkeys((*key, *columns)))
         is_failing = ~error.check_output["check_output"]
         failing = frame.select(named).with_row_index("_row", offset=first_row).filter(is_failing)
