@@ -9,6 +9,7 @@ not checked here: `ragen verify` derives it again.
 import polars as pl
 from polars import col
 
+from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.rule import Rule, aligned, close, constant, counted, same
 from starpo.schemas.turn_rules import SIBLING_ROWS, SIBLING_TABLE, TURN_ROWS, TURN_TABLE
 
@@ -71,9 +72,29 @@ _SAMPLE_TABLE = (
 
 _METRIC_TABLE = (*constant("iteration", "stage"),)
 
+_num_acting = col("actions").list.eval(pl.element() != "").list.sum()
+_has_broken_off = col("status").is_in(("truncated", *ERROR_STATUSES)).cast(pl.Int64)
+
 _EPISODE_ROWS = (
     Rule(("num_format_errors", "num_turns"), "is at most num_turns", col("num_format_errors") <= col("num_turns")),
+    Rule(
+        ("status", "num_format_errors"),
+        "is 'ok' only without format errors, and 'format_error' only with one",
+        pl.when(col("status") == "ok")
+        .then(col("num_format_errors") == 0)
+        .otherwise((col("status") != "format_error") | (col("num_format_errors") > 0)),
+    ),
     *aligned("observations", "responses", "actions"),
+    Rule(
+        ("actions", "num_turns", "num_format_errors", "status"),
+        "is empty only in a turn that was malformed or cut short",
+        col("num_turns") - _num_acting.cast(pl.Int64) <= col("num_format_errors") + _has_broken_off,
+    ),
+    Rule(
+        ("num_response_tokens", "responses"),
+        "is at least the number of non-empty responses",
+        col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
+    ),
     Rule(
         ("num_turns", "observations"),
         "is the number of observations",
