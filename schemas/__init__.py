@@ -2,10 +2,11 @@
 torch.
 
 datasets   the Arrow schema of every dataset, with each column's meaning, and its version
+checks     the checks of every dataset's columns
 rule       a single rule: a sentence and a polars expression; common rules
 turn_rules the rules of `turns` and `siblings`
 rules      the rules of every dataset, row by row and across rows
-models     pandera models, built from columns and rules
+models     pandera models, built from columns, checks and rules
 validate   `validate(table, kind)`: all rules of a dataset, one readable error
 examples   a small valid example of every dataset
 manifest   the manifest stored with every artifact

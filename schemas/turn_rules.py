@@ -6,27 +6,8 @@ rule -> turn_rules -> rules -> models -> validate
 import polars as pl
 from polars import col
 
-from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, ORIGINS, STATUSES, UNKNOWN_FINISH
-from starpo.schemas.rule import (
-    Rule,
-    aligned,
-    at_least,
-    contained,
-    counted,
-    digest,
-    each_item,
-    json_object,
-    not_empty,
-    one_of,
-    same,
-    says_action,
-)
-
-MAX_VOCABULARY = 2**20
-"""Upper bound of token ids; no policy has a larger vocabulary."""
-
-MIN_LOGPROB = -104.0
-"""Nats; the smallest positive float32 is exp(-103.3), and a token of probability 0 is never sampled."""
+from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
+from starpo.schemas.rule import Rule, aligned, contained, counted, same
 
 _is_error = col("status").is_in(ERROR_STATUSES)
 _has_tokens = col("response_ids").list.len() > 0
@@ -35,44 +16,14 @@ _has_response = _has_tokens | _is_unknown
 _num_executed = col("executed_actions").list.len()
 _is_end = col("terminated") | col("truncated")
 
-EPISODE_RULES = (*not_empty("env"), at_least("env_seed", 0), digest("initial_state_digest"))
-"""Rules shared by turns and evaluated episodes."""
-
-
-def _known_ids(name: str) -> Rule:
-    is_known = (col(name).list.min() >= 0) & (col(name).list.max() < MAX_VOCABULARY)
-    return Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", is_known)
-
-
-_possible_logprobs = Rule(
-    ("behaviour_logprobs",),
-    f"holds numbers from {MIN_LOGPROB:g} to 0",
-    (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
-    & (col("behaviour_logprobs").list.max() <= 0)
-    & ~col("behaviour_logprobs").list.sum().is_nan(),
-)
-
 TURN_ROWS = (
-    *not_empty("trajectory_id", "group_id"),
-    *EPISODE_RULES,
-    *(at_least(name, 0) for name in ("dynamics_seed", "sampling_seed", "member", "turn", "forfeited_actions")),
-    at_least("actions_left", 0),
-    Rule(("action_cost",), "is finite and at most 0", col("action_cost").is_finite() & (col("action_cost") <= 0)),
-    one_of("status", STATUSES),
-    one_of("finish_reason", FINISH_REASONS),
-    one_of("origin", ORIGINS),
-    digest("state_digest"),
-    _known_ids("prompt_ids"),
-    _known_ids("response_ids"),
     Rule(
         ("behaviour_logprobs", "response_ids", "finish_reason"),
         "has as many items as response_ids, or none where finish_reason is 'unknown'",
         (col("behaviour_logprobs").list.len() == col("response_ids").list.len())
         | (_is_unknown & (col("behaviour_logprobs").list.len() == 0)),
     ),
-    _possible_logprobs,
     *aligned("executed_actions", "action_rewards", "action_effective"),
-    Rule(("action_rewards",), "holds finite numbers", each_item("action_rewards", pl.element().is_finite())),
     Rule(
         ("executed_actions", "parsed_actions"),
         "is a prefix of parsed_actions",
@@ -150,8 +101,6 @@ TURN_ROWS = (
         "is not null where the format is valid or an action is named",
         col("answer").is_not_null() | (~col("format_ok") & (col("parsed_actions").list.len() == 0)),
     ),
-    Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
-    json_object("info"),
 )
 
 _num_taken = col("action_effective").list.len().cast(pl.Int64)  # same length as executed_actions, in fewer bytes
@@ -255,26 +204,12 @@ TURN_TABLE = (
 )
 
 SIBLING_ROWS = (
-    *not_empty("trajectory_id"),
-    *(at_least(name, 0) for name in ("turn", "candidate")),
-    _known_ids("response_ids"),
     *aligned("response_ids", "behaviour_logprobs"),
-    _possible_logprobs,
-    Rule(("response_ids",), "is not empty", _has_tokens),
-    Rule(
-        ("executed_actions", "response"),
-        "begins and ends with actions that the response contains, if they are of one word",
-        says_action(col("response"), col("executed_actions").list.first())
-        & says_action(col("response"), col("executed_actions").list.last()),
-    ),
-    Rule(("score",), "is finite where the environment did not fail", col("score").is_finite()),
     Rule(
         ("parent", "turn"),
         "is -1 on the first turn and at least 0 on others",
         (col("parent") < 0) == (col("turn") == 0),
     ),
-    at_least("parent", -1),
-    Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
 )
 
 _chosen_by_turn = [col(name).filter("chosen").sort_by(col("turn").filter("chosen")) for name in ("parent", "candidate")]
@@ -291,12 +226,6 @@ SIBLING_TABLE = (
         "is null for the chosen candidate only if it is null for all candidates of the turn",
         col("score").filter("chosen").is_not_null().any() | col("score").is_null().all(),
         ("trajectory_id", "turn"),
-    ),
-    Rule(
-        ("parent", "candidate", "trajectory_id"),
-        "is no larger than the largest candidate of a trajectory_id",
-        col("parent").max() <= col("candidate").max(),
-        ("trajectory_id",),
     ),
     Rule(
         ("turn", "trajectory_id"),

@@ -1,31 +1,21 @@
 """Validation of a dataset, in one call or batch by batch in bounded memory; one readable error.
 
-A stream is checked in one pass: row rules per batch, across rules at the end, on the columns that they name. These
-columns are kept for all rows, texts as numbers (about 40 bytes per row of `turns`), so rows may come in any order. The
-last batch is held back until `finish`: if it is the only one, all rules are checked at once.
+A stream is checked in one pass: columns and row rules per batch, across rules at the end, on the columns that they
+name. These are kept for all rows, texts as numbers (about 40 bytes per row of `turns`), so rows may come in any order.
 
     rows -> validate -> store      a violation -> ContractViolation(message, failure_cases)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pandera.errors import SchemaErrors
-from pandera.polars import DataFrameSchema
+from pandera.errors import SchemaError, SchemaErrors
+from pandera.polars import Check, Column, DataFrameSchema
 
 from starpo.schemas.datasets import DATASETS, Dataset
-from starpo.schemas.models import (
-    across_columns,
-    across_model,
-    across_rules,
-    has_nulls,
-    row_model,
-    row_rules,
-    whole_model,
-)
-from starpo.schemas.rule import Rule
+from starpo.schemas.models import across_columns, across_model, has_nulls, obeys, row_model
 
 FAILURE_CASES = pa.schema(
     [
@@ -43,6 +33,10 @@ _MAX_CASES = 1000  # rows kept per rule and batch; all are counted
 _SHOWN_ROWS = 3
 _SHOWN_RULES = 5
 _SHOWN_CHARACTERS = 120
+_PANDERAS_OWN = {
+    "not_nullable": "is neither null nor NaN",
+    "multiple_fields_uniqueness": "identify a row: no two rows have the same",
+}
 
 
 class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
@@ -94,23 +88,26 @@ class Validator:
         self.kind = kind
         self._dataset = DATASETS[kind]
         self._num_rows = 0
-        self._waiting: tuple[int, pl.DataFrame] | None = None  # index of the first row, and the batch held back
-        self._has_nulls = False  # in columns or lists that must have none
         self._kept: list[pl.DataFrame] = []
+        self._is_comparable = True  # all batches have the columns
         self._failures: dict[str, _Failure] = {}
 
     def check(self, batch: pa.Table | pa.RecordBatch) -> None:
-        """Check the next rows against the schema and the row rules, and keep what the across rules need.
+        """Check the columns and the row rules of the next rows, and keep what the across rules need.
 
         Nullability flags and metadata of the batch's schema are ignored: the values themselves are checked.
         """
-        self._check_rows()
         wrong = _schema_faults(batch.schema, self._dataset)
         for column, text, found in wrong:
             self._add((column,), text, 1, [(None, "", found)])
-        if not wrong:
-            self._has_nulls |= has_nulls(batch, self.kind)
-            self._waiting = (self._num_rows, pl.DataFrame(pl.from_arrow(batch)))
+        if wrong:
+            self._is_comparable = False
+        else:
+            frame = pl.DataFrame(pl.from_arrow(batch))
+            if has_nulls(batch, self.kind) or not obeys(frame, row_model(self.kind)):
+                self._report(row_model(self.kind), frame, self._num_rows)
+            texts = pl.col(pl.String).cast(pl.Categorical)
+            self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
         self._num_rows += batch.num_rows
 
     def finish(self) -> None:
@@ -119,56 +116,45 @@ class Validator:
         Raises:
             ContractViolation: If any rule was violated in any batch.
         """
-        is_only_batch = not self._kept and not self._failures
-        if is_only_batch and self._waiting and not self._has_nulls and self._obeys_all(self._waiting[1]):
-            return
-        self._check_rows()
-        is_comparable = not any(failure.cases[0][0] is None for failure in self._failures.values())
-        if self._kept and is_comparable:
-            frame = pl.concat(self._kept)
-            self._check_model(across_model(self.kind), across_rules(self.kind), frame, 0)
+        if self._kept and self._is_comparable:
+            frame, model = pl.concat(self._kept), across_model(self.kind)
+            if not obeys(frame, model):
+                self._report(model, frame, 0)
         self._kept.clear()
         if self._failures:
             failures = list(self._failures.values())
             message = _message(self._dataset, failures, self._num_rows)
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
 
-    def _obeys_all(self, frame: pl.DataFrame) -> bool:
-        try:
-            whole_model(self.kind).validate(frame, lazy=True)
-        except SchemaErrors:
-            return False
-        return True
-
-    def _check_rows(self) -> None:
-        """Check the row rules on the batch held back."""
-        if self._waiting is None:
-            return
-        first_row, frame = self._waiting
-        self._waiting = None
-        self._check_model(row_model(self.kind), row_rules(self.kind), frame, first_row)
-        texts = pl.col(pl.String).cast(pl.Categorical)
-        self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
-
-    def _check_model(self, model: DataFrameSchema, rules: Sequence[Rule], frame: pl.DataFrame, first_row: int) -> None:
+    def _report(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
+        """Record what pandera finds in rows that do not obey the model."""
         try:
             model.validate(frame, lazy=True)
-        except SchemaErrors:
-            if not sum(self._record(rule, frame, first_row) for rule in rules):
-                raise  # an error of pandera itself, which none of our rules explains
+        except SchemaErrors as errors:
+            for error in errors.schema_errors:
+                self._record(error, frame, first_row)
+        else:
+            raise AssertionError(f"pandera finds no fault in rows of '{self.kind}' that were refused")
 
-    def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> int:
-        """Record the rows that break a rule; returns their number."""
-        named = tuple(dict.fromkeys((*self._dataset.key, *rule.columns)))
-        holds = rule.evaluate(frame)
-        failing = frame.select(named).with_row_index("_row", offset=first_row).filter(~holds)
-        if failing.height:
-            cases = [
-                (row["_row"], _pairs(row, self._dataset.key), _pairs(row, rule.columns))
-                for row in failing.head(_MAX_CASES).iter_rows(named=True)
-            ]
-            self._add(rule.columns, rule.text, failing.height, cases)
-        return failing.height
+    def _record(self, error: SchemaError, frame: pl.DataFrame, first_row: int) -> None:
+        """Record the rows that fail a check."""
+        if error.check_output is None:
+            raise error  # the check itself failed, not the data
+        check, schema, key = error.check, error.schema, self._dataset.key
+        text = str(check.error) if isinstance(check, Check) else _PANDERAS_OWN[check]
+        columns = key
+        if isinstance(schema, Column):
+            columns = (schema.name,)
+        elif isinstance(check, Check):
+            columns = tuple(str(check.name).split(", "))
+        named = tuple(dict.fromkeys((*key, *columns)))
+        is_failing = ~error.check_output["check_output"]
+        failing = frame.select(named).with_row_index("_row", offset=first_row).filter(is_failing)
+        cases = [
+            (row["_row"], _pairs(row, key), _pairs(row, columns))
+            for row in failing.head(_MAX_CASES).iter_rows(named=True)
+        ]
+        self._add(columns, text, failing.height, cases)
 
     def _add(
         self, columns: tuple[str, ...], text: str, num_rows: int, cases: Iterable[tuple[int | None, str, str]]

@@ -32,7 +32,7 @@ from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Batch, Example, Lessons
 from starpo.ragen.learning.learners.adapters import add_adapters, merge_adapters, shape_of
 from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches, rectangles
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser, learning_rate_factor
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel, TrainedModel

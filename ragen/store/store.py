@@ -1,4 +1,4 @@
-"""`Store`: facade of artifacts, datasets and runs.
+"""`Store`: the artifacts of one address, its datasets among them, and its runs.
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
 <store>/runs/<run>/          records of a named run
@@ -31,7 +31,7 @@ from starpo.schemas.manifest import FileEntry, Manifest
 from starpo.schemas.validate import ContractViolation, Validator
 
 
-class Store:
+class Store(Artifacts):
     """A store at an fsspec address: a folder, or a URL such as `s3://bucket/prefix`.
 
     Cheap to create; nothing is accessed before the first call. Safe for concurrent use by threads and processes.
@@ -47,8 +47,7 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self._location = Location(url)
-        self._artifacts = Artifacts(self._location)
+        super().__init__(Location(url))
         self.url = self._location.name
         self.address = str(self._location.local or self.url)
         self.runs = Runs(self._location)
@@ -73,51 +72,6 @@ class Store:
             return
         raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
 
-    def has(self, kind: str, key: str) -> bool:
-        """Whether the artifact exists. Damage is detected on reading, not here."""
-        return self._artifacts.has(kind, key)
-
-    def manifest(self, kind: str, key: str) -> Manifest:
-        """Return the manifest of an artifact.
-
-        Raises:
-            ArtifactMissingError: If there is no such artifact.
-            ArtifactDamagedError: If the manifest is not what was written.
-        """
-        return self._artifacts.manifest(kind, key)
-
-    def dropped(self, kind: str, key: str) -> Manifest | None:
-        """Return the manifest of a dropped artifact (see `drop`); None if the artifact exists or was never stored.
-
-        Raises:
-            ArtifactDamagedError: If that manifest is not what was written.
-        """
-        return self._artifacts.dropped(kind, key)
-
-    def lasting_manifest(self, kind: str, key: str) -> Manifest:
-        """Return the manifest of an artifact that exists or has been dropped (see `drop`).
-
-        Raises:
-            ArtifactMissingError: If there never was such an artifact.
-            ArtifactDamagedError: If the manifest is not what was written.
-        """
-        return self._artifacts.lasting_manifest(kind, key)
-
-    def was_made(self, kind: str, key: str) -> bool:
-        """Whether the artifact exists or has been dropped. In both cases its work need not be done again."""
-        return self._artifacts.was_made(kind, key)
-
-    def drop(self, kind: str, key: str) -> Manifest:
-        """Delete an artifact that can be derived again, and keep its manifest (`dropped.json`).
-
-        If the process is killed, the artifact is either intact or dropped; dropping it again deletes remaining files.
-        Storing it again restores it.
-
-        Raises:
-            ArtifactMissingError: If it neither exists nor was dropped.
-        """
-        return self._artifacts.drop(kind, key)
-
     def put_table(self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts) -> Manifest:
         """Validate and store a dataset. An existing artifact is not overwritten.
 
@@ -135,8 +89,8 @@ class Store:
         """
         _known_dataset(kind)
         if self._has_now(kind, facts.key):
-            return self._artifacts.manifest(kind, facts.key)
-        with self._artifacts.stage() as folder:
+            return self.manifest(kind, facts.key)
+        with self.stage() as folder:
             file = folder / datasets.PART_NAME
             written = datasets.write_dataset(data, kind, file)
             if written.violation is not None:
@@ -144,7 +98,7 @@ class Store:
             manifest = facts.manifest(
                 kind, written.content_digest, dataset_version=DATASETS[kind].version, num_rows=written.num_rows
             )
-            return self._artifacts.commit(folder, self._artifacts.sealed(manifest, entries_of(folder)))
+            return self.commit(folder, self.sealed(manifest, entries_of(folder)))
 
     def put_folder(self, kind: str, folder: str, facts: Facts) -> Manifest:
         """Store a copy of all files in a local folder, such as a checkpoint, unless the key exists.
@@ -156,9 +110,9 @@ class Store:
         """
         _check_no_dataset(kind)
         if self._has_now(kind, facts.key):
-            return self._artifacts.manifest(kind, facts.key)
-        with self._artifacts.stage() as staged:
-            return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
+            return self.manifest(kind, facts.key)
+        with self.stage() as staged:
+            return self.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 
     def new_folder(self) -> AbstractContextManager[Path]:
         """Context manager: an empty folder on this machine for the files of a new artifact; removed at the end.
@@ -166,7 +120,7 @@ class Store:
         Raises:
             StoreError: If it, or what the block writes, cannot be written.
         """
-        return self._artifacts.stage()
+        return self.stage()
 
     def take_folder(self, kind: str, folder: Path, facts: Facts) -> Manifest:
         """Store a folder of `new_folder` by moving its files instead of copying.
@@ -176,12 +130,12 @@ class Store:
         """
         _check_no_dataset(kind)
         if self._has_now(kind, facts.key):
-            return self._artifacts.manifest(kind, facts.key)
-        return self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, facts))
+            return self.manifest(kind, facts.key)
+        return self.commit(folder, self._sealed(hashed_files(folder), kind, facts))
 
     def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
         """Return the sealed manifest of a folder of files."""
-        return self._artifacts.sealed(facts.manifest(kind, digest_of(entries)), entries)
+        return self.sealed(facts.manifest(kind, digest_of(entries)), entries)
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a dataset, verified and validated.
@@ -222,8 +176,8 @@ class Store:
         manifest = self.manifest(kind, key)
         _check_version(manifest)
         if not should_verify:
-            return self._artifacts.parts(manifest)
-        folder = self._artifacts.local_folder(manifest)
+            return self.files_of(manifest)
+        folder = self.folder_of(manifest)
         return [folder / entry.name for entry in manifest.files]
 
     def read_file(self, kind: str, key: str, name: str) -> bytes:
@@ -233,14 +187,7 @@ class Store:
             ArtifactMissingError: If there is no such artifact, or no such file in it.
             ArtifactDamagedError: If its manifest or the file's content is not what was written.
         """
-        return self._artifacts.read_file(self.manifest(kind, key), name)
-
-    def contradictions(self, manifest: Manifest) -> list[str]:
-        """List contradictions between an artifact and its manifest that can be found without reading a file.
-
-        Examples are a file that no manifest names, or a folder's content digest that does not match its files.
-        """
-        return self._artifacts.contradictions(manifest)
+        return self.file_of(self.manifest(kind, key), name)
 
     def local_folder(self, kind: str, key: str) -> str:
         """Return a folder on this machine with the artifact's files under their own names, verified. Treat it as
@@ -252,25 +199,25 @@ class Store:
             ArtifactMissingError: If there is no such artifact.
             ArtifactDamagedError: If its files or its manifest are not what was written.
         """
-        return str(self._artifacts.local_folder(self.manifest(kind, key)))
+        return str(self.folder_of(self.manifest(kind, key)))
 
     def _has_now(self, kind: str, key: str) -> bool:
         """Whether the artifact exists. One that this object has just found missing is not looked up again: `commit`
         resolves races between writers."""
-        return not self._artifacts.was_missed(kind, key) and self._artifacts.has(kind, key)
+        return not self.was_missed(kind, key) and self.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
         """Return the dataset's files on this machine, after checking content, schema version and number of rows."""
         kind, key = manifest.kind, manifest.key
         _check_version(manifest)
-        folder = self._artifacts.local_folder(manifest)
+        folder = self.folder_of(manifest)
         files = [folder / entry.name for entry in manifest.files]
         try:
             num_rows = datasets.num_rows(files)
         except pa.ArrowInvalid as error:
-            raise self._artifacts.damaged(kind, key, f"its Parquet cannot be read ({error})") from error
+            raise self.damaged(kind, key, f"its Parquet cannot be read ({error})") from error
         if num_rows != manifest.num_rows:
-            raise self._artifacts.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
+            raise self.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
         return files
 
     def _validated(self, files: list[Path], manifest: Manifest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.imitation import NUM_PARTS, Split, _in_prefix_rows, accumulate_gradient
 from starpo.ragen.learning.learners.batches import MicroBatch, rectangles
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.scoring import ResponseScores, row_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel

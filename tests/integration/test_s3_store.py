@@ -83,7 +83,7 @@ def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> Non
 
     def put(number: int) -> str:
         store = Store(f"s3://{bucket.name}/race")
-        store._artifacts.has = lambda *_: False  # type: ignore[method-assign]
+        store.has = lambda *_: False  # type: ignore[method-assign]
         return store.put_table("turns", example_turns(1, number), work()).manifest_digest
 
     with ThreadPoolExecutor(num_writers) as pool:

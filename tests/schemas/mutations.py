@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from starpo.schemas.checks import SCORE_METRICS
 from starpo.schemas.datasets import FINISH_REASONS, ORIGINS, STATUSES
-from starpo.schemas.rules import SCORE_METRICS
 
 Row = dict[str, Any]
 Named = Iterator[tuple[str, Any]]

@@ -19,8 +19,8 @@ from typing import Any
 
 import polars as pl
 
+from starpo.schemas.checks import MAX_VOCABULARY, MIN_LOGPROB
 from starpo.schemas.datasets import UNKNOWN_FINISH
-from starpo.schemas.turn_rules import MAX_VOCABULARY, MIN_LOGPROB
 
 Row = dict[str, Any]
 Message = tuple[str, str]

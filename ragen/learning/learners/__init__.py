@@ -10,7 +10,7 @@ critic         the value function
 prm            the process reward model: a second policy, trained to prefer the better trajectory
 credit         rewards -> advantages and value targets
 data_parallel  the processes that share an update
-micro_batches  runs forward and backward passes over micro-batches
+micro_batch_runner  runs forward and backward passes over micro-batches
 trained_model  a model with its optimiser, as the training steps see it
 training       the optimiser steps of one update
 measured_objectives  gradients of several objectives side by side, without a step

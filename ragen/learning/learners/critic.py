@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from starpo.ragen.learning.learners.adapters import frozen_parameters
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import hidden_states, of_tokens
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.trained_model import LossOf
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

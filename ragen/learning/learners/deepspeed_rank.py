@@ -29,7 +29,7 @@ from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.adapters import frozen_parameters
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.objectives.implicit_steps import preference_loss, preferences

@@ -19,7 +19,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
 Quantity = Literal["logprob", "entropy", "collision", "mode"]

@@ -14,7 +14,7 @@ from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 
 LossOf = Callable[[MicroBatch], tuple[Tensor, float]]

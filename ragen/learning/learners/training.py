@@ -23,7 +23,7 @@ from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.scoring import Quantity, Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens

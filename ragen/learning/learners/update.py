@@ -27,7 +27,7 @@ from starpo.ragen.learning.learners.gradient_spread import GradientSpread, sprea
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, measure
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.prm import fit
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample, scored_trajectories

@@ -21,7 +21,10 @@ from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
-from starpo.schemas.rules import CLIP_BOUNDS, ZERO_VARIANCE_STD
+from starpo.schemas.rules import ZERO_VARIANCE_STD
+
+CLIP_BOUNDS = (-1.0, 3.0)
+"""Bounds of returns normalised by 'asymmetric_clip' (RAGEN-2)."""
 
 CLIP_STD_OFFSET = 1e-6
 """Added to the standard deviation in 'asymmetric_clip' (RAGEN-2); the quotient is clipped to `CLIP_BOUNDS`."""

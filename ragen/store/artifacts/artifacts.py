@@ -9,7 +9,7 @@ wins and the others use its result; a killed writer leaves nothing visible.
 An artifact that can be derived again may be dropped: its files are deleted, and its manifest stays as `dropped.json`.
 It describes the artifact, and its digest proves that a derived replacement is the original.
 
-    Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.local_folder -> verified files
+    Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.folder_of -> verified files
 """
 
 import errno
@@ -51,11 +51,11 @@ class Artifacts:
         self._seen: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def has(self, kind: str, key: str) -> bool:
-        """Whether the artifact exists. Does not check for damage."""
+        """Whether the artifact exists. Damage is detected on reading, not here."""
         return MANIFEST_NAME in self._names(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
-        """Whether the artifact exists or has been dropped."""
+        """Whether the artifact exists or has been dropped. In both cases its work need not be done again."""
         return not {MANIFEST_NAME, DROPPED_NAME}.isdisjoint(self._names(kind, key))
 
     def was_missed(self, kind: str, key: str) -> bool:
@@ -111,10 +111,11 @@ class Artifacts:
         return self.dropped(kind, key) or self.manifest(kind, key)
 
     def drop(self, kind: str, key: str) -> Manifest:
-        """Delete an artifact's files and keep its manifest as `dropped.json`.
+        """Delete the files of an artifact that can be derived again, and keep its manifest as `dropped.json`.
 
         The copy of the manifest is written first, then `manifest.json` is deleted, then the files. A killed process
-        leaves either the intact artifact, or a dropped one with some files, which dropping it again removes.
+        leaves either the intact artifact, or a dropped one with some files, which dropping it again removes. Storing
+        it again restores it.
 
         Raises:
             ArtifactMissingError: If it neither exists nor was dropped.
@@ -221,7 +222,10 @@ class Artifacts:
         return faults(self._location, manifest)
 
     def contradictions(self, manifest: Manifest) -> list[str]:
-        """List contradictions to the manifest without reading a file; see `looking.contradictions`."""
+        """List contradictions between an artifact and its manifest that can be found without reading a file.
+
+        Examples are a file that no manifest names, or a folder's content digest that does not match its files.
+        """
         return contradictions(self._location, manifest)
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
@@ -246,7 +250,7 @@ class Artifacts:
             source._download(manifest, folder)
             return self._commit(folder, copied, should_check=True)
 
-    def parts(self, manifest: Manifest) -> list[Path | RangeFile]:
+    def files_of(self, manifest: Manifest) -> list[Path | RangeFile]:
         """Return the artifact's files in place, to be read in part; nothing is hashed.
 
         Raises:
@@ -272,7 +276,7 @@ class Artifacts:
             files.append(file)
         return files
 
-    def read_file(self, manifest: Manifest, name: str) -> bytes:
+    def file_of(self, manifest: Manifest, name: str) -> bytes:
         """Read one file of an artifact, verified; the others are neither fetched nor hashed.
 
         Raises:
@@ -292,7 +296,7 @@ class Artifacts:
             raise self.damaged(kind, key, what)
         return data
 
-    def local_folder(self, manifest: Manifest) -> Path:
+    def folder_of(self, manifest: Manifest) -> Path:
         """Return a folder on this machine with the artifact's files under their own names, verified.
 
         Remote artifacts are downloaded into a cache, `~/.cache/starpo`, which may be deleted at any time.

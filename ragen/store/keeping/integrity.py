@@ -121,7 +121,7 @@ def _row_faults(artifacts: Artifacts, manifest: Manifest) -> list[str]:
     if manifest.dataset_version is None:
         return []
     try:
-        batches = list(stored_batches(artifacts.parts(manifest)))
+        batches = list(stored_batches(artifacts.files_of(manifest)))
         found = content_digest(batches, batches[0].schema if batches else DATASETS[manifest.kind].schema)
     except (pa.ArrowException, OSError) as error:
         return [f"its rows cannot be read ({first_line(error)})"]

@@ -23,7 +23,7 @@ from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.envs.statements import read_statements, score
 from starpo.ragen.learning import demonstrations, imitation
 from starpo.ragen.learning.examples import Batch, examples_of
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.scoring import ResponseScores
 from starpo.ragen.learning.learners.trained_model import TorchModel

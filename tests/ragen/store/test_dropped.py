@@ -108,9 +108,9 @@ def test_dropped_by_another_process_while_it_is_read_it_is_missing_and_not_damag
     store: Store, files: str, work: Facts, nothing_verified_yet: None
 ) -> None:
     """A reader that needs it then derives it, like one that was dropped earlier."""
-    manifest, artifacts = store.put_folder("checkpoint", files, work), store._artifacts
+    manifest = store.put_folder("checkpoint", files, work)
     Store(store.url).drop("checkpoint", KEY)
-    for read in (artifacts.local_folder, lambda manifest: artifacts.read_file(manifest, "config.json")):
+    for read in (store.folder_of, lambda manifest: store.file_of(manifest, "config.json")):
         with pytest.raises(ArtifactMissingError, match="was dropped"):
             read(manifest)
 

@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.adapters import adapters_off, shape_of
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.checkpoint import load_checkpoint
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import ResponseScores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner

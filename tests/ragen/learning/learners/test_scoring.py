@@ -14,7 +14,7 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners import scoring
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.critic import Critic, evaluate
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.prefix_rows import prefix_rows
 from starpo.ragen.learning.learners.scoring import (
     ResponseScores,

@@ -201,7 +201,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
     delete_garbage(Location(store.url), garbage)
     assert set(other) <= artifacts(store)
     manifests = [store.manifest(*artifact) for artifact in other]
-    assert all(store._artifacts.faults(manifest) == [] for manifest in manifests)
+    assert all(store.faults(manifest) == [] for manifest in manifests)
 
 
 def test_a_killed_deletion_leaves_nothing_half_visible_and_is_finished_by_the_next(
@@ -278,7 +278,7 @@ class TestLeftovers:
         assert [doomed.folder.path for doomed in garbage.doomed] == [f"{kind}/{key}/0123456789ab"]
         delete_garbage(location, garbage)
         assert before - set(paths(store)) == {f"{kind}/{key}/0123456789ab/model.safetensors"}
-        assert store._artifacts.faults(store.manifest(kind, key)) == []
+        assert store.faults(store.manifest(kind, key)) == []
 
     def test_quarantine_stays_unless_it_is_said(self, store: Store, make_run: MakeRun) -> None:
         make_run(store, "a", 1)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 
 CPU = torch.device("cpu")
 
