@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import tiny_tokenizer
 from starpo.ragen.envs import make
-from starpo.ragen.evidence.sizing.architecture import tiny_tokenizer
 
 CHARACTERS_A_TOKEN = 3.0
 """Characters per prompt token; text boards have about two, English four. Assumed if no tokenizer is available."""
@@ -102,6 +102,6 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     )  # fmt: skip
     opening = prompt.introduction(environment.rules(), environment.grammar, agent)
     if config.policy.type == "tiny":
-        tokenizer = tiny_tokenizer(config.policy, config.environment, agent.form)
+        tokenizer = tiny_tokenizer(config)
         return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)
     return len(opening) / CHARACTERS_A_TOKEN, len(message) / CHARACTERS_A_TOKEN + _TEMPLATE_TOKENS
