@@ -19,7 +19,6 @@ from starpo.ragen.agents.prompting.lengths import NUM_STATES
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.load import load_config
 from starpo.ragen.config.policy import FineTuning
-from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import ContextFit, context_fits, tokenizer_and_positions
 from starpo.ragen.core.errors import ConfigError, PolicyError
@@ -64,8 +63,8 @@ def plan_experiment(model: str, environment: str, file: str) -> Experiment:
             shorter than the environment's prompt.
     """
     variant = _variant(environment)
-    machine = this_machine(Runtime.current().threads)
-    has_gpu = not machine.device.is_cpu
+    machine = this_machine()
+    has_gpu = not machine.is_cpu
     agent, limits_from = _limits(variant.type)
     has_demonstrator = bool(environment_type(variant.type).demonstrator)
     told: dict[str, Any] = {
@@ -191,14 +190,14 @@ def _of_the_size(size: int | None, *, is_lora: bool) -> dict[str, Any]:
 
 
 def _lack_of_memory(config: StarPOConfig) -> str:
-    machine = this_machine(Runtime.current().threads)
+    machine = this_machine()
     try:
         found = estimate(config, architecture_of(config), machine)
     except PolicyError:
         return ""
     lacks = misfits(found, host_memory())
     needed = f"it would need about {found.memory.peak_bytes / GIB:.1f} GiB"
-    return f"{needed} of {machine.device.memory_bytes / GIB:.1f}" if lacks else ""
+    return f"{needed} of {machine.memory_bytes / GIB:.1f}" if lacks else ""
 
 
 def _up(number: float, step: int) -> int:

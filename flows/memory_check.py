@@ -40,4 +40,4 @@ def check_memory(config: StarPOConfig) -> None:
     except PolicyError:  # loading the policy gives a better error message
         return
     for phase in config.phases:
-        check_fits(phase, architecture, this_machine(runtime.threads), host_memory())
+        check_fits(phase, architecture, this_machine(), host_memory())

@@ -5,6 +5,7 @@ settings, the policy's tokenizer -> first prompts of every environment that is p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from starpo.ragen.agents.prompting.lengths import PromptLengths, num_in_sight, prompt_lengths
@@ -18,6 +19,8 @@ from starpo.ragen.core.visible import visible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from starpo.ragen.agents.policy.tokenizer import Speech
 
 
 @dataclass(frozen=True)
@@ -178,10 +181,7 @@ def tokenizer_and_positions(
     """
     policy = config.policy
     if isinstance(policy, TinyPolicy):
-        from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
-
-        speech = unknown_speech(policy, config.environment, config.agent.form)
-        return make_tokenizer(speech), policy.max_positions
+        return tiny_tokenizer(config), policy.max_positions
     if model_place(policy.name_or_path) is None and not should_download:
         return None
     from starpo.ragen.agents.policy.folder import num_positions
@@ -190,3 +190,22 @@ def tokenizer_and_positions(
 
     folder = resolve_policy(policy)
     return load_tokenizer(folder), num_positions(folder)
+
+
+def tiny_tokenizer(config: StarPOConfig) -> "PreTrainedTokenizerBase":
+    """Return the tokenizer of the embedded policy of these settings.
+
+    Raises:
+        ConfigError: If the policy has nobody to imitate in the environment.
+    """
+    from starpo.ragen.agents.policy.tokenizer import unknown_speech
+
+    assert isinstance(config.policy, TinyPolicy)
+    return _tokenizer(unknown_speech(config.policy, config.environment, config.agent.form))
+
+
+@cache
+def _tokenizer(speech: "Speech | None") -> "PreTrainedTokenizerBase":
+    from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+
+    return make_tokenizer(speech)

@@ -9,11 +9,10 @@ from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.context_fit import context_fits, worst_misfit
+from starpo.ragen.context_fit import context_fits, tokenizer_and_positions, worst_misfit
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
@@ -56,7 +55,7 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     policy = config.policy
     found = _of_names(config) + _of_judges(config) + _of_weights(config)
     if isinstance(policy, PretrainedPolicy):
-        found += _of_model(policy, config.agent, should_download)
+        found += _of_model(config, should_download)
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
     if player is not None and not (isinstance(player, FineTuning) and player.runs):
         found += _of_demonstrator(config, player)
@@ -184,21 +183,16 @@ def _of_demonstrator(config: StarPOConfig, player: TinyPolicy | FineTuning) -> l
     return []
 
 
-def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: bool) -> list[str]:
+def _of_model(config: StarPOConfig, should_download: bool) -> list[str]:
     try:
-        if model_place(policy.name_or_path) is not None or should_download:
-            _check_model(policy, agent)
+        found = tokenizer_and_positions(config, should_download=should_download)
+        if found is not None:
+            from starpo.ragen.agents.prompting.template import derive_pieces
+
+            derive_pieces(found[0], config.agent)
     except StarPOError as error:
         return [str(error)]
     return []
-
-
-def _check_model(policy: PretrainedPolicy, agent: AgentConfig) -> None:
-    from starpo.ragen.agents.policy.load import load_tokenizer
-    from starpo.ragen.agents.policy.source import resolve_policy
-    from starpo.ragen.agents.prompting.template import derive_pieces
-
-    derive_pieces(load_tokenizer(resolve_policy(policy)), agent)
 
 
 def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:

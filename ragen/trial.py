@@ -1,6 +1,6 @@
-"""Some episodes played before a run, and what follows from them: speed, hours, advice.
+"""Some episodes played before a run, and what follows from them: speed, advice.
 
-settings, a policy's folder -> episodes in this process -> Trial -> seconds of the run, advice
+settings, a policy's folder -> episodes in this process -> Trial -> Pace, advice
 """
 
 import math
@@ -16,7 +16,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
-from starpo.ragen.evidence.sizing.throughput import count_tokens, num_passes
+from starpo.ragen.evidence.sizing.hours import Pace
 from starpo.ragen.store import Store
 from starpo.schemas.rules import ZERO_VARIANCE_STD
 
@@ -63,30 +63,18 @@ class Trial:
     trained_tokens_s: float
     episode_tokens: float
 
-    def hours(self, config: StarPOConfig) -> dict[str, float]:
-        """Estimate the hours of a run on this machine.
+    @property
+    def pace(self) -> Pace:
+        """The speed that it shows.
 
-        An episode takes as long as here, where fewer are played at once. An update reads every token of what the filter
-        may keep, though prefixes that turns share are computed once. So both are upper bounds where groups are large.
-
-        Returns:
-            'fine-tuning', 'rollouts', 'updates' and 'evaluations'.
+        An episode takes as long as here, where fewer are played at once, and a pass reads every token, though prefixes
+        that turns share are computed once: an upper bound where groups are large. An example of fine-tuning is a turn.
         """
-        a_episode = self.seconds / self.num_episodes / 3600
-        rollout, evaluation = config.rollout, config.evaluation
-        num_played = rollout.num_groups * (rollout.group_size + rollout.num_greedy)
-        kept = count_tokens(config).kept * rollout.num_groups * rollout.group_size
-        num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
-        tuning = config.policy.fine_tuning if config.policy.type == "pretrained" else None
-        an_example = self.episode_tokens * self.num_episodes / self.num_responses
-        num_tuned = tuning.steps * tuning.batch_size * an_example if tuning else 0.0
-        num_updated = config.iterations * num_passes(config.update) * kept * self.episode_tokens
-        return {
-            "fine-tuning": num_tuned / self.trained_tokens_s / 3600,
-            "rollouts": config.num_rollouts * num_played * a_episode,
-            "updates": num_updated / self.trained_tokens_s / 3600,
-            "evaluations": num_panels * evaluation.num_prompts * evaluation.samples_per_prompt * a_episode,
-        }
+        return Pace(
+            episode_s=self.seconds / self.num_episodes,
+            pass_s=self.episode_tokens / self.trained_tokens_s,
+            example_s=self.episode_tokens * self.num_episodes / self.num_responses / self.trained_tokens_s,
+        )
 
     def advice(self, config: StarPOConfig, *, is_start: bool) -> list[str]:
         """Say what to change before training, most urgent first; empty if nothing stands out.

@@ -6,67 +6,55 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, parse_overrides
+from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
-from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, device, host_memory, parse_bytes, this_machine
+from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
 from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
+from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
-from starpo.ragen.evidence.sizing.throughput import RESPONSE_SHARE
-
-_DEFAULT_GPU = "a100-80gb"
 
 
 def plan(
     preset: Annotated[str, typer.Argument(help="Preset, or a TOML file of settings.")],
     set_: SetOption = None,
     method: MethodOption = None,
-    gpu: Annotated[
-        str | None, typer.Option(help="A GPU such as a100-80gb or h100-80gb; cpu. Default: this machine's.")
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="Number of GPUs; 0: the CPU. Default: what this machine has.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, help="Number of GPUs; with --gpu cpu, number of cores.")] = None,
     gpu_memory: Annotated[
-        str | None, typer.Option(help="Memory of each GPU, such as 80GB, if not the usual size.")
+        str | None, typer.Option(help="Memory of each GPU, such as 80GB. Default: that of this machine's.")
     ] = None,
-    response_share: Annotated[
-        float | None, typer.Option(min=0.01, max=1.0, help="Mean response as a share of the longest. Default: 0.5.")
+    speed_of: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Stored run whose measured speed the hours are from.")
     ] = None,
-    decode_rate: Annotated[
-        float | None, typer.Option(min=1.0, help="Rollout tokens per second, if you have measured it.")
-    ] = None,
-    train_rate: Annotated[
-        float | None, typer.Option(min=1.0, help="Training tokens per second, if you have measured it.")
-    ] = None,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate what a run will need (memory by component, GPUs, tokens, seconds, storage), and whether it fits."""
+    """Estimate what a run will need (memory by component, GPUs, tokens, storage, hours), and whether it fits."""
     config = load_preset(preset, parse_overrides(set_, method))
     architecture = architecture_of(config)
-    machine, is_this = _machine(config, gpu, gpus, gpu_memory)
-    found = estimate(
-        config,
-        architecture,
-        machine,
-        response_share=response_share or RESPONSE_SHARE,
-        decoded_tokens_s=decode_rate,
-        trained_tokens_s=train_rate,
-    )
+    machine = _machine(config, gpus, gpu_memory)
+    is_this = gpus is None and gpu_memory is None
+    found = estimate(config, architecture, machine)
+    seconds = run_seconds(config, pace_of(open_store(store), speed_of)) if speed_of else None
     host = host_memory() if is_this else None
     reasons = misfits(found, host)
     helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
     reasons += _full_contexts(config)
     if as_json:
-        print_json(_facts(preset, config, found, reasons, helpful))
+        print_json(_facts(preset, config, found, seconds, reasons, helpful))
         return
     _print_tables(preset, config, found, is_this)
+    say(Console(), f"{'time':<8} {_time(preset, speed_of, seconds)}")
     console = Console()
     if not reasons:
         console.print("It fits.", style="green")
@@ -85,19 +73,21 @@ def _full_contexts(config: StarPOConfig) -> list[str]:
     return [misfit] if misfit else []
 
 
-def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
-    """Return the machine to plan for, and whether it is this one."""
-    threads = Runtime.current().threads
-    here = this_machine(threads)
-    if gpu is None and gpu_memory is None and number is None:
-        return here, True
-    chosen = here.device if gpu is None and not here.device.is_cpu else device(gpu or _DEFAULT_GPU)
+def _machine(config: StarPOConfig, gpus: int | None, gpu_memory: str | None) -> Machine:
+    """Return the machine to plan for: this one, with what is given in place of its own.
+
+    Raises:
+        ConfigError: If GPUs are asked for, this machine has none, and their memory is not given.
+    """
     memory = None if gpu_memory is None else parse_bytes(gpu_memory)
-    if chosen.is_cpu:
-        return Machine(device("cpu", memory or host_memory()), number or threads), False
-    if memory is not None:
-        chosen = replace(chosen, memory_bytes=memory)
-    return Machine(chosen, number or _asked_gpus(config)), False
+    if gpus == 0:
+        return this_cpu() if memory is None else replace(this_cpu(), memory_bytes=memory)
+    here = this_machine()
+    if memory is None and gpus is None:
+        return here
+    if memory is None and here.is_cpu:
+        raise ConfigError("this machine has no GPU whose memory could be taken: give --gpu-memory, such as 80GB")
+    return Machine(memory or here.memory_bytes, gpus or _asked_gpus(config))
 
 
 def _asked_gpus(config: StarPOConfig) -> int:
@@ -107,7 +97,12 @@ def _asked_gpus(config: StarPOConfig) -> int:
 
 
 def _facts(
-    name: str, config: StarPOConfig, found: Estimate, reasons: list[str], helpful: list[dict[str, Any]]
+    name: str,
+    config: StarPOConfig,
+    found: Estimate,
+    seconds: dict[str, float] | None,
+    reasons: list[str],
+    helpful: list[dict[str, Any]],
 ) -> dict[str, Any]:
     architecture, memory = found.architecture, found.memory
     return {
@@ -116,23 +111,15 @@ def _facts(
         "parameters": architecture.num_parameters,
         "trained_parameters": found.num_trained,
         "architecture": asdict(architecture),
-        "machine": {
-            "device": found.machine.device.name,
-            "number": found.machine.number,
-            "memory_bytes": found.machine.device.memory_bytes,
-        },
+        "machine": asdict(found.machine),
         "gpus_needed": found.num_gpus,
         "peak_bytes": memory.peak_bytes,
         "memory": {
             phase: [asdict(part) for part in getattr(memory, phase)] for phase in ("always", "rollout", "update")
         },
         "host_memory": [asdict(part) for part in found.host],
-        "tokens_an_iteration": {
-            **asdict(found.tokens),
-            "decoded": found.tokens.decoded,
-            "trained": found.tokens.trained,
-        },
-        "seconds_an_iteration": asdict(found.seconds),
+        "tokens_an_iteration": asdict(found.tokens),
+        "seconds": seconds,
         "iterations": config.iterations,
         "storage_bytes": {
             **found.storage,
@@ -146,31 +133,24 @@ def _facts(
 
 
 def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
-    console, device_, memory = Console(), found.machine.device, found.memory
-    where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
+    console, machine, memory = Console(), found.machine, found.memory
+    where = "this machine" if is_this else "a CPU" if machine.is_cpu else f"each of {counted(machine.number, 'GPU')}"
     phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
     rows = [
         {"when": phase, "what": part.name, "size": _size(part.size_bytes), "how": part.formula}
         for phase, parts in {**phases, "in the host's memory": found.host}.items()
         for part in parts
     ]
-    limit = f"of {_size(device_.memory_bytes)} on {where}"
+    limit = f"of {_size(machine.memory_bytes)} on {where}"
     rows.append({"when": "", "what": "peak", "size": _size(memory.peak_bytes), "how": limit})
     print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("size",))
-    tokens, seconds, storage = found.tokens, found.seconds, found.storage
-    total = config.num_rollouts * seconds.rollout + config.iterations * seconds.update
+    tokens, storage = found.tokens, found.storage
     lines = {
         "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
         + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),
         "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
         "tokens": f"per iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
-        f"{tokens.response:.0f} response tokens; {tokens.trained:,.0f} trained on; longest context "
-        f"{tokens.longest_context:,}",
-        "time": f"per iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
-        f"{counted(config.iterations, 'iteration')}: {_seconds(total)}; "
-        "evaluations, environments and storage not counted",
-        "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
-        f"({seconds.assumption})",
+        f"{tokens.response:.0f} response tokens; longest context {tokens.longest_context:,}",
         "storage": f"{_size(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
         f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
     }
@@ -178,8 +158,17 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         say(console, f"{label:<8} {text}")
 
 
+def _time(name: str, run: str | None, seconds: dict[str, float] | None) -> str:
+    if seconds is None:
+        return (
+            f"no speed is measured: `ragen validate {name} --play 16` measures it here and says the hours; "
+            "--speed-of RUN takes that of a stored run"
+        )
+    return f"about {in_words(seconds)} at the speed of run '{run}'; rewards and storing not counted"
+
+
 def _where(found: Estimate) -> str:
-    return "of the machine" if found.machine.device.is_cpu else "of one GPU"
+    return "of the machine" if found.machine.is_cpu else "of one GPU"
 
 
 def _policy_name(config: StarPOConfig) -> str:
@@ -196,11 +185,3 @@ def _size(size_bytes: float) -> str:
     if size_bytes < GIB / 10:
         return f"{size_bytes / MIB:.1f} MiB"
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes < 100 * GIB else f"{size_bytes / GIB:.0f} GiB"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 1:
-        return "under a second"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

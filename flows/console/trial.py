@@ -4,6 +4,8 @@ from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.cost import in_words
+from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, play_trial
 
@@ -26,8 +28,7 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
 
 def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
     """Return what a trial showed, a line each."""
-    hours = trial.hours(config)
-    parts = ", ".join(f"{what} {_time(hours[what])}" for what in hours if hours[what])
+    seconds = run_seconds(config, trial.pace)
     failed = f"; {trial.num_failed} ended by a fault of the environment" if trial.num_failed else ""
     return [
         f"{name} played {counted(trial.num_episodes, 'episode')} in {trial.seconds:.1f} s{failed}",
@@ -39,7 +40,7 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"{trial.return_std:.3g} in the mean",
         f"  speed        {trial.tokens_s:,.0f} tokens/s played, {trial.trained_tokens_s:,.0f} trained (one forward and "
         "backward pass), both measured here",
-        f"  the run      about {_time(sum(hours.values()))} on this machine ({parts}): estimated from these, at most, "
+        f"  the run      about {in_words(seconds)} on this machine: estimated from these, at most, "
         "as larger groups play faster and share prefixes",
     ]
 
@@ -62,7 +63,3 @@ def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
     is_start = config.policy.fine_tuning is None
     name = config.policy.name_or_path
     return resolve_policy(config.policy), is_start, name if is_start else f"{name}, not fine-tuned yet,"
-
-
-def _time(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(60 * hours))} min"

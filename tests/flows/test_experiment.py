@@ -20,7 +20,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.evidence.sizing.device import Machine, device
+from starpo.ragen.evidence.sizing.device import Machine
 from starpo.ragen.readiness import obstacles
 
 GIB = 2**30
@@ -37,11 +37,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    on(monkeypatch, Machine(device("cpu", 16 * GIB), 2))
+    on(monkeypatch, Machine(16 * GIB, 2, is_cpu=True))
 
 
 def on(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    monkeypatch.setattr(experiments, "this_machine", lambda _: machine)
+    monkeypatch.setattr(experiments, "this_machine", lambda: machine)
     monkeypatch.setattr(experiments, "host_memory", lambda: 16.0 * GIB)
 
 
@@ -125,9 +125,9 @@ def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypa
              "num_key_value_heads": 2, "vocab_size": 151_936}  # fmt: skip
     folder = with_config(model, tmp_path, **sizes)
     monkeypatch.setattr("starpo.ragen.agents.policy.folder._check_sizes", lambda *_: None)  # its weights are small
-    on(monkeypatch, Machine(device("cpu", 32 * GIB), 2))
+    on(monkeypatch, Machine(32 * GIB, 2, is_cpu=True))
     assert "lora" not in written(folder, "bandit")["update"]
-    on(monkeypatch, Machine(device("cpu", 16 * GIB), 2))
+    on(monkeypatch, Machine(16 * GIB, 2, is_cpu=True))
     found = written(folder, "bandit")
     assert found["update"]["lora"] == {"rank": 64, "alpha": 64.0}
     assert found["policy"]["fine_tuning"]["lora"]["rank"] == 64
@@ -135,7 +135,7 @@ def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypa
 
 
 def test_the_sizes_of_a_gpu_where_there_is_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on(monkeypatch, Machine(device("a100-80gb"), 1))
+    on(monkeypatch, Machine(80 * GIB, 1))
     found = written(model, "bandit")
     assert found["extends"] == ["pretrained", "gpu"]
     assert found["policy"]["fine_tuning"]["batch_size"] == 32

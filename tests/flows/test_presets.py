@@ -14,7 +14,7 @@ from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine, device
+from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.fit import misfits
 from starpo.ragen.learning.learners.batches import num_steps
@@ -129,7 +129,7 @@ def test_the_3b_preset_trains_adapters_with_ten_times_the_learning_rates() -> No
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
 def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
     config = preset(name)
-    found = estimate(config, architecture_of(config), Machine(device("a100-80gb"), 1))
+    found = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
     assert misfits(found) == []
     assert sum(found.storage.values()) < 120 * GIB
 

@@ -53,7 +53,7 @@ def test_the_table_is_what_the_plan_says(row: tuple[str, ...], tmp_path: Path, c
     lora, recomputed = "update.lora={ rank = 64 }", "update.activation_checkpointing=true"
     found = []
     for more in ([], [recomputed], [lora], [lora, recomputed]):
-        plan(str(file), [*settings, *more], gpu="h100-80gb", as_json=True)
+        plan(str(file), [*settings, *more], gpu_memory="80GB", as_json=True)
         found.append(json.loads(capsys.readouterr().out))
     assert [f"{one['peak_bytes'] / GIB:.1f}" for one in found] == list(row[1:5])
     assert [f"{found[n]['storage_bytes']['a_checkpoint'] / GIB:.1f}" for n in (0, 2)] == list(row[5:7])

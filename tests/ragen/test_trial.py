@@ -1,4 +1,4 @@
-"""A trial of a policy: what it measures, the hours that it expects, and its advice."""
+"""A trial of a policy: what it measures, its pace, and its advice."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +18,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
+from starpo.ragen.evidence.sizing.hours import Pace
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, _summarise, play_trial
@@ -62,17 +63,8 @@ def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
     assert found.episode_tokens == 7.0  # two tokens of prompt each: (4 * 2 + 20) / 4
 
 
-def test_hours_are_arithmetic() -> None:
-    config = of(iterations=10, evaluation__num_prompts=32, evaluation__every=5, filter__strategy="none",
-                update__kl_coefficient=0.0, rollout__num_groups=12, rollout__group_size=8,
-                policy__fine_tuning={"steps": 24, "batch_size": 16})  # fmt: skip
-    hours = SEEN.hours(config)
-    assert hours["fine-tuning"] == pytest.approx(24 * 16 * 75 / 100 / 3600)
-    assert hours["rollouts"] == pytest.approx(10 * 96 * 0.5 / 3600)  # 8 s for 16 episodes
-    assert hours["updates"] == pytest.approx(10 * 96 * 75 * (1 + 2 / 3) / 100 / 3600)  # trained once, scored twice
-    assert hours["evaluations"] == pytest.approx(3 * 32 * 0.5 / 3600)  # before, after 5 and after 10 updates
-    assert of(iterations=10).policy.fine_tuning is None
-    assert SEEN.hours(of(iterations=10))["fine-tuning"] == 0
+def test_its_pace_is_arithmetic() -> None:
+    assert SEEN.pace == Pace(episode_s=8 / 16, pass_s=75 / 100, example_s=75 / 100)  # one response an episode
 
 
 def advice(trial: Trial, config: StarPOConfig, *, is_start: bool = True) -> str:

@@ -37,7 +37,7 @@ _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight")
 _HEADS = ("lm_head.weight", "embed_out.weight")
 
 
-class _Tensor(NamedTuple):
+class StoredTensor(NamedTuple):
     """A tensor as a file's header describes it: `start` and `end` are bytes from the beginning of the file."""
 
     file: Path
@@ -58,7 +58,7 @@ def check_folder(folder: str | Path) -> None:
     path = existing_folder(folder)
     config = read_config(path)
     _check_requests(path, config)
-    tensors = _tensors(path)
+    tensors = describe_tensors(path)
     _check_sizes(path, config, tensors)
     _check_output_layer(path, config, tensors)
     check_tokenizer_files(path)
@@ -153,6 +153,23 @@ def vocabulary_size(folder: str | Path) -> int | None:
     return size if _is_count(size) else None
 
 
+def describe_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Return the tensors that the headers of a folder's weights describe, by name.
+
+    Raises:
+        PolicyError: If a file has no readable header, or not the bytes that it describes.
+    """
+    found: dict[str, StoredTensor] = {}
+    for file in weight_files(folder):
+        try:
+            found |= _header(file)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise PolicyError(
+                f"the weights '{file}' cannot be read: {named_line(error)}; write or fetch them again"
+            ) from error
+    return found
+
+
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
     """Raise a PolicyError that begins with `what` for whatever a library raises on files that it cannot read."""
@@ -194,7 +211,7 @@ def _check_requests(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _check_sizes(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, _Tensor]) -> None:
+def _check_sizes(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> None:
     file, text = folder / CONFIG, _text_config(config)
     for name in (*_NUM_LAYERS, *_WIDTHS, *_SIZES, *_POSITIONS):
         value = text.get(name)
@@ -220,7 +237,7 @@ def _check_sizes(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
         raise PolicyError(f"'{file}': pad_token_id = {pad!r} is not in the vocabulary of {vocabulary:,}; correct it")
 
 
-def _check_output_layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, _Tensor]) -> None:
+def _check_output_layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> None:
     if not config.get("tie_word_embeddings", _text_config(config).get("tie_word_embeddings")):
         return
     heads, embeddings = _ending_in(tensors, _HEADS), _ending_in(tensors, _EMBEDDINGS)
@@ -241,20 +258,7 @@ def output_layer_error(folder: str | Path, name: str = "an output layer") -> Pol
     )
 
 
-def _tensors(folder: Path) -> dict[str, _Tensor]:
-    """Return the tensors that the headers of a folder's weights describe, by name."""
-    found: dict[str, _Tensor] = {}
-    for file in weight_files(folder):
-        try:
-            found |= _header(file)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise PolicyError(
-                f"the weights '{file}' cannot be read: {named_line(error)}; write or fetch them again"
-            ) from error
-    return found
-
-
-def _header(file: Path) -> dict[str, _Tensor]:
+def _header(file: Path) -> dict[str, StoredTensor]:
     num_bytes = file.stat().st_size
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -263,7 +267,7 @@ def _header(file: Path) -> dict[str, _Tensor]:
         header = json.loads(opened.read(length))
     begin = 8 + length
     found = {
-        name: _Tensor(
+        name: StoredTensor(
             file,
             entry["dtype"],
             tuple(int(size) for size in entry["shape"]),
@@ -279,11 +283,11 @@ def _header(file: Path) -> dict[str, _Tensor]:
     return found
 
 
-def _bytes_of(tensor: _Tensor) -> np.ndarray:
+def _bytes_of(tensor: StoredTensor) -> np.ndarray:
     return np.memmap(tensor.file, np.uint8, "r", tensor.start, (tensor.end - tensor.start,))
 
 
-def _ending_in(tensors: Mapping[str, _Tensor], ends: tuple[str, ...]) -> list[str]:
+def _ending_in(tensors: Mapping[str, StoredTensor], ends: tuple[str, ...]) -> list[str]:
     return [name for name in tensors if any(name == end or name.endswith(f".{end}") for end in ends)]
 
 

@@ -1,25 +1,34 @@
 """Rendering of chat templates, which are programs that come with a model: in a process with limits of its own.
 
-    template, conversations -> a child process (`rendering_child.py`) -> texts
+    template, conversations -> this file as a child process -> texts
 
 The child gets no environment variables but the search path of modules, at most 1 GiB of memory and 5 s of CPU time.
-It renders as `tokenizer.apply_chat_template` does.
+
+It renders as transformers' `apply_chat_template` does (utils/chat_template_utils.py), except that `strftime_now` knows
+one date only: with today's, prompts would change from day to day.
 """
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
+
+import jinja2
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from starpo.ragen.core.errors import TemplateError
 
-_CHILD = Path(__file__).with_name("rendering_child.py")
-_LIMITS = {"bytes": 1 << 30, "cpu_s": 5, "characters": 1_000_000}
+_MAX_BYTES, _MAX_CPU_S, _MAX_CHARACTERS = 1 << 30, 5, 1_000_000
 _PATIENCE_S = 120.0  # of wall time: the machine may be busy with other work
+_DATE = date(2024, 7, 26)
 
 Message = Mapping[str, str]
 
@@ -40,22 +49,70 @@ def render(
     Raises:
         TemplateError: If the template exceeds the limits.
     """
-    request = {"template": template, "conversations": conversations, "variables": variables, "limits": _LIMITS}
-    return list(_rendered(json.dumps(request)))
+    return list(_rendered(json.dumps([template, conversations, variables])))
 
 
 @lru_cache(maxsize=64)
 def _rendered(request: str) -> tuple[tuple[str, str], ...]:
-    command = [sys.executable, "-P", str(_CHILD)]
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-P", __file__]
     try:
         done = subprocess.run(
             command, input=request, env=environment, capture_output=True, encoding="utf-8", timeout=_PATIENCE_S
         )
-        answers = json.loads(done.stdout)
+        return tuple((text, error) for text, error in json.loads(done.stdout))
     except (subprocess.TimeoutExpired, ValueError):  # killed by a limit: no answer, or half of one
         raise TemplateError(
-            f"the chat template exceeds what a template may use: {_LIMITS['cpu_s']} s of CPU time, "
-            f"{_LIMITS['bytes'] >> 30} GiB of memory. Set agent.chat_template to another one"
+            f"the chat template exceeds what a template may use: {_MAX_CPU_S} s of CPU time, {_MAX_BYTES >> 30} GiB of "
+            "memory. Set agent.chat_template to another one"
         ) from None
-    return tuple((text, error) for text, error in answers)
+
+
+class _Generation(Extension):
+    """`{% generation %}...{% endgeneration %}`, with which templates mark the assistant's text."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
+
+    def parse(self, parser: Parser) -> Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_text"), [], [], body).set_lineno(line)
+
+    def _text(self, caller: Any) -> str:
+        return str(caller())
+
+
+def _refuse(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+
+def _serve() -> None:
+    """Answer the request on standard input, in the child."""
+    template, conversations, variables = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    sandbox.filters["tojson"] = _to_json
+    sandbox.globals |= {"raise_exception": _refuse, "strftime_now": _DATE.strftime}
+    variables = {"date_string": _DATE.strftime("%d %b %Y"), "add_generation_prompt": True, **variables}
+    answers = []
+    for messages in conversations:
+        try:
+            text, error = sandbox.from_string(template).render(messages=messages, **variables), ""
+            if len(text) > _MAX_CHARACTERS:
+                raise ValueError(f"it writes {len(text):,} characters for {len(messages)} short messages")
+        except Exception as problem:  # a template may raise anything
+            text, error = "", f"{type(problem).__name__}: {problem}".strip(": ")
+        answers.append((text, error))
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    _serve()

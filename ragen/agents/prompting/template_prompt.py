@@ -45,12 +45,10 @@ class TemplatePrompt:
         observation: str,
         *,
         turn: int,
-        actions_left: int,
         reward: float | None,
-        had_invalid_action: bool,
         agent: AgentConfig,
         grammar: Grammar,
-        max_response_tokens: int,
+        **told: Any,
     ) -> str:
         """Render the block `turn`, with the variables `observation`, `turn` (from 1), `actions_left`, `reward` (none if
         it is not to be shown), `had_invalid_action`, `max_response_tokens`, `tag`, `example` and `separator` (of the
@@ -64,10 +62,8 @@ class TemplatePrompt:
             agent,
             observation=observation,
             turn=turn + 1,
-            actions_left=actions_left,
             reward=None if reward is None else reward + 0.0,
-            had_invalid_action=had_invalid_action,
-            max_response_tokens=max_response_tokens,
+            **told,
             tag=grammar.tag,
             example=grammar.example,
             separator=grammar.separator,

@@ -178,17 +178,7 @@ def play_searching(
 ) -> pa.Table:
     """Play episodes to their ends as `loop.play` does, selecting each turn's response from several candidates.
 
-    Args:
-        session: Answers prompts; not closed here.
-        contexts: Built for this tokenizer and `agent`.
-        tokenizer: Decodes response ids to text.
-        settings: Settings of the environment.
-        agent: Limits of turns and actions, and the response's form.
-        sampling: Maximum response length.
-        max_context_tokens: Limit of prompt and response together.
-        episodes: Episodes with unique trajectory ids.
-        search: How responses are selected.
-        deadline_s: Seconds from now; None for no limit.
+    The arguments are those of `loop.play`, and `search`, which says how responses are selected.
 
     Returns:
         Dataset `turns`, the rows of an episode together, in the order of `episodes`, with each turn's siblings as an

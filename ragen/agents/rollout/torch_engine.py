@@ -92,14 +92,11 @@ class TorchEngine:
         """Start a session for one shard. Sessions may be used concurrently, one thread each.
 
         Raises:
-            EngineError: If no checkpoint is loaded, or a stop token is not in the vocabulary.
+            EngineError: If no checkpoint is loaded.
         """
         decoder = self._decoder
         if decoder is None or self._checkpoint_key is None:
             raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
-        outside = [token for token in stop_token_ids if not 0 <= token < decoder.vocabulary_size]
-        if outside:
-            raise EngineError(f"stop tokens {outside} are not in the vocabulary of {decoder.vocabulary_size} tokens")
         checkpoint_key = self._checkpoint_key
         return TorchSession(decoder, sampling, stop_token_ids, lambda: self._running(checkpoint_key))
 

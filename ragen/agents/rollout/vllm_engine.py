@@ -117,14 +117,10 @@ class VLLMEngine:
         """Start a session for one shard.
 
         Raises:
-            EngineError: If no checkpoint is loaded, or a stop token is not in the vocabulary.
+            EngineError: If no checkpoint is loaded.
         """
         if self._checkpoint_key is None:
             raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
-        vocabulary = self._llm.model_config.get_vocab_size()
-        outside = [token for token in stop_token_ids if not 0 <= token < vocabulary]
-        if outside:
-            raise EngineError(f"stop tokens {outside} are not in the vocabulary of {vocabulary} tokens")
         return VLLMSession(self, sampling, stop_token_ids, self._checkpoint_key)
 
     @property

@@ -1,16 +1,15 @@
-"""Reading the weights of a checkpoint folder, without instantiating the model where possible."""
+"""Reading the weights of a folder that `check_folder` accepts, without instantiating the model where possible."""
 
 from collections.abc import Set
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from starpo.ragen.agents.policy.adapter import merge
+from starpo.ragen.agents.policy.folder import describe_tensors
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.model_files import weight_files
-from starpo.ragen.core.errors import PolicyError
 
 
 def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, Tensor]:
@@ -24,14 +23,11 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
         Tensors by name, on the CPU.
 
     Raises:
-        PolicyError: If there is none, or one is damaged.
+        PolicyError: If there is none, or the adapter is damaged.
     """
     weights: dict[str, Tensor] = {}
     for file in weight_files(Path(folder)):
-        try:
-            weights.update(load_file(file))
-        except (SafetensorError, OSError) as error:
-            raise _unreadable(file, error) from error
+        weights.update(load_file(file))
     return merge(weights, folder) if should_merge else weights
 
 
@@ -51,15 +47,5 @@ def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor
     Raises:
         PolicyError: If one is missing or damaged.
     """
-    found: set[str] = set()
-    for file in weight_files(Path(folder)):
-        try:
-            with safe_open(file, framework="pt") as opened:
-                found.update(opened.keys())
-        except (SafetensorError, OSError) as error:
-            raise _unreadable(file, error) from error
-    return read_weights(folder) if names <= found else dict(load_policy(folder, "auto")[0].state_dict())
-
-
-def _unreadable(file: Path, error: Exception) -> PolicyError:
-    return PolicyError(f"the weights '{file}' cannot be read: {error}; write or fetch them again")
+    is_alike = names <= describe_tensors(Path(folder)).keys()
+    return read_weights(folder) if is_alike else dict(load_policy(folder, "auto")[0].state_dict())

@@ -1,14 +1,15 @@
-"""Sizing: resource estimates of a run from its settings alone. Formulas and tables; nothing is loaded or allocated.
+"""Sizing: resource estimates of a run from its settings alone. Formulas; nothing is loaded or allocated.
 
-settings, architecture --estimate--> Estimate (parameters, memory, tokens, seconds, storage) --check_fits--> or an error
+settings, architecture --estimate--> Estimate (parameters, memory, tokens, storage) --check_fits--> or an error
 
 architecture  sizes and parameter counts of a transformer; the table of known models
 memory        bytes of weights, gradients, optimiser states, activations, logits, caches
-throughput    tokens per iteration, operations, seconds on an assumed device
+tokens        tokens per iteration
 storage       bytes of checkpoints and of turns
-device        memory, bandwidth and arithmetic throughput of devices; the devices of this machine
+device        memory of the machine: this one, or a given one
 estimate      all of it for one run
 fit           whether a run fits, and if not, what to change
+hours         time of a run, from a measured speed
 
 Not to be confused with `flows.plan`, which shows which stages of a run are stored. A GiB is 2^30 bytes.
 """

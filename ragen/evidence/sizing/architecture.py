@@ -7,19 +7,14 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.model_files import CONFIG, model_place
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import tiny_tokenizer
 from starpo.ragen.core.errors import ConfigError, PolicyError
-from starpo.ragen.envs.base import EnvironmentSettings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-    from starpo.ragen.agents.policy.tokenizer import Speech
 
 _TABLE = Path(__file__).parent / "data" / "architectures.json"
 _SUFFIXES = ("-Instruct",)
@@ -149,7 +144,7 @@ def architecture_of(config: StarPOConfig) -> Architecture:
             num_kv_heads=policy.num_kv_heads,
             head_dim=policy.hidden_size // policy.num_heads,
             intermediate_size=policy.intermediate_size,
-            vocab_size=len(tiny_tokenizer(policy, config.environment, config.agent.form)),
+            vocab_size=len(tiny_tokenizer(config)),
             is_tied=True,
         )
     place = model_place(policy.name_or_path)
@@ -185,24 +180,6 @@ def known_architectures() -> dict[str, Architecture]:
     """Return name -> architecture of the known models: Qwen2.5, from the published configurations."""
     table: dict[str, dict[str, Any]] = json.loads(_TABLE.read_text())
     return {name: Architecture(**sizes) for name, sizes in table.items()}
-
-
-def tiny_tokenizer(policy: TinyPolicy, environment: EnvironmentSettings, form: str) -> "PreTrainedTokenizerFast":
-    """Return the tokenizer of the embedded policy in an environment, with a form of the reasoning.
-
-    Raises:
-        ConfigError: If the policy has nobody to imitate in the environment.
-    """
-    from starpo.ragen.agents.policy.tokenizer import unknown_speech
-
-    return _tokenizer(unknown_speech(policy, environment, form))
-
-
-@cache
-def _tokenizer(speech: "Speech | None") -> "PreTrainedTokenizerFast":
-    from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-
-    return make_tokenizer(speech)
 
 
 def _of_config(file: Path) -> Architecture:

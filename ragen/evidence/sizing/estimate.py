@@ -10,6 +10,7 @@ from starpo.ragen.evidence.sizing.architecture import Architecture
 from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.memory import (
     BYTES,
+    DType,
     Part,
     activation_bytes,
     adapter_activation_bytes,
@@ -20,15 +21,7 @@ from starpo.ragen.evidence.sizing.memory import (
     zero_bytes,
 )
 from starpo.ragen.evidence.sizing.storage import run_bytes, trained_parameters
-from starpo.ragen.evidence.sizing.throughput import (
-    RESPONSE_SHARE,
-    IterationTokens,
-    Seconds,
-    count_tokens,
-    engine_dtype,
-    seconds,
-    shard_rows,
-)
+from starpo.ragen.evidence.sizing.tokens import IterationTokens, count_tokens
 
 PROCESS_BYTES = 0.45 * GIB
 """Memory of a CPU process with torch and Prefect loaded but no model."""
@@ -74,7 +67,6 @@ class Estimate:
         memory: Memory of each GPU, or of the machine.
         host: Host memory held per GPU.
         tokens: Tokens of an iteration.
-        seconds: Seconds of an iteration.
         storage: 'checkpoints', 'datasets' -> bytes of the whole run.
     """
 
@@ -85,7 +77,6 @@ class Estimate:
     memory: Memory
     host: list[Part]
     tokens: IterationTokens
-    seconds: Seconds
     storage: dict[str, float]
 
     @property
@@ -94,27 +85,16 @@ class Estimate:
         return _sum(self.host) * max(1, self.num_gpus)
 
 
-def estimate(
-    config: StarPOConfig,
-    architecture: Architecture,
-    machine: Machine,
-    *,
-    response_share: float = RESPONSE_SHARE,
-    decoded_tokens_s: float | None = None,
-    trained_tokens_s: float | None = None,
-) -> Estimate:
+def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine) -> Estimate:
     """Estimate the resources of a run on one kind of machine.
 
     Args:
         config: Settings of the run.
         architecture: Architecture of the policy.
         machine: Machine to run on.
-        response_share: Mean response length as a share of the maximum; affects seconds and storage, not memory.
-        decoded_tokens_s: Measured tokens per second of rollouts; None to estimate it.
-        trained_tokens_s: Measured tokens per second of training; None to estimate it.
     """
-    tokens = count_tokens(config, response_share)
-    is_cpu = machine.device.is_cpu
+    tokens = count_tokens(config)
+    is_cpu = machine.is_cpu
     ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
     vllm = config.rollout.vllm
     engines = vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1
@@ -144,7 +124,6 @@ def estimate(
         memory=Memory([base, *states, *weights], caches, update),
         host=host,
         tokens=tokens,
-        seconds=seconds(config, architecture, tokens, machine, decoded_tokens_s, trained_tokens_s),
         storage=run_bytes(config, architecture, tokens),
     )
 
@@ -223,8 +202,8 @@ def _engine(
     config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
 ) -> tuple[list[Part], list[Part], int]:
     """Estimate an engine's permanent memory and that of a rollout, per GPU, and its number of own processes."""
-    rollout, is_cpu = config.rollout, machine.device.is_cpu
-    dtype = engine_dtype(config, is_cpu)
+    rollout, is_cpu = config.rollout, machine.is_cpu
+    dtype = _engine_dtype(config, is_cpu)
     weights = float(BYTES[dtype] * architecture.num_parameters)
     if rollout.engine == "openai":
         return [], [], 0
@@ -236,14 +215,14 @@ def _engine(
             what = f"weights in {dtype} and {cache / GIB:g} GiB of cache"
             size = weights + cache
         else:
-            size = vllm.gpu_memory_utilization * machine.device.memory_bytes
+            size = vllm.gpu_memory_utilization * machine.memory_bytes
             what = f"{vllm.gpu_memory_utilization:g} of the GPU"
         needed = weights + kv_cache_bytes(architecture, tokens.longest_context, dtype) / vllm.tensor_parallel_size
         size = max(size, needed)  # vLLM refuses to start where one context does not fit
         return [Part("vLLM", size * (vllm.num_engines if is_cpu else 1), what)], [], vllm.num_engines if is_cpu else 0
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
     workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
-    rows = shard_rows(config)
+    rows = _shard_rows(config)
     slots = tokens.longest_context * (1 if config.agent.begins_anew else 2)  # caches of the current and the next turn
     cache = kv_cache_bytes(architecture, rows * slots, dtype)
     busy = min(workers, num_shards) or 1
@@ -259,6 +238,22 @@ def _engine(
         ],
         workers,
     )  # fmt: skip
+
+
+def _shard_rows(config: StarPOConfig) -> int:
+    """Return the number of responses that the torch engine generates together."""
+    rollout = config.rollout
+    num_groups = min(rollout.shard_groups, rollout.num_groups)
+    return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
+
+
+def _engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:
+    """Return the dtype of the engine's weights and caches."""
+    if is_cpu:
+        return "float32"
+    if config.rollout.engine == "vllm":
+        return "float32" if config.rollout.vllm.dtype == "float32" else "bfloat16"
+    return config.policy.dtype if config.policy.type == "pretrained" else "float32"
 
 
 def _scaled(parts: list[Part], factor: int) -> list[Part]:

@@ -33,11 +33,10 @@ def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str
     machine, reasons = found.machine, []
     if found.num_gpus > machine.number:
         reasons.append(f"it asks for {found.num_gpus} GPUs, but there {_are(machine.number)}")
-    if found.memory.peak_bytes > machine.device.memory_bytes:
-        where = "of memory" if machine.device.is_cpu else "per GPU"
-        has = "the machine" if machine.device.is_cpu else machine.device.name
+    if found.memory.peak_bytes > machine.memory_bytes:
+        where, has = ("of memory", "the machine") if machine.is_cpu else ("per GPU", "each")
         reasons.append(
-            f"it needs about {_gib(found.memory.peak_bytes)} {where}, but {has} has {_gib(machine.device.memory_bytes)}"
+            f"it needs about {_gib(found.memory.peak_bytes)} {where}, but {has} has {_gib(machine.memory_bytes)}"
         )
     if host_memory_bytes is not None and found.host_bytes > host_memory_bytes:
         reasons.append(
@@ -124,7 +123,7 @@ def _ladders(config: StarPOConfig, machine: Machine) -> Iterator[list[dict[str, 
     recomputing = {"update.activation_checkpointing": True}
     smallest = {"update.micro_batch_tokens": min(update.micro_batch_tokens, _LEAST_TOKENS), **recomputing}
     yield [recomputing, smallest]
-    if not machine.device.is_cpu and update.optimiser.type == "adamw":
+    if not machine.is_cpu and update.optimiser.type == "adamw":
         cuts: list[dict[str, Any]] = [
             {
                 "update.learner": "deepspeed", "update.deepspeed.num_ranks": machine.number,

@@ -3,7 +3,7 @@
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.evidence.sizing.architecture import Architecture
 from starpo.ragen.evidence.sizing.memory import optimiser_bytes
-from starpo.ragen.evidence.sizing.throughput import IterationTokens
+from starpo.ragen.evidence.sizing.tokens import IterationTokens
 from starpo.ragen.store.keeping.retention import kept_numbers
 
 BYTES_A_TOKEN = 1.7

@@ -9,7 +9,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides, parse_override
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine, device, parse_bytes
+from starpo.ragen.evidence.sizing.device import GIB, Machine, parse_bytes
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.fit import DoesNotFitError, check_fits, misfits, remedies
 
@@ -23,15 +23,15 @@ def refused(name: str, machine: Machine, overrides: dict[str, object] | None = N
 
 def test_what_fits_is_let_through() -> None:
     config = preset("sokoban-paper")
-    found = check_fits(config, architecture_of(config), Machine(device("a100-80gb"), 1))
+    found = check_fits(config, architecture_of(config), Machine(80 * GIB, 1))
     assert misfits(found) == []
 
 
 def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
-    message = refused("sokoban-paper", Machine(device("rtx-4090"), 1))
+    message = refused("sokoban-paper", Machine(24 * GIB, 1))
     first, *lines = message.splitlines()
     needed = re.fullmatch(
-        r"this run does not fit: it needs about ([0-9.]+) GiB per GPU, but rtx-4090 has 24.0 GiB. Its largest parts:",
+        r"this run does not fit: it needs about ([0-9.]+) GiB per GPU, but each has 24.0 GiB. Its largest parts:",
         first,
     )
     assert needed is not None
@@ -41,7 +41,7 @@ def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
 
 
 def test_every_remedy_that_is_named_makes_it_fit() -> None:
-    machine = Machine(device("rtx-4090"), 1)
+    machine = Machine(24 * GIB, 1)
     message = refused("sokoban-paper", machine)
     config = preset("sokoban-paper")
     named = re.findall(r"^  (--set .*?)  \(", message, re.MULTILINE)
@@ -54,26 +54,24 @@ def test_every_remedy_that_is_named_makes_it_fit() -> None:
 
 def test_too_few_gpus_are_said() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.num_ranks": 4}
-    assert "it asks for 4 GPUs, but there is 1" in refused("sokoban-paper", Machine(device("h200"), 1), overrides)
+    assert "it asks for 4 GPUs, but there is 1" in refused("sokoban-paper", Machine(141 * GIB, 1), overrides)
 
 
 def test_too_little_host_memory_for_offloaded_states_is_said() -> None:
     overrides = {"update.learner": "deepspeed", "update.deepspeed.offload_optimizer": True}
-    message = refused("sokoban-paper", Machine(device("h200"), 1), overrides, host=8.0 * GIB)
+    message = refused("sokoban-paper", Machine(141 * GIB, 1), overrides, host=8.0 * GIB)
     assert "it puts about 11.0 GiB of optimiser states into the machine's memory, which has 8.0 GiB" in message
 
 
 def test_where_nothing_helps_that_is_said() -> None:
-    message = refused("sokoban-paper", Machine(device("t4", 1.0 * GIB), 1))
+    message = refused("sokoban-paper", Machine(1.0 * GIB, 1))
     assert "take a smaller policy or a larger machine" in message
     assert "--set" not in message
 
 
 def test_remedies_for_a_large_policy_cut_it_up_or_train_adapters() -> None:
     config = preset("sokoban-paper", {"policy.name_or_path": "Qwen/Qwen2.5-7B-Instruct"})
-    found = [
-        set(overrides) for overrides, _ in remedies(config, architecture_of(config), Machine(device("a100-80gb"), 8))
-    ]
+    found = [set(overrides) for overrides, _ in remedies(config, architecture_of(config), Machine(80 * GIB, 8))]
     assert any("update.deepspeed.zero_stage" in paths for paths in found)
     assert any("update.lora" in paths for paths in found)
 
@@ -89,8 +87,3 @@ def test_memory_is_read_from_words(text: str, gibibytes: float) -> None:
 def test_what_is_no_memory_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not an amount of memory; expected a number of gigabytes such as 80GB"):
         parse_bytes(text)
-
-
-def test_an_unknown_gpu_suggests_those_that_are_near() -> None:
-    with pytest.raises(ConfigError, match=r"no device 'a100-80' is known .*did you mean 'a100-80gb'"):
-        device("a100-80")
