@@ -33,7 +33,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START

@@ -28,8 +28,8 @@ from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.warm_start import warm_start
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.grid import Grid
+from starpo.ragen.studies.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps consist of evaluations alone, so they run where the GPUs are."""

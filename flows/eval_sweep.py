@@ -18,7 +18,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 from starpo.tasks.stage import stage_task
 
 CELL_TAG = "gpu"

@@ -1,7 +1,7 @@
 """Base classes of study results: a name, failures, warnings, and tables to display."""
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -60,3 +60,26 @@ class StudyResult(Part):
 def share(value: float | None) -> str:
     """Format a share for a table; empty for None."""
     return "" if value is None else f"{value:.3f}"
+
+
+class Interval(Protocol):
+    """A success rate with its interval; None if it was not measured."""
+
+    @property
+    def success(self) -> float | None:
+        """The rate."""
+
+    @property
+    def low(self) -> float | None:
+        """Lower end."""
+
+    @property
+    def high(self) -> float | None:
+        """Upper end."""
+
+
+def interval(rate: Interval | None) -> str:
+    """Format a success rate with its interval; empty if it was not measured."""
+    if rate is None or rate.success is None:
+        return ""
+    return f"{rate.success:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
