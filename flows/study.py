@@ -3,8 +3,8 @@
 plan -> begin -> cells, sequentially or concurrently -> result -> record, drawing, Prefect artifacts
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from prefect.artifacts import (
     create_markdown_artifact,
@@ -12,6 +12,7 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.futures import PrefectFuture, as_completed
 from prefect.logging import get_run_logger
 from prefect.states import State
 
@@ -21,6 +22,8 @@ from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store import Store
 from starpo.ragen.studies.result import StudyResult
 from starpo.ragen.studies.studies import Studies
+
+T = TypeVar("T")
 
 
 class CellsFailedError(StarPOError):
@@ -52,7 +55,7 @@ def finish(
     plan: StudyPlan,
     store: Store,
     num_missing: int,
-    ended: Iterable[tuple[str, str | None]],
+    endings: Iterable[tuple[str, str | None]],
 ) -> str:
     """Compute the missing cells, then create and publish the result. A cell that fails does not stop the others.
 
@@ -61,7 +64,7 @@ def finish(
         plan: The study, already begun.
         store: Where its cells are stored.
         num_missing: Number of cells to compute.
-        ended: Computes them; yields each cell's label and its error, or None, as the cell ends.
+        endings: Computes them; yields each cell's label and its error, or None, as the cell ends.
 
     Returns:
         The study's name.
@@ -74,7 +77,7 @@ def finish(
     log.info("%s: %d %s, %d of them stored", what, total, studies.cells, stored)
     progress: Any = create_progress_artifact(_percent(stored, total), description=what)
     errors = {}
-    for number, (label, error) in enumerate(ended, start=stored + 1):
+    for number, (label, error) in enumerate(endings, start=stored + 1):
         if error is None:
             log.info("%d of %d: %s completed", number, total, label)
         else:
@@ -93,7 +96,14 @@ def finish(
     return plan.name
 
 
-def failure(state: State[Any]) -> str | None:
+def ended(futures: Mapping[PrefectFuture[Any], T]) -> Iterator[tuple[T, str | None]]:
+    """Yield what each task is for, and its error, if it failed, as it ends."""
+    for future in as_completed(list(futures)):
+        future.wait()  # sets its final state
+        yield futures[future], _failure(future.state)
+
+
+def _failure(state: State[Any]) -> str | None:
     """Return why a task did not complete; None if it completed."""
     if state.is_completed():
         return None

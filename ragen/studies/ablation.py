@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from starpo.ragen.evidence.diagnostics.backtest import MIN_POINTS, fall
 from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.studies.bootstrap import CONFIDENCE, NUM_RESAMPLES, SEED, paired_difference
+from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, paired_difference
 from starpo.ragen.studies.cells import Cell
 from starpo.ragen.studies.finding import Expected, judge_alike, judge_end, judge_fall
 from starpo.ragen.studies.grid import MIN_SEEDS, Grid
@@ -107,8 +107,6 @@ class AblationResult(StudyResult):
     """The specification."""
     panel: str
     """The panel of the training environment, evaluated throughout; the others are evaluated only first and last."""
-    confidence: float = CONFIDENCE
-    """Confidence level of the intervals."""
     num_resamples: int = NUM_RESAMPLES
     """Number of bootstrap resamples."""
     bootstrap_seed: int = SEED

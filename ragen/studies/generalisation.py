@@ -55,8 +55,8 @@ def generalisation_table(result: SweepResult) -> Table:
             "run": run,
             "trains on": result.runs[run],
             "panel": panel,
-            "first": interval(entry.first),
-            "last": interval(entry.last) or "not measured",
+            "first": score_text(entry.first),
+            "last": score_text(entry.last) or "not measured",
             "last - first": str((entry.last and entry.last.gain) or ""),
         }
         for (run, panel), entry in entries(result).items()
@@ -76,3 +76,8 @@ def generalisation_conclusion(result: SweepResult) -> str:
         f"From the first checkpoint to the last, success rises on {rises} and falls on {falls} of {len(gains)} panels "
         f"that a run does not train on (the whole {result.confidence:.0%} interval of the paired difference)."
     )
+
+
+def score_text(score: Score | None) -> str:
+    """Format a score with its interval; empty if not measured."""
+    return interval(score.success, score.low, score.high) if score else ""

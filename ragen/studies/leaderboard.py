@@ -76,8 +76,6 @@ class SweepResult(StudyResult):
     """Run whose checkpoints were evaluated -> name of the environment that it trains on."""
     environments: list[str]
     """Panels, in the order of the columns."""
-    confidence: float = CONFIDENCE
-    """Confidence level of the intervals."""
     cells: dict[str, str]
     """Label of a cell -> key of its `episodes` and `metrics`."""
     errors: dict[str, str] = Field(default_factory=dict)

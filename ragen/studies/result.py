@@ -1,9 +1,11 @@
 """Base classes of study results: a name, failures, warnings, and tables to display."""
 
 from abc import abstractmethod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
+
+from starpo.ragen.studies.bootstrap import CONFIDENCE
 
 
 class Part(BaseModel):
@@ -45,6 +47,8 @@ class StudyResult(Part):
 
     name: str
     """Name of the study."""
+    confidence: float = CONFIDENCE
+    """Confidence level of the intervals."""
 
     @property
     @abstractmethod
@@ -62,24 +66,6 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-class Interval(Protocol):
-    """A success rate with its interval; None if it was not measured."""
-
-    @property
-    def success(self) -> float | None:
-        """The rate."""
-
-    @property
-    def low(self) -> float | None:
-        """Lower end."""
-
-    @property
-    def high(self) -> float | None:
-        """Upper end."""
-
-
-def interval(rate: Interval | None) -> str:
-    """Format a success rate with its interval; empty if it was not measured."""
-    if rate is None or rate.success is None:
-        return ""
-    return f"{rate.success:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
+def interval(success: float | None, low: float | None, high: float | None) -> str:
+    """Format a success rate with its interval for a table; the rate alone without one, and empty for None."""
+    return share(success) if low is None or high is None else f"{share(success)} [{low:.3f}, {high:.3f}]"

@@ -3,7 +3,7 @@
 from starpo.ragen.studies.ablation import AblationResult, CellResult, PanelResult
 from starpo.ragen.studies.figures.catalogue import FIGURES
 from starpo.ragen.studies.finding import fallen, judge_order, sentence
-from starpo.ragen.studies.generalisation import generalisation_conclusion, generalisation_table
+from starpo.ragen.studies.generalisation import generalisation_conclusion, generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval, share
 
@@ -80,9 +80,7 @@ def _finding(result: AblationResult) -> list[Table]:
 
 def _end(panel: PanelResult | None) -> str:
     """Format success at the end with its interval."""
-    if panel is None or panel.last_low is None or panel.last_high is None:
-        return share(panel.last if panel else None)
-    return f"{panel.last:.3f} [{panel.last_low:.3f}, {panel.last_high:.3f}]"
+    return interval(panel.last, panel.last_low, panel.last_high) if panel else ""
 
 
 def _table(result: AblationResult, panel: str) -> Table:
@@ -125,9 +123,9 @@ def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
             "run": standing.run,
             "checkpoint": str(standing.iteration),
             "T": f"{standing.temperature:g}",
-            "success": interval(standing) or "not measured",
+            "success": interval(standing.success, standing.low, standing.high) or "not measured",
             "to the first": _to_the_first(standing, result.leaderboard[0]),
-            **{panel: interval(standing.scores.get(panel)) for panel in panels},
+            **{panel: score_text(standing.scores.get(panel)) for panel in panels},
         }
         for standing in result.leaderboard
     ]
