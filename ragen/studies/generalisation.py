@@ -42,9 +42,9 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
         of_run = [standing for standing in result.leaderboard if standing.run == run]
         coolest = min((standing.temperature for standing in of_run), default=0.0)
         by_iteration = {standing.iteration: standing.scores for standing in of_run if standing.temperature == coolest}
-        first, last = (by_iteration[end(by_iteration)] if by_iteration else {} for end in (min, max))
+        ends = [by_iteration[at] for at in sorted(by_iteration)] or [{}]
         for panel in result.environments:
-            found[run, panel] = Entry(first.get(panel), last.get(panel), panel == trained_on)
+            found[run, panel] = Entry(ends[0].get(panel), ends[-1].get(panel), panel == trained_on)
     return found
 
 

@@ -262,20 +262,26 @@ def _leaderboard(policies: Mapping[_Policy, Mapping[str, _Measured]], is_matrix:
     standings = []
     for policy in [*order, *(policy for policy in policies if policy not in means)]:
         run, iteration, temperature = policy
-        low, high = None, None
-        rank, difference = None, None
-        if policy in means:
-            of_panels = scores[policy].values()
-            low, high = mean_interval([of.success for of in of_panels], [(of.low, of.high) for of in of_panels])
-            rank = 1 + sum(mean > means[policy] for mean in means.values())
-            if policy != order[0]:
-                difference = _difference(policies[policy], policies[order[0]])
+        is_ranked, of_panels = policy in means, scores[policy].values()
+        low, high = (
+            mean_interval([of.success for of in of_panels], [(of.low, of.high) for of in of_panels])
+            if is_ranked
+            else (None, None)
+        )
+        is_behind = is_ranked and policy != order[0]
         standings.append(
             Standing(
-                rank=rank, run=run, iteration=iteration, temperature=temperature, success=means.get(policy), low=low,
-                high=high, difference=difference, scores=scores[policy],
+                rank=1 + sum(mean > means[policy] for mean in means.values()) if is_ranked else None,
+                run=run,
+                iteration=iteration,
+                temperature=temperature,
+                success=means.get(policy),
+                low=low,
+                high=high,
+                difference=_difference(policies[policy], policies[order[0]]) if is_behind else None,
+                scores=scores[policy],
             )
-        )  # fmt: skip
+        )
     return standings
 
 
