@@ -17,7 +17,6 @@ from uuid import UUID
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.flow_engine import run_flow_in_subprocess
-from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
@@ -27,13 +26,13 @@ from starpo.flows.plan import RunPlan
 from starpo.flows.rollback import ended_as
 from starpo.flows.runners import cell_runner, stop_with_parent
 from starpo.flows.starpo import starpo
-from starpo.flows.study import failure, finish
+from starpo.flows.study import ended, finish
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
@@ -74,8 +73,8 @@ def ablation(
     is_on_ray = Runtime.current().pool == "ray"
     if concurrency > 1 or is_on_ray:
         _share_first_checkpoints(opened, missing, plans)
-    ended = _run_on_ray(opened, missing) if is_on_ray else _run_in_processes(opened, missing, max(1, concurrency))
-    return finish(studies, plan, opened, len(missing), ended)
+    endings = _run_on_ray(opened, missing) if is_on_ray else _run_in_processes(opened, missing, max(1, concurrency))
+    return finish(studies, plan, opened, len(missing), endings)
 
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
@@ -97,9 +96,7 @@ def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[str, st
         for run in runs:
             task = run_cell.with_options(task_run_name=run.name.replace("{", "{{").replace("}", "}}"))
             futures[runner.submit(task, _parameters(store, run))] = run.name
-        for future in as_completed(list(futures)):
-            future.wait()  # sets its final state
-            yield futures[future], failure(future.state)
+        yield from ended(futures)
 
 
 @task(name="cell", cache_policy=NO_CACHE, persist_result=False)

@@ -18,11 +18,11 @@ from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.cells import Cell, expand
-from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
-from starpo.ragen.studies.ablation.figures.figure import Figure
-from starpo.ragen.studies.ablation.grid import Grid, check_grid
-from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
+from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
+from starpo.ragen.studies.cells import Cell, expand
+from starpo.ragen.studies.figures.catalogue import FIGURES
+from starpo.ragen.studies.figures.figure import Figure
+from starpo.ragen.studies.grid import Grid, check_grid
 from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
 from starpo.ragen.studies.transcripts import Transcript, read_transcripts
 from starpo.ragen.work import Work

@@ -25,7 +25,7 @@ from starpo.flows.presets import SWEEPS, names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps consist of evaluations alone, so they run where the GPUs are."""

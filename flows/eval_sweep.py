@@ -8,17 +8,16 @@ Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` 
 from collections.abc import Collection, Iterator, Sequence
 
 from prefect import flow
-from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 
 from starpo.flows.runners import cell_runner
-from starpo.flows.study import failure, finish
+from starpo.flows.study import ended, finish
 from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 from starpo.tasks.stage import stage_task
 
 CELL_TAG = "gpu"
@@ -68,9 +67,7 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
             for planned in wave:
                 task = stage_task(planned.work, planned.label, tags={CELL_TAG})
                 futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
-            for future in as_completed(list(futures)):
-                future.wait()  # sets its final state
-                planned, error = futures[future], failure(future.state)
+            for planned, error in ended(futures):
                 if error is None:
                     measured[planned.label] = planned.work.keys
                     studies.name_cells(plan.name, measured)

@@ -3,9 +3,10 @@
 plan -> begin -> cells, sequentially or concurrently -> result -> record, drawing
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
+from prefect.futures import PrefectFuture, as_completed
 from prefect.logging import get_run_logger
 from prefect.states import State
 
@@ -14,6 +15,8 @@ from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store import Store
 from starpo.ragen.studies.result import StudyResult
 from starpo.ragen.studies.studies import Studies
+
+T = TypeVar("T")
 
 
 class CellsFailedError(StarPOError):
@@ -45,7 +48,7 @@ def finish(
     plan: StudyPlan,
     store: Store,
     num_missing: int,
-    ended: Iterable[tuple[str, str | None]],
+    endings: Iterable[tuple[str, str | None]],
 ) -> str:
     """Compute the missing cells, then create the result. A cell that fails does not stop the others.
 
@@ -54,7 +57,7 @@ def finish(
         plan: The study, already begun.
         store: Where its cells are stored.
         num_missing: Number of cells to compute.
-        ended: Computes them; yields each cell's label and its error, or None, as the cell ends.
+        endings: Computes them; yields each cell's label and its error, or None, as the cell ends.
 
     Returns:
         The study's name.
@@ -66,7 +69,7 @@ def finish(
     stored = total - num_missing
     log.info("%s: %d %s, %d of them stored", what, total, studies.cells, stored)
     errors = {}
-    for number, (label, error) in enumerate(ended, start=stored + 1):
+    for number, (label, error) in enumerate(endings, start=stored + 1):
         if error is None:
             log.info("%d of %d: %s completed", number, total, label)
         else:
@@ -83,7 +86,14 @@ def finish(
     return plan.name
 
 
-def failure(state: State[Any]) -> str | None:
+def ended(futures: Mapping[PrefectFuture[Any], T]) -> Iterator[tuple[T, str | None]]:
+    """Yield what each task is for, and its error, if it failed, as it ends."""
+    for future in as_completed(list(futures)):
+        future.wait()  # sets its final state
+        yield futures[future], _failure(future.state)
+
+
+def _failure(state: State[Any]) -> str | None:
     """Return why a task did not complete; None if it completed."""
     if state.is_completed():
         return None

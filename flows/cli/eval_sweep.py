@@ -17,7 +17,7 @@ from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 
 
 def eval_sweep(

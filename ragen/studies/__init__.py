@@ -1,15 +1,19 @@
-"""Comparisons of many runs or cells. Start with `studies`, which defines what a kind of study consists of.
+"""Studies: a grid whose cells are runs (an ablation) or checkpoints (a sweep). Start with `studies`.
 
-spec -> cells -> (run by flows) -> outcomes -> result -> tables, drawings; kept in `<store>/`
+spec -> cells -> (run by flows) -> outcomes -> result -> tables, figures; kept in `<store>/`
 
-ablation     settings compared over matched seeds: grid, extending, cells, peak, result, finding, tables,
-             plot, and figures, as the papers draw them
-sweep        checkpoints x environments x temperatures x seeds: sweep, cells, result, transfer, tables, heat_map, matrix
-spec         specification of a study, from TOML
-outcomes     stored evaluations and metrics, by prompt and by iteration
-transcripts  responses at the first and the last evaluation
-bootstrap    paired intervals of a difference in success
-ranks        rank correlations with intervals
-result       base classes of results
-studies      the studies of one kind in one store
+spec            a study's specification, from TOML
+grid, cells     cells that are runs: settings, compared over matched seeds
+sweep, checkpoints   cells that are checkpoints x environments x temperatures x seeds
+outcomes        stored evaluations and metrics, by prompt and by iteration
+transcripts     responses at the first and the last evaluation
+bootstrap       paired intervals of a difference in success
+ranks           rank correlations with intervals
+result          base classes of results
+ablation        result of runs: success over training, differences from the base
+leaderboard     result of checkpoints: scores, ranks, differences from the first
+generalisation  every run on the panels of all
+finding         what a paper reports, and whether it shows here
+tables, figures results as tables, SVGs and pages
+studies         the studies of one kind in one store
 """

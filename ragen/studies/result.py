@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from starpo.ragen.studies.bootstrap import CONFIDENCE
+
 
 class Part(BaseModel):
     """A part of a result: an immutable record."""
@@ -45,6 +47,8 @@ class StudyResult(Part):
 
     name: str
     """Name of the study."""
+    confidence: float = CONFIDENCE
+    """Confidence level of the intervals."""
 
     @property
     @abstractmethod
@@ -60,3 +64,8 @@ class StudyResult(Part):
 def share(value: float | None) -> str:
     """Format a share for a table; empty for None."""
     return "" if value is None else f"{value:.3f}"
+
+
+def interval(success: float | None, low: float | None, high: float | None) -> str:
+    """Format a success rate with its interval for a table; the rate alone without one, and empty for None."""
+    return share(success) if low is None or high is None else f"{share(success)} [{low:.3f}, {high:.3f}]"

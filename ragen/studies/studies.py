@@ -19,16 +19,22 @@ from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
 from starpo.ragen.store.remote.location import Location
-from starpo.ragen.studies.ablation.figures.catalogue import draw_figures
-from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.result import AblationResult
-from starpo.ragen.studies.ablation.tables import ablation_conclusion, ablation_method, ablation_tables
+from starpo.ragen.studies.ablation import AblationResult
+from starpo.ragen.studies.figures.catalogue import draw_figures
+from starpo.ragen.studies.figures.heat_maps import draw_heat_maps
+from starpo.ragen.studies.grid import Grid
+from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import StudyResult, Table
 from starpo.ragen.studies.spec import StudySpec
-from starpo.ragen.studies.sweep.matrix import draw_heat_maps
-from starpo.ragen.studies.sweep.result import SweepResult
-from starpo.ragen.studies.sweep.sweep import Sweep
-from starpo.ragen.studies.sweep.tables import sweep_conclusion, sweep_method, sweep_tables
+from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.tables import (
+    ablation_conclusion,
+    ablation_method,
+    ablation_tables,
+    sweep_conclusion,
+    sweep_method,
+    sweep_tables,
+)
 
 Asked = TypeVar("Asked", bound=StudySpec)
 Result = TypeVar("Result", bound=StudyResult)

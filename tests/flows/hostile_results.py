@@ -1,16 +1,16 @@
 """Results of an ablation and of a sweep, with hostile text in every text field."""
 
-from starpo.ragen.studies.ablation.finding import Finding
-from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.result import AblationResult, PanelResult
-from starpo.ragen.studies.ablation.result import CellResult as AblationCell
-from starpo.ragen.studies.sweep.result import CellResult, Score, Standing, SweepResult
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.ablation import AblationResult, PanelResult
+from starpo.ragen.studies.ablation import CellResult as AblationCell
+from starpo.ragen.studies.finding import Finding
+from starpo.ragen.studies.grid import Grid
+from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
+from starpo.ragen.studies.sweep import Sweep
 from starpo.ragen.studies.transcripts import Response, Transcript
 from tests.flows.hostile import HOSTILE
 
 PANEL = PanelResult(
-    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, peak_cross_fitted=0.5, difference=None,
+    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, difference=None,
     curve={0: 0.25, 4: 0.5}, seed_curves={0: {0: 0.25, 4: 0.5}},
 )  # fmt: skip
 
@@ -46,30 +46,21 @@ def hostile_ablation(name: str) -> AblationResult:
 
 def hostile_sweep(name: str) -> SweepResult:
     """Make the corresponding result of a sweep."""
-    where = {"iteration": 1, "temperature": 0.5}
+    score = Score(
+        seeds=[0], success=0.5, low=0.25, high=0.75, num_prompts=8, num_episodes=8, num_seen_prompts=1, seen_success=0.5
+    )
     return SweepResult(
         name=name,
         sweep=Sweep(name=name, runs=list(HOSTILE), environments=list(HOSTILE), is_matrix=True),
-        trained_on={evil: evil for evil in HOSTILE},
-        runs=list(HOSTILE),
+        runs={evil: evil for evil in HOSTILE},
         environments=list(HOSTILE),
-        temperatures=[0.5],
+        cells={evil: evil for evil in HOSTILE},
+        errors={evil: evil for evil in HOSTILE},
         waiting={evil: evil for evil in HOSTILE},
-        cells=[
-            CellResult(run=evil, environment=evil, seed=0, checkpoint=evil, key=evil, error=evil, **where)
-            for evil in HOSTILE
-        ],
-        scores=[
-            Score(
-                run=evil, environment=evil, seeds=[0], success=0.5, low=0.25, high=0.75, num_prompts=8, num_episodes=8,
-                num_seen_prompts=1, seen_success=0.5, **where,
-            )
-            for evil in HOSTILE
-        ],
         leaderboard=[
             Standing(
-                rank=1, run=evil, success=0.5, low=0.25, high=0.75, difference=None, by_environment={evil: 0.5},
-                missing=[evil], **where,
+                rank=1, run=evil, iteration=1, temperature=0.5, success=0.5, low=0.25, high=0.75, difference=None,
+                scores={evil: score},
             )
             for evil in HOSTILE
         ],

@@ -10,10 +10,10 @@ from starpo.flows.cli.ablate import _looking_at, ablate
 from starpo.flows.presets import GRIDS, preset
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
-from starpo.ragen.studies.ablation.tables import ablation_tables
+from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.ragen.studies.tables import ablation_tables
 from tests.flows.command import ragen
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
@@ -231,7 +231,7 @@ def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -
 
 CURVE = {0: 0.25, 4: 0.5}
 PANEL = PanelResult(
-    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, peak_cross_fitted=0.5, difference=None,
+    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, difference=None,
     curve=CURVE, seed_curves={0: CURVE},
 )  # fmt: skip
 DIFFERENCE = MatchedDifference(mean=0.125, low=-0.0625, high=0.25, per_seed={0: 0.0, 2: 0.25}, num_prompts=8)
@@ -259,7 +259,7 @@ def test_rows_put_the_last_beside_the_peak() -> None:
     assert base["difference [95%], and by seed"] == "base"
     assert cell == {
         "cell": "keep=1.0", "seeds": "2/3", "first": "0.250", "last": "0.500", "peak": "0.750 at 2",
-        "cross-fitted": "0.500", "difference [95%], and by seed": "+0.125 [-0.062, +0.250]\n+0.000 +0.250",
+        "difference [95%], and by seed": "+0.125 [-0.062, +0.250]\n+0.000 +0.250",
     }  # fmt: skip
 
 

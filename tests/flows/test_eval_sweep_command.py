@@ -11,9 +11,9 @@ from starpo.flows.presets import SWEEPS, preset
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.result import SweepResult
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 from tests.flows.command import ragen
 
 

@@ -18,7 +18,7 @@ from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.fit import misfits
 from starpo.ragen.learning.learners.batches import num_steps
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 
 
 @pytest.mark.parametrize("name", names())

@@ -18,13 +18,11 @@ from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
-from starpo.ragen.studies.ablation.tables import ablation_tables
+from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
+from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.result import Difference
 from starpo.ragen.studies.studies import Ablations, Sweeps
-from starpo.ragen.studies.sweep.result import CellResult as SweepCellResult
-from starpo.ragen.studies.sweep.result import Score, Standing, SweepResult
-from starpo.ragen.studies.sweep.tables import sweep_tables
+from starpo.ragen.studies.tables import ablation_tables, sweep_tables
 from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Stage
 
@@ -49,25 +47,17 @@ def assert_whole(text: str, rows: list[Mapping[str, object]], width: int) -> Non
 @pytest.fixture
 def sweep_result() -> SweepResult:
     """Two runs, one with a long name, on three panels: seven columns, of which three are intervals."""
-    runs, sweep = [LONG, "base"], {"name": "s", "runs": [LONG, "base"]}
-    cells = [
-        SweepCellResult(run=r, iteration=20, environment=e, temperature=0.5, seed=0, checkpoint="c", key="k")
-        for r in runs
-        for e in PANELS
-    ]
-    common = {"temperature": 0.5, "success": 0.375, "low": 0.137, "high": 0.694, "iteration": 20}
-    scores = [
-        Score(run=r, environment=e, seeds=[0], num_prompts=8, num_episodes=8, **common) for r in runs for e in PANELS
-    ]
+    score = {"success": 0.375, "low": 0.137, "high": 0.694}
+    scores = dict.fromkeys(PANELS, Score(seeds=[0], num_prompts=8, num_episodes=8, **score))
     difference = Difference(mean=-0.125, low=-0.5, high=0.25)
     leaderboard = [
-        Standing(rank=n + 1, run=run, difference=difference if n else None, missing=[], **common,
-                 by_environment=dict.fromkeys(PANELS, 0.375))
-        for n, run in enumerate(runs)
+        Standing(rank=n + 1, run=run, iteration=20, temperature=0.5, difference=difference if n else None,
+                 scores=scores, **score)
+        for n, run in enumerate([LONG, "base"])
     ]  # fmt: skip
     return SweepResult(
-        name="s", sweep=sweep, runs=runs, environments=PANELS, temperatures=[0.5], waiting={}, cells=cells,
-        scores=scores, leaderboard=leaderboard,
+        name="s", sweep={"name": "s", "runs": [LONG, "base"]}, runs={LONG: "sokoban", "base": "sokoban"}, cells={},
+        environments=PANELS, leaderboard=leaderboard,
     )  # fmt: skip
 
 
@@ -87,7 +77,7 @@ def ablation() -> AblationResult:
         mean=0.125, low=-0.0625, high=0.25, per_seed=dict.fromkeys(range(6), 0.25), num_prompts=8
     )
     panel = PanelResult(
-        first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=200, peak_cross_fitted=0.5,
+        first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=200,
         difference=difference, curve={0: 0.25}, seed_curves={0: {0: 0.25}},
     )  # fmt: skip
     runs = {seed: f"run-{seed}" for seed in range(6)}

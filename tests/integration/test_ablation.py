@@ -10,11 +10,11 @@ from starpo.flows.ablation import ablation
 from starpo.flows.ablation_plan import AblationPlan, plan_ablation
 from starpo.flows.study import CellsFailedError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
-from starpo.ragen.studies.ablation.finding import Finding
-from starpo.ragen.studies.ablation.grid import FigureName, Grid
-from starpo.ragen.studies.ablation.tables import ablation_verdicts
+from starpo.ragen.studies.figures.catalogue import FIGURES
+from starpo.ragen.studies.finding import Finding
+from starpo.ragen.studies.grid import FigureName, Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.ragen.studies.tables import ablation_verdicts
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -22,14 +22,14 @@ GRID = Grid(
     name="clip",
     preset="smoke",
     seeds=[0],
-    axes={"update.clip_high": [0.28, 0.4], "policy.warm_start_steps": [120, 0]},  # without a warm start nothing is kept
-    exclude=[{"update.clip_high": 0.4, "policy.warm_start_steps": 0}],
+    cells={
+        "low clip": {"update.clip_high": 0.28, "policy.warm_start_steps": 120},
+        "cold": {"update.clip_high": 0.28, "policy.warm_start_steps": 0},  # without a warm start nothing is kept
+        "high clip": {"update.clip_high": 0.4, "policy.warm_start_steps": 120},
+    },
     overrides={"filter.max_empty_iterations": 1},
 )
-GOOD, FAILED = (
-    ("clip_high=0.28 warm_start_steps=120", "clip_high=0.4 warm_start_steps=120"),
-    "clip_high=0.28 warm_start_steps=0",
-)
+GOOD, FAILED = ("low clip", "high clip"), "cold"
 
 
 @pytest.fixture(scope="module")

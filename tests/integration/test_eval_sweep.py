@@ -19,7 +19,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -57,20 +57,23 @@ def stored(store: Store) -> dict[Path, int]:
 
 def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> None:
     result = Sweeps(swept.url).get("late")
-    assert [(c.iteration, c.temperature, c.seed) for c in result.cells] == [
-        (iteration, temperature, seed) for iteration in (0, 1, 2) for temperature in (0.5, 1.0) for seed in (0, 1)
+    assert list(result.cells) == [
+        f"live@{iteration} sokoban T={temperature:g} seed={seed}"
+        for iteration in (0, 1, 2)
+        for temperature in (0.5, 1.0)
+        for seed in (0, 1)
     ]
     assert len(stored(swept)) == len(result.cells)  # including the run's own evaluation at iteration 0
     at_start = swept.runs.iteration(RUN, 0)["evaluate:sokoban"]["episodes"]
-    assert result.cells[0].key == at_start
+    assert next(iter(result.cells.values())) == at_start
     assert (Path(swept.url) / "sweeps" / "late" / "success.svg").read_text().startswith("<svg")
     assert {standing.iteration for standing in result.leaderboard} == {0, 1, 2}
-    assert [score.num_episodes for score in result.scores] == [16] * 6  # 8 prompts with two seeds
+    assert [of.scores["sokoban"].num_episodes for of in result.leaderboard] == [16] * 6  # 8 prompts with two seeds
 
 
 def test_seeds_play_the_same_prompts_with_other_chance(swept: Store) -> None:
-    cells = [cell for cell in Sweeps(swept.url).get("late").cells if (cell.iteration, cell.temperature) == (2, 1.0)]
-    one, other = (swept.read_table("episodes", cell.key) for cell in cells)
+    cells = Sweeps(swept.url).get("late").cells
+    one, other = (swept.read_table("episodes", cells[f"live@2 sokoban T=1 seed={seed}"]) for seed in (0, 1))
     assert one["initial_state_digest"] == other["initial_state_digest"]
     assert one["responses"] != other["responses"]
 
@@ -96,7 +99,7 @@ def one_gpu() -> Iterator[None]:
 def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -> None:
     sweep = Sweep(name="limited", runs=[RUN], iterations=[0, 2], temperatures=[0.6, 0.7])
     eval_sweep(sweep, store=swept.url, concurrency=2)
-    facts = [swept.manifest("episodes", cell.key).provenance for cell in Sweeps(swept.url).get("limited").cells]
+    facts = [swept.manifest("episodes", key).provenance for key in Sweeps(swept.url).get("limited").cells.values()]
     ends = [datetime.fromisoformat(fact["written_at"]) for fact in facts]
     spans = sorted((end - timedelta(seconds=fact["seconds"]), end) for fact, end in zip(facts, ends, strict=True))
     assert len(spans) == 4
@@ -115,7 +118,7 @@ def test_late_checkpoints_are_picked_up_and_no_cell_is_played_twice(swept: Store
     after = stored(swept)
     assert {path: after[path] for path in before} == before
     assert len(after) == len(by_the_run) + len(plan.missing)
-    assert {cell.iteration for cell in Sweeps(swept.url).get("late").cells} == {0, 1, 2, 3}
+    assert {standing.iteration for standing in Sweeps(swept.url).get("late").leaderboard} == {0, 1, 2, 3}
 
 
 def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None:
@@ -158,7 +161,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     )
     result = Sweeps(swept.url).get("failing")
     assert [standing.rank for standing in result.leaderboard][-1] is None
-    assert [score.iteration for score in result.scores] == [2]
+    assert [standing.iteration for standing in result.leaderboard if standing.scores] == [2]
     assert len(plan_sweep(swept, sweep).missing) == 1
     eval_sweep(sweep, store=swept.url)
     assert not Sweeps(swept.url).get("failing").failures
@@ -172,10 +175,10 @@ def test_a_matrix_over_two_environments(swept: Store) -> None:
     eval_sweep(sweep, store=swept.url)
     result = Sweeps(swept.url).get("matrix")
     assert not result.failures
-    assert result.trained_on == {RUN: "sokoban", "lake": "frozen_lake"}
-    assert len(result.scores) == 2 * 2 * 2  # runs, panels, ends
-    assert len(result.transfers) == 2 * 2
-    assert all(transfer.difference is not None for transfer in result.transfers)
+    assert result.runs == {RUN: "sokoban", "lake": "frozen_lake"}
+    scores = [score for standing in result.leaderboard for score in standing.scores.values()]
+    assert len(scores) == 2 * 2 * 2  # runs, panels, ends
+    assert sum(score.gain is not None for score in scores) == 2 * 2
     assert (Path(swept.url) / "sweeps" / "matrix" / "generalisation.svg").read_text().startswith("<svg")
 
 

@@ -16,9 +16,9 @@ from starpo.flows.sweep_plan import plan_sweep
 from starpo.flows.verify import verify_run
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations, Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 
 pytestmark = [
     pytest.mark.thorough,
@@ -83,5 +83,5 @@ def test_a_sweep_shares_cells_with_training_in_the_bucket(store: Store) -> None:
     result = Sweeps(store.url).get("far")
     assert not result.failures
     assert len(result.cells) == 4
-    assert result.cells[0].key == store.runs.iteration("base", 0)["evaluate:sokoban"]["episodes"]
+    assert next(iter(result.cells.values())) == store.runs.iteration("base", 0)["evaluate:sokoban"]["episodes"]
     assert not plan_sweep(store, sweep).missing

@@ -18,9 +18,9 @@ from starpo.flows.starpo import starpo
 from starpo.flows.study import CellsFailedError
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Sweeps
-from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep import Sweep
 from tests.integration.run_digests import digests
 
 pytestmark = [
@@ -96,6 +96,6 @@ def test_a_sweep_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypat
         store = Store(str(shutil.copytree(trained, tmp_path / pool)))
         eval_sweep(sweep, store=store.url, concurrency=2)
         cells = Sweeps(store.url).get("both").cells
-        found.append([store.manifest("episodes", cell.key).content_digest for cell in cells])
+        found.append([store.manifest("episodes", key).content_digest for key in cells.values()])
     assert len(found[0]) == 4
     assert found[0] == found[1]

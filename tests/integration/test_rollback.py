@@ -14,7 +14,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.recompute.forks import family
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.grid import Grid
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

@@ -1,8 +1,8 @@
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
-from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.result import AblationResult
+from starpo.ragen.studies.ablation import AblationResult
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 
 GRID = Grid(name="keep", preset="bandit", axes={"filter.keep": [0.5, 1.0]}, seeds=[0, 1, 2])

@@ -1,0 +1,66 @@
+"""An ablation as one SVG: success over updates, one colour per cell, and differences from the base with intervals.
+
+AblationResult -> draw_ablation -> SVG
+"""
+
+from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
+from starpo.ragen.studies.ablation import AblationResult, CellResult
+from starpo.ragen.studies.figures.figure import Figure
+
+_BASE = "#1f2430"
+
+
+def draw_ablation(result: AblationResult) -> str:
+    """Draw a result: on the left every cell's mean over seeds, with thin lines for seeds; on the right the intervals.
+
+    Returns:
+        An SVG document. Cells without a finished run are labelled but not drawn.
+    """
+    rows = range(len(result.cells))
+    note = (
+        f"left: success on {result.panel}, mean over seeds (thin lines: runs); right: last evaluation minus the "
+        f"base's, {result.confidence:.0%} paired bootstrap interval (dots: seeds)"
+    )
+    with style():
+        figure = new_figure(11, max(4.2, 1.6 + 0.36 * len(rows)), f"Ablation {result.name}", note)
+        curves, forest = figure.subplots(1, 2, width_ratios=(1.2, 1))
+        success_axis(curves)
+        forest.axvline(0, color="#98a2b3", linewidth=0.8)
+        reach = 0.02
+        for row, cell in zip(rows, result.cells, strict=True):
+            panel = cell.panels.get(result.panel)
+            if panel is None:
+                continue
+            colour = _BASE if cell.is_base else COLOURS[(row - 1) % len(COLOURS)]
+            dashes = "-" if row <= len(COLOURS) else "--"
+            for curve in panel.seed_curves.values():
+                points = list(curve), list(curve.values())
+                curves.plot(*points, color=colour, linewidth=0.6, alpha=0.4, linestyle=dashes, gid="run")
+            mean = list(panel.curve), list(panel.curve.values())
+            curves.plot(*mean, color=colour, linewidth=2, linestyle=dashes, marker="o", markersize=3, gid="mean")
+            if found := panel.difference:
+                seeds = list(found.per_seed.values())
+                reach = max(reach, *map(abs, (found.low, found.high, *seeds)))
+                forest.plot(seeds, [row] * len(seeds), ".", color=colour, markersize=4, alpha=0.5)
+                forest.plot([found.low, found.high], [row, row], color=colour, linewidth=1.6, gid="interval")
+                forest.plot([found.mean], [row], "o", color=colour, markersize=6)
+            elif cell.is_base:
+                forest.plot([0], [row], "s", color=colour, markersize=6)
+        forest.set(ylim=(max(1, len(rows)) - 0.5, -0.5), xlim=(-1.1 * reach, 1.1 * reach), xlabel="points of success")
+        forest.set_yticks(rows, [f"{label(cell.label)}\n{_note(cell, result.panel)}" for cell in result.cells])
+        forest.xaxis.set_major_formatter(lambda value, _: f"{100 * value:+.3g}" if abs(value) > 1e-9 else "0")
+        forest.grid(axis="x")
+        return svg(figure)
+
+
+def _note(cell: CellResult, name: str) -> str:
+    panel = cell.panels.get(name)
+    said = ["base"] if cell.is_base else []
+    if panel:
+        peak = "" if panel.peak is None else f", peak {panel.peak:.1%} at {panel.peak_iteration}"
+        said.append(f"last {panel.last:.1%}{peak}")
+    said += [f"{len(cell.errors)} of {len(cell.runs)} runs failed"] if cell.errors else []
+    return "; ".join(said)
+
+
+SUCCESS_CURVES = Figure("success.svg", draw_ablation)

@@ -1,0 +1,313 @@
+"""The result of a sweep: scores of checkpoints over seeds, and their ranks.
+
+(cells, their keys, outcomes, errors) --summarise--> SweepResult --> record, tables, heat maps
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.studies.bootstrap import CONFIDENCE, paired_difference
+from starpo.ragen.studies.checkpoints import SweepCell
+from starpo.ragen.studies.outcomes import Counts, Outcome, Prompt, pooled, rates
+from starpo.ragen.studies.result import Difference, Part, StudyResult
+from starpo.ragen.studies.sweep import Sweep
+
+
+class Score(Part):
+    """A checkpoint on a panel at a temperature, pooled over seeds."""
+
+    seeds: list[int]
+    """Seeds that were evaluated."""
+    success: float
+    """Share of episodes that reach the goal, without episodes that ended in an error and without prompts from which
+    training of a compared checkpoint started."""
+    low: float
+    """Lower end of the 95% interval: Wilson's for one episode per prompt, otherwise from resampling prompts."""
+    high: float
+    """Upper end."""
+    num_prompts: int
+    """Number of initial states with an episode."""
+    num_episodes: int
+    """Number of episodes over all of them."""
+    num_seen_prompts: int = 0
+    """Number of excluded prompts of the panel: training of this or another compared checkpoint started from them."""
+    seen_success: float | None = None
+    """Success on the prompts from which its own training started; None without such prompts."""
+    gain: Difference | None = None
+    """For the last checkpoint of a run in a matrix sweep: difference from the run's first one; None if that was not
+    measured, or if they have no prompt in common."""
+
+
+class Standing(Part):
+    """A checkpoint at a temperature: a row of the leaderboard."""
+
+    rank: int | None
+    """From 1; ties share a rank. None if not all of its cells were evaluated."""
+    run: str
+    """Run that the checkpoint belongs to."""
+    iteration: int
+    """Number of iterations before it."""
+    temperature: float
+    """Sampling temperature."""
+    success: float | None
+    """Mean over the environments; None as for `rank`."""
+    low: float | None
+    """Lower end of its 95% interval; see `ragen.agents.evaluation.intervals.mean_interval`."""
+    high: float | None
+    """Upper end."""
+    difference: Difference | None
+    """Difference from the first; None if this is the first, or if it has no rank."""
+    scores: dict[str, Score]
+    """Panel -> score; panels without any evaluated seed are absent."""
+
+
+class SweepResult(StudyResult):
+    """Result of a sweep. A function of stored cells alone: the same cells give the same bytes."""
+
+    sweep: Sweep
+    """The specification."""
+    runs: dict[str, str]
+    """Run whose checkpoints were evaluated -> name of the environment that it trains on."""
+    environments: list[str]
+    """Panels, in the order of the columns."""
+    cells: dict[str, str]
+    """Label of a cell -> key of its `episodes` and `metrics`."""
+    errors: dict[str, str] = Field(default_factory=dict)
+    """Label of a cell -> why it could not be evaluated."""
+    waiting: dict[str, str] = Field(default_factory=dict)
+    """Run -> requested checkpoints that did not exist yet."""
+    leaderboard: list[Standing]
+    """Best first; those without a rank last."""
+    num_errors: int = 0
+    """Number of episodes that ended in an environment error or at a deadline."""
+    unknown_origins: dict[str, int] = Field(default_factory=dict)
+    """Run -> stages of its training that are not in the store, if there are any."""
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Label of a cell -> why it failed."""
+        return self.errors
+
+    @property
+    def warnings(self) -> list[str]:
+        """Caveats for reading the numbers."""
+        said = []
+        if sum(standing.rank is not None for standing in self.leaderboard) > 1:
+            said.append(
+                "the best of many is also the luckiest of them: its success is biased upwards, and the more so the "
+                "more checkpoints are compared; evaluate it again with other seeds before quoting it"
+            )
+        said += [text for name in self.environments if (text := self._seen_warning(name))]
+        said += [
+            f"run {run}: {number} stages of its training are not in this store, so prompts that it started from "
+            "may be counted"
+            for run, number in self.unknown_origins.items()
+        ]
+        if self.num_errors:
+            said.append(
+                f"{self.num_errors} episodes ended in an environment error or at a deadline and are not counted"
+            )
+        said += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
+        return said
+
+    def _seen_warning(self, panel: str) -> str:
+        """Format how many prompts of a panel are excluded, and the success on them; empty if there are none."""
+        scores = [standing.scores[panel] for standing in self.leaderboard if panel in standing.scores]
+        number = max((score.num_seen_prompts for score in scores), default=0)
+        if not number:
+            return ""
+        total = number + max(score.num_prompts for score in scores)
+        text = (
+            f"{panel}: {number} of {total} prompts are states from which training of a compared checkpoint started; "
+            "no score counts them"
+        )
+        pairs = [(score.seen_success, score.success) for score in scores if score.seen_success is not None]
+        if not pairs:
+            return text
+        seen, unseen = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
+        return (
+            f"{text} (success where a checkpoint's own training started {seen:.3f}, on the prompts that count "
+            f"{unseen:.3f})"
+        )
+
+
+class _Measured(NamedTuple):
+    """Measurements of a checkpoint on a panel at a temperature.
+
+    Attributes:
+        seeds: Seeds that were evaluated.
+        counts: Counts by prompt, summed over them, without the prompts that no score counts.
+        num_seen: Number of these prompts.
+        seen: Counts on the prompts from which the checkpoint's own training started.
+        is_whole: Whether all of its cells were evaluated.
+    """
+
+    seeds: list[int]
+    counts: Counts
+    num_seen: int
+    seen: Counts
+    is_whole: bool
+
+
+_Policy = tuple[str, int, float]
+"""Run, iteration, temperature."""
+
+
+def summarise(
+    sweep: Sweep,
+    cells: Sequence[SweepCell],
+    keys: Sequence[str],
+    outcomes: Mapping[str, Outcome],
+    errors: Mapping[str, str],
+    waiting: Mapping[str, str],
+) -> SweepResult:
+    """Summarise the measurements of the cells.
+
+    Args:
+        sweep: The specification.
+        cells: The cells that it expanded to.
+        keys: Keys of their artifacts, aligned with `cells`.
+        outcomes: Label of a cell -> its outcome.
+        errors: Label of a cell -> why it failed.
+        waiting: Run -> requested checkpoints that do not exist yet.
+    """
+    headlines = {cell.run: outcomes[cell.label].headline for cell in cells if cell.label in outcomes}
+    return SweepResult(
+        name=sweep.name,
+        sweep=sweep,
+        runs={cell.run: cell.trained_on for cell in cells},
+        environments=list(dict.fromkeys(cell.environment for cell in cells)),
+        cells={cell.label: key for cell, key in zip(cells, keys, strict=True)},
+        errors={cell.label: errors[cell.label] for cell in cells if cell.label in errors},
+        waiting=dict(waiting),
+        leaderboard=_leaderboard(_by_policy(cells, outcomes), sweep.is_matrix),
+        num_errors=int(sum(outcome.headline.get("num_errors", 0.0) for outcome in outcomes.values())),
+        unknown_origins={
+            run: int(of["num_unknown_origins"]) for run, of in headlines.items() if "num_unknown_origins" in of
+        },
+    )
+
+
+def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, Outcome]) -> dict[_Policy, dict[str, _Measured]]:
+    """Return the measurements by checkpoint and temperature, and by panel.
+
+    A prompt from which training of any compared checkpoint started is excluded for all, so that all are compared on the
+    same prompts.
+    """
+    seen: dict[str, set[Prompt]] = {}
+    places: dict[_Policy, dict[str, list[SweepCell]]] = {}
+    for cell in cells:
+        policy = cell.run, cell.iteration, cell.evaluation.temperature
+        places.setdefault(policy, {}).setdefault(cell.environment, []).append(cell)
+        of_panel = seen.setdefault(cell.environment, set())
+        if cell.label in outcomes:
+            of_panel.update(outcomes[cell.label].seen)
+    return {
+        policy: {panel: _measured(of_panel, outcomes, seen[panel]) for panel, of_panel in panels.items()}
+        for policy, panels in places.items()
+    }
+
+
+def _measured(cells: Sequence[SweepCell], outcomes: Mapping[str, Outcome], excluded: set[Prompt]) -> _Measured:
+    evaluated = {cell.seed: outcomes[cell.label] for cell in cells if cell.label in outcomes}
+    counts = pooled(outcome.counts for outcome in evaluated.values())
+    kept = {prompt: count for prompt, count in counts.items() if prompt not in excluded}
+    seen = pooled(outcome.seen for outcome in evaluated.values())
+    return _Measured(list(evaluated), kept, len(excluded), seen, bool(kept) and len(evaluated) == len(cells))
+
+
+def _score(panel: str, measured: _Measured, gain: Difference | None) -> Score:
+    successes, trials = (np.array(part) for part in zip(*measured.counts.values(), strict=True))
+    low, high = success_interval(successes, trials, derive_seed("evaluation", panel, "bootstrap"), CONFIDENCE)
+    return Score(
+        seeds=measured.seeds,
+        success=float(successes.sum() / trials.sum()),
+        low=low,
+        high=high,
+        num_prompts=len(trials),
+        num_episodes=int(trials.sum()),
+        num_seen_prompts=measured.num_seen,
+        seen_success=_share(measured.seen),
+        gain=gain,
+    )
+
+
+def _share(counts: Counts) -> float | None:
+    """Return successes divided by episodes; None without an episode."""
+    trials = sum(number for _, number in counts.values())
+    return sum(number for number, _ in counts.values()) / trials if trials else None
+
+
+def _leaderboard(policies: Mapping[_Policy, Mapping[str, _Measured]], is_matrix: bool) -> list[Standing]:
+    scores = {
+        policy: {
+            panel: _score(panel, measured, _gain(policies, policy, panel) if is_matrix else None)
+            for panel, measured in panels.items()
+            if measured.counts
+        }
+        for policy, panels in policies.items()
+    }
+    means = {
+        policy: math.fsum(score.success for score in scores[policy].values()) / len(panels)
+        for policy, panels in policies.items()
+        if all(measured.is_whole for measured in panels.values())
+    }
+    order = sorted(means, key=lambda policy: -means[policy])  # stable: ties stay in the requested order
+    standings = []
+    for policy in [*order, *(policy for policy in policies if policy not in means)]:
+        run, iteration, temperature = policy
+        is_ranked, of_panels = policy in means, scores[policy].values()
+        low, high = (
+            mean_interval([of.success for of in of_panels], [(of.low, of.high) for of in of_panels])
+            if is_ranked
+            else (None, None)
+        )
+        is_behind = is_ranked and policy != order[0]
+        standings.append(
+            Standing(
+                rank=1 + sum(mean > means[policy] for mean in means.values()) if is_ranked else None,
+                run=run,
+                iteration=iteration,
+                temperature=temperature,
+                success=means.get(policy),
+                low=low,
+                high=high,
+                difference=_difference(policies[policy], policies[order[0]]) if is_behind else None,
+                scores=scores[policy],
+            )
+        )
+    return standings
+
+
+def _gain(policies: Mapping[_Policy, Mapping[str, _Measured]], policy: _Policy, panel: str) -> Difference | None:
+    """Compare a run's last checkpoint with its first, on one panel; None for its other checkpoints."""
+    run, iteration, temperature = policy
+    iterations = [at for of_run, at, of_temperature in policies if (of_run, of_temperature) == (run, temperature)]
+    first = policies[run, min(iterations), temperature]
+    if iteration != max(iterations) or iteration == min(iterations):
+        return None
+    return _difference({panel: policies[policy][panel]}, {panel: first[panel]})
+
+
+def _difference(ours: Mapping[str, _Measured], others: Mapping[str, _Measured]) -> Difference | None:
+    """Compute the success of one checkpoint minus that of another, as the unweighted mean over panels.
+
+    Returns:
+        None if there is a panel on which they have no prompt in common.
+    """
+    found = []
+    for panel in ours:
+        own, other = rates(ours[panel].counts), rates(others[panel].counts)
+        common = [prompt for prompt in own if prompt in other]
+        if not common:
+            return None
+        found.append(paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (own, other))))
+    means = [one.mean for one in found]
+    low, high = mean_interval(means, [(one.low, one.high) for one in found], least=-1.0)
+    return Difference(mean=math.fsum(means) / len(means), low=low, high=high)

@@ -1,0 +1,114 @@
+"""Grids that extend other grids."""
+
+import pytest
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.grid import Grid
+
+BASE = """
+preset = "bandit"
+seeds = [0, 1, 2]
+figure = "bars"
+
+[cells.vanilla]
+
+[cells.KL]
+update.kl_coefficient = 0.01
+
+[cells.critic]
+update.advantage = "gae"
+
+[overrides]
+iterations = 80
+
+[overrides.update]
+clip_high = 0.2
+entropy_coefficient = 0.0
+
+[finding]
+source = "Fig. 9"
+claim = "a claim"
+"""
+
+
+@pytest.fixture
+def cut(write):
+    """`cut(text)`: write a grid that extends `base`, and load it."""
+
+    def cut(text: str) -> Grid:
+        write(BASE, "base")
+        return Grid.load(write(f'extends = "base"\n{text}', "cut"))
+
+    return cut
+
+
+def test_all_but_name_figure_and_finding_is_taken(cut):
+    grid = cut("")
+    assert (grid.name, grid.preset, grid.seeds) == ("cut", "bandit", [0, 1, 2])
+    assert list(grid.cells) == ["vanilla", "KL", "critic"]
+    assert (grid.figure, grid.finding) == ("success", None)
+
+
+def test_what_is_said_anew_replaces_setting_by_setting(cut):
+    grid = cut('preset = "sokoban"\n[overrides]\niterations = 8\n[overrides.update]\nclip_high = 0.3\n')
+    assert grid.preset == "sokoban"
+    assert grid.overrides == {"iterations": 8, "update": {"clip_high": 0.3, "entropy_coefficient": 0.0}}
+
+
+def test_what_means_nothing_to_another_type_is_not_taken(write):
+    sokoban = (
+        'preset = "bandit"\nseeds = [0]\n[cells.one]\n[overrides.environment]\ntype = "sokoban"\nmin_solution = 6\n'
+    )
+    write(sokoban, "base")
+    cut = Grid.load(write('extends = "base"\n[overrides.environment]\ntype = "frozen_lake"\nslip = 0.0\n', "cut"))
+    assert cut.overrides == {"environment": {"type": "frozen_lake", "slip": 0.0}}
+
+
+def test_cells_are_chosen_in_order_and_the_first_is_the_base(cut):
+    grid = cut('only = ["KL", "mine"]\n[cells.mine]\nonline_k = 5\n')
+    assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}
+
+
+def test_a_chain_of_grids(cut, write):
+    cut('only = ["KL", "critic"]')
+    assert list(Grid.load(write('extends = "cut"\nonly = ["critic"]', "third")).cells) == ["critic"]
+
+
+def test_an_extended_grid_survives_json(cut):
+    grid = cut('only = ["vanilla", "KL"]')
+    assert Grid.model_validate_json(grid.model_dump_json()) == grid
+
+
+def test_a_cell_that_is_not_there_suggests_near_ones(cut):
+    with pytest.raises(ConfigError, match=r"cut\.toml: only: there is no cell 'critics' \(did you mean 'critic'\?\)"):
+        cut('only = ["critics"]')
+
+
+def test_a_choice_of_cells_needs_cells(write):
+    with pytest.raises(ConfigError, match=r"only = \['a'\]: expected a list of names of `cells`"):
+        Grid.load(write('preset = "bandit"\nseeds = [0]\nonly = ["a"]\n[axes]\nonline_k = [1, 2]\n'))
+
+
+def test_a_grid_that_is_not_there_suggests_near_ones(write):
+    write(BASE, "base")
+    with pytest.raises(ConfigError, match=r"extends = 'bases': there is no such grid in .* \(did you mean 'base'\?\)"):
+        Grid.load(write('extends = "bases"', "cut"))
+
+
+def test_grids_that_extend_each_other(write):
+    write('extends = "other"', "one")
+    with pytest.raises(ConfigError, match=r"extends = 'other': these grids extend each other"):
+        Grid.load(write('extends = "one"', "other"))
+
+
+def test_a_shipped_grid_is_found_from_any_folder_and_a_neighbour_comes_first(write, tmp_path):
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    for folder in (shipped, own):
+        folder.mkdir()
+    (shipped / "whole.toml").write_text('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nonline_k = 2')
+    (own / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
+    assert list(Grid.load(own / "mine.toml", shipped).cells) == ["b"]
+    with pytest.raises(ConfigError, match=r"no such grid in .*own"):
+        Grid.load(own / "mine.toml")
+    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # named like the grid that it extends
+    assert Grid.load(own / "mine.toml", shipped).cells == {"b": {"online_k": 5}}

@@ -1,0 +1,103 @@
+"""Generalisation matrix: what each run trains on, success before and after, and what could not be measured."""
+
+import pytest
+
+from starpo.ragen.studies.figures.heat_maps import draw_generalisation, draw_heat_maps
+from starpo.ragen.studies.generalisation import entries, generalisation_conclusion, generalisation_table
+from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
+from starpo.ragen.studies.result import Difference
+from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.tables import sweep_conclusion, sweep_tables
+from tests.ragen.pictures import lines, texts
+
+TRAINED = {"b": "bandit", "s": "sokoban", "b2": "bandit"}
+PANELS = ["bandit", "sokoban"]
+
+
+def score(success: float, gain: Difference | None = None) -> Score:
+    low, high = max(0.0, success - 0.1), min(1.0, success + 0.1)
+    return Score(seeds=[0], success=success, low=low, high=high, num_prompts=8, num_episodes=8, gain=gain)
+
+
+def standing(run: str, iteration: int, scores: dict[str, Score], temperature: float = 0.5) -> Standing:
+    return Standing(
+        rank=None, run=run, iteration=iteration, temperature=temperature, success=None, low=None, high=None,
+        difference=None, scores=scores,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def result() -> SweepResult:
+    """Each run rises from 0.2 to 0.9 on its own panel; elsewhere b rises, b2 falls, and a cell of s fails."""
+    risen = Difference(mean=0.7, low=0.6, high=0.8)
+    last = {
+        "b": {"bandit": score(0.9, risen), "sokoban": score(0.4, Difference(mean=0.2, low=0.1, high=0.3))},
+        "s": {"sokoban": score(0.9, risen)},
+        "b2": {"bandit": score(0.9, risen), "sokoban": score(0.0, Difference(mean=-0.2, low=-0.3, high=-0.1))},
+    }
+    return SweepResult(
+        name="g", sweep=Sweep(name="g", is_matrix=True), runs=TRAINED, environments=PANELS, cells={},
+        errors={"s@8 bandit T=0.5 seed=0": "boom"},
+        leaderboard=[
+            standing(run, iteration, last[run] if iteration else dict.fromkeys(PANELS, score(0.2)))
+            for run in TRAINED
+            for iteration in (8, 0)
+        ],
+    )  # fmt: skip
+
+
+def test_runs_of_one_environment_stand_together(result) -> None:
+    assert list(dict.fromkeys(run for run, _ in entries(result))) == ["b", "b2", "s"]
+
+
+def test_an_entry_has_both_ends_and_knows_its_own_environment(result) -> None:
+    found = entries(result)
+    assert found["b", "bandit"].is_own
+    assert found["b", "bandit"].words == "20 \u2192 90%\n80 to 100"
+    assert not found["b", "sokoban"].is_own
+    assert (found["s", "bandit"].last, found["s", "bandit"].words) == (None, "not measured")
+
+
+def test_a_higher_temperature_does_not_stand_in_for_the_lowest(result) -> None:
+    cold = [of.model_copy(update={"scores": {}}) if of.run == "s" else of for of in result.leaderboard]
+    hot = [of.model_copy(update={"temperature": 1.0}) for of in result.leaderboard]
+    assert entries(result.model_copy(update={"leaderboard": [*hot, *cold]}))["s", "bandit"].first is None
+
+
+def test_the_table_has_a_row_a_run_and_panel(result) -> None:
+    rows = generalisation_table(result).rows
+    assert len(rows) == 6
+    assert rows[1] == {
+        "run": "b", "trains on": "bandit", "panel": "sokoban", "first": "0.200 [0.100, 0.300]",
+        "last": "0.400 [0.300, 0.500]", "last - first": "+0.200 [+0.100, +0.300]",
+    }  # fmt: skip
+    assert [row["last"] for row in rows if row["run"] == "s"] == ["not measured", "0.900 [0.800, 1.000]"]
+    assert sweep_tables(result)[1].rows == rows
+
+
+def test_a_sentence_says_where_training_helps(result) -> None:
+    assert generalisation_conclusion(result).startswith(
+        "From the first checkpoint to the last, success rises on 1 and falls on 1 of 2 panels that a run does not"
+    )
+    plain = result.model_copy(update={"sweep": Sweep(name="g")})
+    assert sweep_conclusion(plain) == ""
+    firsts = [of for of in result.leaderboard if not of.iteration]
+    assert generalisation_conclusion(result.model_copy(update={"leaderboard": firsts})) == ""
+
+
+def test_a_frame_around_what_a_run_trains_on(result) -> None:
+    picture = draw_generalisation(result)
+    assert len(lines(picture, "own")) == 3
+    assert texts(picture).count("not measured") == 1
+    assert {"plays", "trains on", "b2", "sokoban"} <= set(texts(picture))
+
+
+def test_only_a_matrix_is_drawn_as_one(result) -> None:
+    assert list(draw_heat_maps(result)) == ["success.svg", "generalisation.svg"]
+    assert list(draw_heat_maps(result.model_copy(update={"sweep": Sweep(name="g")}))) == ["success.svg"]
+
+
+def test_nothing_measured_is_still_a_picture(result) -> None:
+    nothing = [of.model_copy(update={"scores": {}}) for of in result.leaderboard]
+    picture = draw_generalisation(result.model_copy(update={"leaderboard": nothing}))
+    assert texts(picture).count("not measured") == 6

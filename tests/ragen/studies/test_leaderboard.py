@@ -1,0 +1,180 @@
+"""Scores and leaderboard, computed by hand."""
+
+import pytest
+
+from starpo.ragen.agents.evaluation.intervals import wilson_interval
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.studies.checkpoints import SweepCell
+from starpo.ragen.studies.leaderboard import Score, SweepResult, summarise
+from starpo.ragen.studies.outcomes import Outcome
+from starpo.ragen.studies.sweep import Sweep
+from starpo.ragen.studies.tables import sweep_tables
+
+PROMPTS = [(number, f"d{number}") for number in range(10)]
+
+
+def cell(
+    run: str, iteration: int = 1, environment: str = "bandit", temperature: float = 0.5, seed: int = 0
+) -> SweepCell:
+    evaluation = EvaluationConfig(temperature=temperature, num_prompts=10)
+    return SweepCell(
+        run,
+        "bandit",
+        iteration,
+        f"{iteration:032x}",
+        environment,
+        BanditSettings(),
+        AgentConfig(),
+        RolloutConfig(),
+        evaluation,
+        seed,
+    )
+
+
+def outcome(num_successes: int, num_errors: int = 0) -> Outcome:
+    counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[: 10 - num_errors])}
+    return Outcome({"success": num_successes / max(1, len(counts)), "num_errors": float(num_errors)}, counts)
+
+
+def summed(
+    cells: list[SweepCell],
+    outcomes: list[Outcome | None],
+    errors: dict[str, str] | None = None,
+    is_matrix: bool = False,
+) -> SweepResult:
+    found = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
+    sweep = Sweep(name="s", seeds=sorted({c.seed for c in cells}), is_matrix=is_matrix)
+    return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], found, errors or {}, {})
+
+
+def only(result: SweepResult) -> Score:
+    """The score of a sweep of one checkpoint on one panel."""
+    (standing,) = result.leaderboard
+    return standing.scores["bandit"]
+
+
+def test_seeds_are_pooled_prompt_by_prompt() -> None:
+    """8 of 10 and 4 of 10 give 12 of 20 episodes, on 10 prompts."""
+    score = only(summed([cell("a", seed=0), cell("a", seed=1)], [outcome(8), outcome(4)]))
+    assert (score.success, score.num_prompts, score.num_episodes, score.seeds) == (0.6, 10, 20, [0, 1])
+    assert 0 <= score.low < 0.6 < score.high <= 1
+
+
+def test_one_seed_has_wilsons_interval() -> None:
+    score = only(summed([cell("a")], [outcome(7)]))
+    assert (score.low, score.high) == pytest.approx(wilson_interval(7, 10))
+
+
+def test_the_best_comes_first_and_the_others_are_compared_with_it() -> None:
+    result = summed([cell("a"), cell("b"), cell("c")], [outcome(3), outcome(9), outcome(9)])
+    assert [(s.rank, s.run, s.success) for s in result.leaderboard] == [(1, "b", 0.9), (1, "c", 0.9), (3, "a", 0.3)]
+    first, equal, last = (standing.difference for standing in result.leaderboard)
+    assert first is None
+    assert equal is not None
+    assert last is not None
+    assert equal.mean == 0.0
+    assert last.mean == pytest.approx(-0.6)  # six prompts of ten
+    assert last.low < -0.6 < last.high < 0
+    apart = [result.leaderboard[0], *(s.model_copy(update={"difference": None}) for s in result.leaderboard[1:])]
+    for standings, second in ((result.leaderboard, str(equal)), (apart, "no prompt in common")):
+        rows = sweep_tables(result.model_copy(update={"leaderboard": standings}))[0].rows
+        assert [row["to the first"] for row in rows[:2]] == ["first", second]
+
+
+def test_environments_count_the_same() -> None:
+    cells = [cell("a", environment=name) for name in ("bandit", "sokoban")]
+    (standing,) = summed(cells, [outcome(10), outcome(4)]).leaderboard
+    assert standing.success == pytest.approx(0.7)
+    assert {panel: score.success for panel, score in standing.scores.items()} == {"bandit": 1.0, "sokoban": 0.4}
+    assert standing.low < 0.7 < standing.high
+
+
+def test_so_they_do_in_the_difference_to_the_first() -> None:
+    """On panels of 10 and 2 prompts, 9/10 and 0/2 give 0.45, 4/10 and 2/2 give 0.7; not 9/12 and 6/12."""
+    cells = [cell(run, environment=name) for run in ("a", "b") for name in ("bandit", "sokoban")]
+    result = summed(cells, [outcome(9), outcome(0, num_errors=8), outcome(4), outcome(2, num_errors=8)])
+    first, second = result.leaderboard
+    assert (first.run, first.success, second.success) == ("b", pytest.approx(0.7), pytest.approx(0.45))
+    assert second.difference is not None
+    assert second.difference.mean == pytest.approx(-0.25)
+    assert -1 <= second.difference.low < -0.25 < second.difference.high
+
+
+def test_training_is_judged_from_the_first_checkpoint_to_the_last() -> None:
+    cells = [*(cell("a", iteration) for iteration in (4, 0, 8)), cell("b", 0)]
+    outcomes = [outcome(9), outcome(2), outcome(6), outcome(5)]
+    gains = {
+        (of.run, of.iteration): of.scores["bandit"].gain for of in summed(cells, outcomes, is_matrix=True).leaderboard
+    }
+    assert [place for place, gain in gains.items() if gain] == [("a", 8)]  # b has one checkpoint
+    assert gains["a", 8].mean == pytest.approx(0.4)
+    assert not any(of.scores["bandit"].gain for of in summed(cells, outcomes).leaderboard)
+
+
+def test_a_checkpoint_with_a_failed_cell_has_no_rank_and_loses_nothing_else() -> None:
+    cells = [
+        cell("a"),
+        cell("b", environment="bandit"),
+        cell("a", environment="sokoban"),
+        cell("b", environment="sokoban"),
+    ]
+    result = summed(cells, [outcome(9), outcome(5), None, outcome(5)], {cells[2].label: "EngineError: lost"})
+    assert [(s.rank, s.run) for s in result.leaderboard] == [(1, "b"), (None, "a")]
+    assert {panel: score.success for panel, score in result.leaderboard[1].scores.items()} == {"bandit": 0.9}
+    assert result.failures == {"a@1 sokoban T=0.5 seed=0": "EngineError: lost"}
+
+
+def test_a_missing_seed_takes_the_rank_and_not_the_score() -> None:
+    cells = [cell("a", seed=0), cell("a", seed=1)]
+    result = summed(cells, [outcome(9), None], {cells[1].label: "lost"})
+    assert only(result).seeds == [0]
+    assert result.leaderboard[0].rank is None
+
+
+def test_only_errors_measure_nothing() -> None:
+    result = summed([cell("a")], [outcome(0, num_errors=10)])
+    assert result.leaderboard[0].scores == {}
+    assert result.leaderboard[0].rank is None
+    assert any("10 episodes ended in an environment error" in warning for warning in result.warnings)
+
+
+def test_luck_of_the_first_is_warned_of() -> None:
+    assert any("luckiest" in warning for warning in summed([cell("a"), cell("b")], [outcome(1), outcome(2)]).warnings)
+    assert summed([cell("a")], [outcome(1)]).warnings == []
+
+
+def test_a_result_survives_json_and_is_the_same_again() -> None:
+    result = summed([cell("a"), cell("b")], [outcome(3), outcome(9)])
+    assert SweepResult.model_validate_json(result.model_dump_json()) == result
+    assert summed([cell("a"), cell("b")], [outcome(3), outcome(9)]).model_dump_json() == result.model_dump_json()
+
+
+def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> Outcome:
+    """Outcome whose last `num_seen` prompts are states of training; the first prompts of each part succeed."""
+    cut = len(PROMPTS) - num_seen
+    counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
+    seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
+    return Outcome({"success": num_successes / cut}, counts, seen)
+
+
+def test_prompts_that_one_training_met_count_for_none() -> None:
+    """Training of a met the last two of ten prompts, that of b none: both are scored on the other eight: 6/8, 4/8."""
+    result = summed([cell("a"), cell("b")], [partly_seen(6, 2, 2), outcome(4)])
+    scores = {of.run: of.scores["bandit"] for of in result.leaderboard}
+    assert {run: (s.success, s.num_prompts, s.num_seen_prompts, s.seen_success) for run, s in scores.items()} == {
+        "a": (0.75, 8, 2, 1.0),
+        "b": (0.5, 8, 2, None),
+    }
+    assert result.leaderboard[1].difference is not None
+    assert result.leaderboard[1].difference.mean == pytest.approx(-0.25)
+    (said,) = (warning for warning in result.warnings if "training" in warning)
+    assert "2 of 10 prompts" in said
+    assert "started 1.000, on the prompts that count 0.750" in said
+
+
+def test_nothing_is_left_out_where_training_met_nothing() -> None:
+    score = only(summed([cell("a")], [outcome(4)]))
+    assert (score.num_prompts, score.num_seen_prompts, score.seen_success) == (10, 0, None)

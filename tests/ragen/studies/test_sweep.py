@@ -1,0 +1,75 @@
+"""Valid specifications of a sweep, and the checkpoints that they choose."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.sweep import Sweep
+
+
+@pytest.mark.parametrize(
+    ("iterations", "chosen"),
+    [
+        ("last", [12]),
+        ("all", list(range(13))),
+        ("every:5", [0, 5, 10]),
+        ("ends", [0, 12]),
+        ([3, 30], [3]),
+    ],
+)
+def test_checkpoints_of_a_live_run(iterations: str | list[int], chosen: list[int]) -> None:
+    assert Sweep(name="s", iterations=iterations).chosen(range(13), last=14) == chosen
+
+
+def test_every_nth_takes_the_last_one_once_it_is_there() -> None:
+    assert Sweep(name="s", iterations="every:5").chosen(range(13), last=12) == [0, 5, 10, 12]
+
+
+@given(st.sets(st.integers(0, 50)), st.integers(0, 50), st.sampled_from(["last", "all", "ends", "every:3", "every:7"]))
+def test_what_is_chosen_is_there_and_ascending(numbers: set[int], last: int, iterations: str) -> None:
+    chosen = Sweep(name="s", iterations=iterations).chosen(numbers, last)
+    assert set(chosen) <= numbers
+    assert chosen == sorted(chosen)
+
+
+def test_late_checkpoints_are_added_and_none_is_lost() -> None:
+    sweep = Sweep(name="s", iterations="every:4")
+    assert sweep.chosen(range(9), last=20) == [0, 4, 8]
+    assert sweep.chosen(range(15), last=20) == [0, 4, 8, 12]
+
+
+@pytest.mark.parametrize("iterations", ["first", "every:0", "every:", [], [3, 3]])
+def test_unknown_iterations_are_refused(iterations: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'ends', 'every:10' or different numbers"
+    ):
+        Sweep.make({"name": "s", "iterations": iterations}, "mine")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"temperatures": [0.5, 0.5]}, "0.5 appears twice"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [-1]}, "greater than or equal to 0"),
+        ({"temperature": [0.5]}, r"no such setting \(did you mean 'temperatures'\?\)"),
+        ({"name": "a/b"}, "name = 'a/b'"),
+    ],
+)
+def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Sweep.make({"name": "s", **values}, "mine")
+
+
+def test_a_file_gives_its_name(tmp_path: Path) -> None:
+    (tmp_path / "nightly.toml").write_text('runs = ["a"]\niterations = "all"\n')
+    assert Sweep.load(tmp_path / "nightly.toml") == Sweep(name="nightly", runs=["a"], iterations="all")
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("runs = [")
+    with pytest.raises(ConfigError, match=r"broken.toml: is not TOML"):
+        Sweep.load(tmp_path / "broken.toml")
