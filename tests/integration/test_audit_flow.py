@@ -1,14 +1,12 @@
-"""The flow `audit` on a real Prefect server: artifacts are written, and a fault makes the flow run fail."""
+"""The flow `audit` on a real Prefect server: its state says what was found, and a fault makes the flow run fail."""
 
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from prefect.artifacts import Artifact
 
 from starpo.flows.audit import audit
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
@@ -27,24 +25,13 @@ def store_run(store: Store, name: str, kinds: tuple[str, ...]) -> None:
         store.runs.record_stage(name, 0, stage.name, {kind: key})
 
 
-def artifact(key: str) -> Artifact:
-    found = Artifact.get(key=key)
-    assert found is not None, key
-    return found
-
-
-def test_the_newest_run_is_audited_and_shown(tmp_path: Path) -> None:
+def test_the_newest_run_is_audited(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store_run(store, "old", ())
     store_run(store, "Sound.run", ("turns", "rewards", "samples", "metrics"))
     state = audit(store=str(tmp_path), return_state=True)
     assert state.is_completed()
     assert state.message == "no fault in Sound.run"
-    page = str(artifact("audit-sound-run").data)
-    assert page.startswith("# Audit of Sound.run")
-    table = str(artifact("audit-sound-run-table").data)
-    assert all(name in table for name in AUDITS)
-    assert Artifact.get(key="audit-old") is None
 
 
 def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audited(tmp_path: Path) -> None:
@@ -66,7 +53,6 @@ def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audite
     assert "faulty, rewards: " in state.message
     assert "damaged: " in state.message
     assert "bytes" in state.message
-    assert "fault" in str(artifact("audit-faulty").data)
 
 
 def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
@@ -75,9 +61,6 @@ def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
     store_run(store, "newer", ("turns",))
     state = audit(run="chosen", names=["formats"], store=str(tmp_path), return_state=True)
     assert state.message == "no fault in chosen"
-    page = str(artifact("audit-chosen").data)
-    assert "Invalid formats" in page
-    assert "Error rows" not in page
 
 
 def test_an_empty_store_is_no_fault(tmp_path: Path) -> None:

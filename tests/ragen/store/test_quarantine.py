@@ -66,12 +66,12 @@ def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: Fa
     rows[0]["turn"] = None
     rows[1]["response_ids"][0] = None
     bad = pa.Table.from_pylist(rows, schema=table.schema)
-    with pytest.raises(DataError, match="never null"):
+    with pytest.raises(DataError, match="is neither null nor NaN"):
         local.put_table("turns", bad, work)
     (folder,) = map(Path, places(local, work))
     assert pq.read_table(folder / "data.parquet").to_pylist() == rows
     assert pq.read_table(folder / "failure_cases.parquet")["row"].to_pylist()[0] == 0
-    assert "never null" in (folder / "reason.txt").read_text()
+    assert "is neither null nor NaN" in (folder / "reason.txt").read_text()
 
 
 def test_other_columns_are_kept_too(local: Store, work: Facts) -> None:
