@@ -45,6 +45,7 @@ _NOTHING_BUT_READING = (
     "Write one SELECT; --csv FILE and --parquet FILE write its result."
 )
 
+_FUNCTION_FAILED = "executing the UDF"
 _OUT_OF_MEMORY = "Out of Memory Error"
 
 Load = Callable[[str], Any]
@@ -209,7 +210,8 @@ class Database:
                 f"{self._bounds.sql_spill_gb:g} GB of disk; select fewer columns, rows or "
                 f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {first_line(error)}"
             )
-        if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):
+        is_of_query = isinstance(error, duckdb.Error) and "reading the stream" not in str(error)
+        if is_of_query or _FUNCTION_FAILED in str(error):  # which may show only when rows are read
             return QueryError(_text(error))
         return self._explain_failure(_text(error))
 
