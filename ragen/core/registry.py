@@ -168,6 +168,15 @@ SURROGATES = Registry(
 )
 """Pure functions `ragen.learning.objectives.surrogates.SurrogateInputs -> SurrogateTerms`."""
 
+TURN_ORDERS = Registry(
+    "starpo.turn_orders",
+    {
+        "together": "starpo.ragen.learning.learners.turn_orders:together",
+        "reverse": "starpo.ragen.methods.sequential_turns:last_turn_first",
+    },
+    takes_targets=True,
+)
+"""Generators `ragen.learning.learners.turn_orders.MiniBatch -> Steps`: the optimiser steps of a mini-batch."""
 
 PROMPTS = Registry(
     "starpo.prompts",
@@ -231,5 +240,7 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
+PLUGGABLE = (
+    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS, AUDITS,
+)  # fmt: skip
 """Registries to which installed packages may add names."""
