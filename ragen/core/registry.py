@@ -131,7 +131,12 @@ ADVANTAGES = Registry(
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
         "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
         "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
-        "istar": Entry(f"{_OBJECTIVES}.implicit_steps:istar", "groups prm", f"{_OPTIONS}:IStarOptions"),
+        "istar": Entry(
+            "starpo.ragen.methods.implicit_rewards.estimator:istar",
+            needs="groups prm",
+            options=f"{_OPTIONS}:IStarOptions",
+            fit_prm="starpo.ragen.methods.implicit_rewards.preferences:fit",
+        ),
     },
     takes_targets=True,
 )

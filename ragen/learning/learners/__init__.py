@@ -7,7 +7,6 @@ prefix_rows    segments with a common prefix in one row: every prefix is compute
 batches        splits trajectories into mini-batches, packs rows into micro-batches
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
-prm            the process reward model: a second policy, trained to prefer the better trajectory
 credit         rewards -> advantages and value targets
 data_parallel  the processes that share an update
 micro_batch_runner  runs forward and backward passes over micro-batches

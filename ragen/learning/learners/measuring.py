@@ -99,13 +99,13 @@ def measured_objectives(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -
     batches, members = inputs.micro_batches(), _members(inputs)
     with_collision = any("probabilities" in config.needs for config in configs)
     start = score_start(_aside(inputs), batches, with_collision=with_collision)
-    prm_N = {inputs.config.prm.beta: start.prm_logprobs_N}
+    implicit_N = {inputs.config.prm.beta: start.implicit_rewards_N}
     spreads, means = [], []
     for config in configs:
         one, beta = replace(inputs, config=config), config.prm.beta
-        if config.needs_prm and beta not in prm_N:
-            prm_N[beta], _ = fit_prm(_aside(one), start.old, batches)
-        given = prepare(one, replace(start, prm_logprobs_N=prm_N.get(beta))).loss_inputs
+        if config.needs_prm and beta not in implicit_N:
+            implicit_N[beta], _ = fit_prm(_aside(one), start.old, batches)
+        given = prepare(one, replace(start, implicit_rewards_N=implicit_N.get(beta))).loss_inputs
         sums = GradientSums()
         for group in members.values():
             sums.add(len(members) * _gradient(one, given, group))

@@ -5,21 +5,26 @@
 Legend: N response tokens of the update.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.lookup import companion
+from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.credit import Credit, assign_credit, group_index, normalised_returns
+from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.critic import evaluate
-from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.policy_loss import LossInputs
-from starpo.ragen.learning.learners.prm import fit
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
 from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
+
+FitPRM = Callable[[UpdateInputs, Scores, Sequence[MicroBatch]], tuple[Tensor, dict[str, float]]]
+"""Trains the model 'prm' of an update before its first step. Arguments: the update, scores of the policy, all
+micro-batches. Returned: the rewards that the model gives each token, float64 [N], and metrics."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +36,15 @@ class Start:
         old: The same with a log-prob for every token, which losses take.
         ref_logprobs_N: Log-probs under the reference policy; None without one.
         values_N: The critic's values; None without a critic.
-        prm_logprobs_N: Log-probs under the process reward model; None without one.
-        prm_metrics: Metrics of that model's step.
+        implicit_rewards_N: Rewards of the process reward model after its step, float64; None without one.
+        prm_metrics: Metrics of that step.
     """
 
     measured: Scores
     old: Scores
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
-    prm_logprobs_N: Tensor | None
+    implicit_rewards_N: Tensor | None
     prm_metrics: dict[str, float]
 
 
@@ -93,39 +98,37 @@ def score_start(
             ref_N = inputs.score(reference, batches).logprobs_N
     if "critic" in inputs.models:
         values_N = evaluate(inputs.models["critic"], batches, len(tokens), inputs.runner, inputs.dp_group)
-    prm_N, metrics = fit_prm(inputs, old, batches) if "prm" in inputs.models else (None, {})
-    return Start(measured, old, ref_N, values_N, prm_N, metrics)
+    implicit_N, metrics = fit_prm(inputs, old, batches) if "prm" in inputs.models else (None, {})
+    return Start(measured, old, ref_N, values_N, implicit_N, metrics)
 
 
 def fit_prm(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
-    """Take the step of the process reward model; return its log-probabilities after it, and metrics."""
-    model, context, beta = inputs.models["prm"], inputs.context, inputs.config.prm.beta
-    before_N = inputs.score(model, batches).logprobs_N
-    metrics = fit(
-        model,
-        beta * (before_N.double() - old.logprobs_N.double()),
-        normalised_returns(inputs.trajectories),
-        group_index(inputs.trajectories),
-        inputs.tokens,
-        batches,
-        beta=beta,
-        temperature=context.temperature,
-        factor=learning_rate_factor(model.config, context.iteration, context.num_iterations),
-        runner=inputs.runner,
-    )
-    has_moved = metrics["update/prm_pairs"] > 0
-    return inputs.score(model, batches).logprobs_N if has_moved else before_N, metrics
+    """Train the process reward model as the estimator declares it; return its rewards, and metrics.
+
+    Raises:
+        LearnerError: If the estimator needs such a model and does not say how it is trained.
+    """
+    fit: FitPRM | None = companion(ADVANTAGES, inputs.config.advantage, "fit_prm")
+    if fit is None:
+        raise LearnerError(
+            f"advantage = '{inputs.config.advantage}' needs a process reward model, and does not say how it is "
+            "trained: give the function an attribute fit_prm, as docs/extend.md describes"
+        )
+    return fit(inputs, old, batches)
 
 
 def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
     """Assign credit, and collect the inputs of the losses."""
     config, tokens, old = inputs.config, inputs.tokens, start.old
-    implicit_N = None
-    if start.prm_logprobs_N is not None:
-        implicit_N = config.prm.beta * (start.prm_logprobs_N.double() - old.logprobs_N.double())
-    kept_share = inputs.context.kept_share
     credit = assign_credit(
-        inputs.trajectories, tokens, config, old, start.ref_logprobs_N, start.values_N, kept_share, implicit_N
+        inputs.trajectories,
+        tokens,
+        config,
+        old,
+        start.ref_logprobs_N,
+        start.values_N,
+        inputs.context.kept_share,
+        start.implicit_rewards_N,
     )
     loss_inputs = LossInputs.of(
         tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device

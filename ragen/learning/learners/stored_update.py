@@ -117,6 +117,8 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
     if config.turn_order != "together":
         parts["turn_order"] = TURN_ORDERS[config.turn_order]
+    if fit_prm := getattr(parts["advantage"], "fit_prm", ""):
+        parts["fit_prm"] = fit_prm
     losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
     return parts | losses
 
