@@ -53,7 +53,7 @@ def objectives(
 def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.evidence.diagnostics.objectives import objective_metrics
-    from starpo.ragen.learning.learners.measured_objectives import able_to_measure
+    from starpo.ragen.learning.learners.measuring import able_to_measure
     from starpo.ragen.learning.learners.stored_update import update_context
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
     from starpo.ragen.placement import learner_at

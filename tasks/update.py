@@ -1,13 +1,11 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
 from collections.abc import Iterator
-from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.learning.learners.stored_update import run_update, update_code
+from starpo.ragen.learning.learners.stored_update import run_update, update_code, update_config
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -42,13 +40,14 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")
-    return Work(STAGE, outputs, partial(_train, own), settings, inputs, seed, update_code(own))
+    return Work(STAGE, outputs, _train, settings, inputs, seed, update_code(own))
 
 
-def _train(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+def _train(work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.placement import learner_at
 
     assert work.seed is not None
+    config = update_config(work.settings)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     result = run_update(store, learner, work.settings, work.inputs, work.seed)
     repeats = learner.is_deterministic

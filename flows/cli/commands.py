@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from starpo.ragen.core.gone import replaced
+
 COMMANDS = {
     "Train": ("train", "fork", "follow", "cancel"),
     "Before a run": ("plan", "validate", "presets", "envs", "play", "new"),
@@ -49,6 +51,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stub of a command with its help text; None if there is no such command."""
         if cmd_name not in _PANELS:
+            if hint := replaced("command", cmd_name):
+                ctx.fail(f"No such command '{cmd_name}'{hint}")
             return None
         return TyperCommand(cmd_name, help=_help(cmd_name), rich_help_panel=_PANELS[cmd_name])
 

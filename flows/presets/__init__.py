@@ -12,6 +12,7 @@ from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import load_config, read_fragment
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.gone import replaced
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = (
@@ -55,8 +56,9 @@ class Shipped:
             if path.suffix == ".toml":
                 hint = near(path.stem, names)
                 raise ConfigError(f"{path}: no such file; expected {self.word} by name or a TOML file{hint}")
+            hint = replaced("preset", name_or_path) or near(name_or_path, names)
             raise ConfigError(
-                f"'{name_or_path}' is neither {self.word} nor a TOML file{near(name_or_path, names)}; "
+                f"'{name_or_path}' is neither {self.word} nor a TOML file{hint}; "
                 f"{self.word.split()[-1]}s: {', '.join(names)}{self.advice}"
             )
         return path

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.redaction import hidden_if_secret
 from starpo.ragen.core.visible import MAX_VALUE, quoted
 
@@ -45,7 +46,8 @@ def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, s
     match details["type"]:
         case "extra_forbidden":
             known = f"; known: {', '.join(names)}" if names else ""
-            return f"{where}no such setting{near(path.rpartition('.')[2][:MAX_VALUE], names)}{known}"
+            name = path.rpartition(".")[2][:MAX_VALUE]
+            return f"{where}no such setting{replaced('setting', name) or near(name, names)}{known}"
         case "missing":
             return f"{path} is missing and has no default"
         case "union_tag_not_found":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.core.lookup import checked_options, needs, registered
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.core.settings import Settings
 
 Tokens = Literal["all", "think", "answer", "format"]
@@ -108,7 +108,7 @@ class ObjectiveConfig(Settings):
     importance_cap: float | None = Field(None, ge=1.0)
     """Truncated importance sampling: multiply a token's loss by min(old / behaviour, cap). None: off. Not allowed with
     ratio_to = 'behaviour', whose ratio already contains that correction."""
-    turn_order: Literal["together", "reverse"] = "together"
+    turn_order: Annotated[str, *registered(TURN_ORDERS)] = "together"
     """'together': all turns in one step. 'reverse': every mini-batch takes one step per turn, the last turn first, and
     the advantages of a turn are weighted by how the update has changed the turns after it (SeeUPO, 2602.06554).
     Multiplies the number of steps and adds forward passes to score them."""
@@ -152,11 +152,11 @@ class ObjectiveConfig(Settings):
                 "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, but "
                 f"ratio = '{self.ratio}' combines them before: set ratio = 'token'"
             )
-        if self.turn_order == "reverse" and (self.ratio == "sequence" or self.surrogate == "gmpo"):
+        if self.turn_order != "together" and (self.ratio == "sequence" or self.surrogate == "gmpo"):
             spanning = "surrogate = 'gmpo'" if self.surrogate == "gmpo" else "ratio = 'sequence'"
             raise ValueError(
-                f"turn_order = 'reverse' updates turns one after the other, and {spanning} may span several: set "
-                "surrogate = 'ppo', and ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
+                f"turn_order = '{self.turn_order}' updates turns one after the other, and {spanning} may span several: "
+                "set surrogate = 'ppo', and ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
             )
         if "zero" in self.shaping and not self.kl_coefficient and not self.entropy_coefficient:
             raise ValueError(

@@ -30,15 +30,17 @@ class Entry(str):
     Attributes:
         needs: Its requirements, as words separated by spaces (`needs`).
         options: `module:attribute` of its own settings model; '' if it has none.
+        fit_prm: `module:attribute` of the function that trains its process reward model; '' if it needs none.
     """
 
     needs: str
     options: str
+    fit_prm: str
 
-    def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
+    def __new__(cls, target: str, needs: str = "", options: str = "", fit_prm: str = "") -> "Entry":
         """Create a target with its properties."""
         entry = super().__new__(cls, target)
-        entry.needs, entry.options = needs, options
+        entry.needs, entry.options, entry.fit_prm = needs, options, fit_prm
         return entry
 
 
@@ -137,11 +139,7 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
         ValueError: If the options are invalid, or if it takes none.
         RegistryError: If it cannot be loaded.
     """
-    if name in registry and name not in registry.packages:
-        target = getattr(registry[name], "options", "")
-        model = resolve(target) if target else None
-    else:
-        model = getattr(load(registry, name), "options", None)
+    model = companion(registry, name, "options")
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")
@@ -153,6 +151,26 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
         faults = (": ".join(filter(None, (place, said.removeprefix("Value error, ")))) for place, said in parts)
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked
+
+
+def companion(registry: "Registry", name: str, attribute: str) -> Any:
+    """Return what an implementation declares beside itself: an attribute of it, or a target in a built-in entry.
+
+    Args:
+        registry: The registry.
+        name: Name of the implementation.
+        attribute: 'options' or 'fit_prm'.
+
+    Returns:
+        None if it declares none.
+
+    Raises:
+        RegistryError: If it cannot be loaded.
+    """
+    if name in registry and name not in registry.packages:
+        target = getattr(registry[name], attribute, "")
+        return resolve(target) if target else None
+    return getattr(load(registry, name), attribute, None)
 
 
 def known(registry: Mapping[str, str], name: str) -> str:

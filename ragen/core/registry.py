@@ -131,7 +131,12 @@ ADVANTAGES = Registry(
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
         "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
         "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
-        "istar": Entry(f"{_OBJECTIVES}.implicit_steps:istar", "groups prm", f"{_OPTIONS}:IStarOptions"),
+        "istar": Entry(
+            "starpo.ragen.methods.implicit_rewards.estimator:istar",
+            needs="groups prm",
+            options=f"{_OPTIONS}:IStarOptions",
+            fit_prm="starpo.ragen.methods.implicit_rewards.preferences:fit",
+        ),
     },
     takes_targets=True,
 )
@@ -168,6 +173,15 @@ SURROGATES = Registry(
 )
 """Pure functions `ragen.learning.objectives.surrogates.SurrogateInputs -> SurrogateTerms`."""
 
+TURN_ORDERS = Registry(
+    "starpo.turn_orders",
+    {
+        "together": "starpo.ragen.learning.learners.turn_orders:together",
+        "reverse": "starpo.ragen.methods.sequential_turns:last_turn_first",
+    },
+    takes_targets=True,
+)
+"""Generators `ragen.learning.learners.turn_orders.MiniBatch -> Steps`: the optimiser steps of a mini-batch."""
 
 PROMPTS = Registry(
     "starpo.prompts",
@@ -231,5 +245,7 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
+PLUGGABLE = (
+    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS, AUDITS,
+)  # fmt: skip
 """Registries to which installed packages may add names."""

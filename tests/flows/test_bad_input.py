@@ -200,3 +200,18 @@ def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
     result = ragen("runs", "--store", str(tmp_path), cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert f"no runs in {tmp_path} yet" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (("pack", "mine"), "ragen store copy"),
+        (("validate", "sokoban-paper-starpo"), '["sokoban-paper", "starpo"]'),
+        (("validate", "webshop", "--set", "environment.split_rule=original"), "the size of its split"),
+    ],
+)
+def test_what_has_gone_is_named_with_what_replaces_it(arguments: tuple[str, ...], instead: str, tmp_path: Path) -> None:
+    result = ragen(*arguments, cwd=tmp_path)
+    assert result.returncode != 0
+    assert "has gone" in result.stderr
+    assert instead in " ".join(result.stderr.replace("│", " ").split())

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.database import Database
@@ -21,7 +22,7 @@ def chosen_audits(names: Sequence[str]) -> list[str]:
         if name not in AUDITS:
             near = difflib.get_close_matches(name, AUDITS, n=3, cutoff=0.5)
             hint = f"did you mean {', '.join(near)}?" if near else f"there are: {', '.join(AUDITS)}"
-            raise ConfigError(f"there is no audit '{name}'; {hint}")
+            raise ConfigError(f"there is no audit '{name}'{replaced('audit', name) or f'; {hint}'}")
     return list(dict.fromkeys(names)) or list(AUDITS)
 
 

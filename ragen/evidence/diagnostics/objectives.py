@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
+from starpo.ragen.learning.learners.measuring import MeasuredObjectives
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 """Valid names of an objective."""

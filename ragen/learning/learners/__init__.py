@@ -7,14 +7,16 @@ prefix_rows    segments with a common prefix in one row: every prefix is compute
 batches        splits trajectories into mini-batches, packs rows into micro-batches
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
-prm            the process reward model: a second policy, trained to prefer the better trajectory
 credit         rewards -> advantages and value targets
 data_parallel  the processes that share an update
 micro_batch_runner  runs forward and backward passes over micro-batches
 trained_model  a model with its optimiser, as the training steps see it
-training       the optimiser steps of one update
-measured_objectives  gradients of several objectives side by side, without a step
-update         one update, from scores to metrics, independent of what holds the models
+update         one update, from scores to metrics: start reading here
+update_inputs  what it works on and with: models, trajectories, ranks
+preparation    what it knows before the first step: scores, credit, inputs of the losses
+policy_loss    the policy's loss over a mini-batch, a micro-batch at a time
+turn_orders    which turns of a mini-batch take a step together
+measuring      gradients, their spread and other objectives' gradients, without a step
 ledger         what an update did to each trajectory: `samples` and metrics
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
 stored_update  an update on stored datasets, as described by its manifest

@@ -4,6 +4,7 @@ The model keeps its class; PEFT replaces its linear layers by layers that add `a
 are frozen. B is initialised to 0, so new adapters do not change the policy.
 """
 
+import copy
 import difflib
 import json
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,16 @@ def shape_of(lora: LoraConfig, backbone: nn.Module) -> AdapterShape:
                 f"It has {', '.join(sorted(names))}"
             )
     return AdapterShape(lora.rank, lora.alpha, tuple(sorted(set(lora.targets or names))))
+
+
+def copied(policy: PreTrainedModel, *, is_base_shared: bool = True) -> PreTrainedModel:
+    """Return a copy of a policy, such as a new process reward model.
+
+    Args:
+        policy: The policy; its adapters, if any, are copied too.
+        is_base_shared: Share the weights frozen by adapters with the policy instead of copying them.
+    """
+    return copy.deepcopy(policy, frozen_parameters(policy) if is_base_shared else {})
 
 
 def add_adapters(model: nn.Module, shape: AdapterShape, seed: int) -> None:

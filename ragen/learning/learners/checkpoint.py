@@ -43,6 +43,7 @@ from starpo.ragen.learning.learners.adapters import (
     adapter_tensors,
     add_adapters,
     check_same_shape,
+    copied,
     has_adapters,
     load_adapter_tensors,
     merge_adapters,
@@ -50,7 +51,6 @@ from starpo.ragen.learning.learners.adapters import (
     write_adapter,
 )
 from starpo.ragen.learning.learners.critic import Critic
-from starpo.ragen.learning.learners.prm import twin
 
 _CRITIC, _PRM = "critic.safetensors", "prm.safetensors"
 _BESIDE = {"critic": _CRITIC, "process reward model": _PRM}
@@ -221,7 +221,7 @@ def load_trained(
     if not config.needs_prm:
         checkpoint.prm = None
     elif checkpoint.prm is None:
-        checkpoint.prm = twin(checkpoint.policy)
+        checkpoint.prm = copied(checkpoint.policy)
     if config.activation_checkpointing:
         for model in checkpoint.models:
             checkpoint_activations(model, is_cut_up=is_cut_up)
@@ -271,7 +271,7 @@ def _read_training_state(checkpoint: Checkpoint, path: Path, is_base_shared: boo
         else:
             checkpoint.critic.load_state_dict(tensors)
     if (path / _PRM).is_file():
-        checkpoint.prm = twin(checkpoint.policy, is_base_shared=is_base_shared)
+        checkpoint.prm = copied(checkpoint.policy, is_base_shared=is_base_shared)
         load_adapter_tensors(checkpoint.prm, load_file(path / _PRM))
     for name, tensor in load_file(path / _OPTIMISER).items():
         model, slot = name.split("/", 1)

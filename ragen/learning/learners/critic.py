@@ -5,6 +5,7 @@ Legend: M response tokens of a micro-batch, N response tokens of the update.
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,12 @@ from transformers import PreTrainedModel
 
 from starpo.ragen.learning.learners.adapters import frozen_parameters
 from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.credit import Credit
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import hidden_states, of_tokens
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.ragen.learning.objectives.losses import value_loss
 
 
 class Critic(nn.Module):
@@ -68,3 +72,44 @@ def evaluate(
     for batch, values_M in zip(batches, runner.run(torch.no_grad()(values), batches), strict=True):
         values_N[batch.token_M.cpu()] = values_M.cpu()
     return (dp_group or SingleProcess()).sum(values_N)
+
+
+@dataclass(frozen=True)
+class ValueLoss:
+    """The critic's loss over the tokens of a mini-batch at which it is fitted, a micro-batch at a time.
+
+    Attributes:
+        inputs: The update.
+        weights_N: Weight of each token in the loss, on the learner's device; 0 where the critic is not fitted.
+        old_N: The critic's values before the first step, on the learner's device.
+        targets_N: Targets that it is fitted to, on the learner's device.
+    """
+
+    inputs: UpdateInputs
+    weights_N: Tensor
+    old_N: Tensor
+    targets_N: Tensor
+
+    @classmethod
+    def over(cls, inputs: UpdateInputs, credit: Credit, old_N: Tensor | None, is_in_N: Tensor) -> "ValueLoss":
+        """Create the loss over the given tokens, bool [N]; all arguments on the CPU."""
+        assert old_N is not None
+        assert credit.value_targets_N is not None
+        assert credit.value_mask_N is not None
+        is_fitted_N = credit.value_mask_N & is_in_N
+        device = inputs.runner.device
+        weights_N = is_fitted_N / is_fitted_N.sum().clamp(min=1)
+        return cls(inputs, weights_N.to(device), old_N.to(device), credit.value_targets_N.to(device))
+
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, float]:
+        """Compute the loss of a micro-batch, to differentiate and as a number.
+
+        Raises:
+            LearnerError: If the loss of a token is not finite.
+        """
+        old_M, targets_M = self.old_N[batch.token_M], self.targets_N[batch.token_M]
+        clip_value = self.inputs.config.critic.clip_value
+        values_M = self.inputs.models["critic"](batch)
+        terms_M = self.weights_N[batch.token_M] * value_loss(values_M, old_M, targets_M, clip_value)
+        self.inputs.check_finite(terms_M.detach(), batch, "critic")
+        return terms_M.sum(), float(terms_M.detach().sum())

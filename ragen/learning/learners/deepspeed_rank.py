@@ -26,6 +26,7 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
+from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
@@ -35,7 +36,8 @@ from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
-from starpo.ragen.learning.learners.update import Update
+from starpo.ragen.learning.learners.update import update_models
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
@@ -86,25 +88,25 @@ class RankLearner:
     def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
         """See `Learner.update`."""
         held = self._loaded()
-        result = self._work(held, trajectories, context).run()
+        result = update_models(self._inputs(held, trajectories, context))
         held.checkpoint.trainer = held.checkpoint.trainer.after(result.metrics)
         held.num_restarted = 0
         return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
 
     def gradient(self, trajectories: bytes, context: UpdateContext) -> bytes:
         """See `Learner.gradient`; the bytes of a float32 array."""
-        return self._work(self._loaded(), trajectories, context).gradient().numpy().tobytes()
+        return measuring.gradient(self._inputs(self._loaded(), trajectories, context)).numpy().tobytes()
 
     def gradient_spreads(
         self, trajectories: bytes, context: UpdateContext, buckets: list[list[str]]
     ) -> tuple[dict[str, Any], bytes]:
         """See `Learner.gradient_spreads`."""
-        found = self._work(self._loaded(), trajectories, context).gradient_spreads(buckets)
+        found = measuring.gradient_spreads(self._inputs(self._loaded(), trajectories, context), buckets)
         return {"buckets": [{term: dataclasses.asdict(s) for term, s in bucket.items()} for bucket in found]}, b""
 
     def logprobs(self, trajectories: bytes, context: UpdateContext) -> bytes:
         """See `Learner.logprobs`; the bytes of a float32 array."""
-        return self._work(self._loaded(), trajectories, context).logprobs().numpy().tobytes()
+        return measuring.logprobs(self._inputs(self._loaded(), trajectories, context)).numpy().tobytes()
 
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""
@@ -139,11 +141,11 @@ class RankLearner:
         checkpoint.optimiser_states = {}
         self._held = _Held(checkpoint, models, shared, num_restarted)
 
-    def _work(self, held: _Held, trajectories: bytes, context: UpdateContext) -> Update:
+    def _inputs(self, held: _Held, trajectories: bytes, context: UpdateContext) -> UpdateInputs:
         given = unpack_trajectories(trajectories)
         assert self._config is not None
         assert self._reference is not None
-        return Update(
+        return UpdateInputs(
             config=self._config,
             context=context,
             models=held.models,

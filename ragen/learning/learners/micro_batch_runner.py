@@ -7,7 +7,7 @@ instead: their barriers cost more the smaller the model, and far more on cores t
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -47,22 +47,28 @@ class MicroBatchRunner:
             Results in the order of `batches`. At most `num_threads` are computed ahead, which bounds memory.
         """
 
-        def compute(batch: MicroBatch) -> Result:
-            # no cache: it is shared by all threads, and would mix their graphs
-            is_coarse = self.dtype == "bfloat16"
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_coarse, cache_enabled=False):
-                return function(batch)
-
         if self.num_threads == 1 or len(batches) == 1:
-            yield from map(compute, batches)
+            for batch in batches:
+                with self._precision():
+                    result = function(batch)
+                yield result
             return
         with ThreadPoolExecutor(self.num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             remaining = iter(batches)
-            ahead: deque[Future] = deque(pool.submit(compute, b) for b in islice(remaining, self.num_threads))
+            ahead = deque(pool.submit(self._compute, function, b) for b in islice(remaining, self.num_threads))
             while ahead:
                 result = ahead.popleft().result()
-                ahead.extend(pool.submit(compute, batch) for batch in islice(remaining, 1))
+                ahead.extend(pool.submit(self._compute, function, batch) for batch in islice(remaining, 1))
                 yield result
+
+    def _compute(self, function: Callable[[MicroBatch], Result], batch: MicroBatch) -> Result:
+        with self._precision():
+            return function(batch)
+
+    def _precision(self) -> torch.autocast:
+        # no cache: it is shared by all threads, and would mix their graphs
+        is_coarse = self.dtype == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_coarse, cache_enabled=False)
 
     @contextmanager
     def alone(self, num_threads: int = 1) -> Iterator[None]:

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.credit import group_index
 from starpo.ragen.learning.learners.scoring import Scores
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 KNOWN_WITHIN = 1e-3
 """Largest difference, nats, of a token's log-prob under the policy from that in the rollout if the latter may stand for
@@ -77,3 +79,18 @@ def scored_trajectories(group_B: Tensor, lengths_B: Tensor, share: float, seed: 
     generator = np.random.Generator(np.random.PCG64(derive_seed(seed, "scored")))
     chosen = generator.choice(groups, max(1, round(share * len(groups))), replace=False)
     return np.isin(group_B.numpy(), chosen)
+
+
+def scored_sample(inputs: UpdateInputs, everything: Sequence[MicroBatch]) -> ScoredSample:
+    """Choose the tokens of an update that the policy scores (`update.scored_share`).
+
+    Args:
+        inputs: The update.
+        everything: This process's micro-batches of all its tokens.
+    """
+    tokens, share = inputs.tokens, inputs.config.scored_share
+    if share == 1:
+        return ScoredSample.everything(len(tokens), everything)
+    is_in_B = scored_trajectories(group_index(inputs.trajectories), tokens.lengths_B, share, inputs.context.seed)
+    chosen = np.flatnonzero(is_in_B)
+    return ScoredSample(inputs.is_of(chosen), inputs.micro_batches(chosen))

@@ -12,7 +12,7 @@ from starpo.ragen.agents.policy.stored_tokenizer import find_tokenizer
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES
+from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
@@ -115,6 +115,10 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     """Return role -> `module:attribute` of the code that the settings of an update name."""
     parts = {"advantage": ADVANTAGES[config.advantage], "surrogate": SURROGATES[config.surrogate]}
     parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
+    if config.turn_order != "together":
+        parts["turn_order"] = TURN_ORDERS[config.turn_order]
+    if fit_prm := getattr(parts["advantage"], "fit_prm", ""):
+        parts["fit_prm"] = fit_prm
     losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
     return parts | losses
 

@@ -9,11 +9,11 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
-from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
@@ -21,7 +21,8 @@ from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_
 from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.learners.update import Update
+from starpo.ragen.learning.learners.update import update_models
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 
 class TorchLearner:
@@ -69,10 +70,10 @@ class TorchLearner:
 
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
-        checkpoint, work = self._loaded(), self._work(trajectories, context)
+        checkpoint, inputs = self._loaded(), self._inputs(trajectories, context)
         self._checkpoint = self._checkpoint_key = None  # weights partly changed by a failed update are never saved
         with self._runner.alone():
-            result = work.run()
+            result = update_models(inputs)
         give_back_freed_memory()
         checkpoint.trainer = checkpoint.trainer.after(result.metrics)
         self._num_restarted = 0
@@ -82,36 +83,36 @@ class TorchLearner:
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """Compute the policy's gradient before any step (see `Learner.gradient`)."""
         with self._runner.alone():
-            return self._work(trajectories, context).gradient()
+            return measuring.gradient(self._inputs(trajectories, context))
 
     def gradient_spreads(
         self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
     ) -> list[dict[str, GradientSpread]]:
         """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`)."""
         with self._runner.alone():
-            return self._work(trajectories, context).gradient_spreads(buckets)
+            return measuring.gradient_spreads(self._inputs(trajectories, context), buckets)
 
     def measured(
         self, trajectories: list[Trajectory], context: UpdateContext, configs: Sequence[UpdateConfig]
-    ) -> MeasuredObjectives:
+    ) -> measuring.MeasuredObjectives:
         """Measure the gradients of several objectives at the loaded checkpoint, side by side; it does not change.
 
         Args:
             trajectories: Trajectories of the update.
             context: Position that the update would have in the run.
             configs: The objectives, at least one. The learner's own settings determine whether there are a reference
-                and a critic (`measured_objectives.able_to_measure`).
+                and a critic (`measuring.able_to_measure`).
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
         """
         with self._runner.alone():
-            return self._work(trajectories, context).measured(configs)
+            return measuring.measured_objectives(self._inputs(trajectories, context), configs)
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """Score all response tokens under the policy (see `Learner.logprobs`)."""
         with self._runner.alone():
-            return self._work(trajectories, context).logprobs()
+            return measuring.logprobs(self._inputs(trajectories, context))
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
@@ -122,9 +123,9 @@ class TorchLearner:
         save_checkpoint(checkpoint, folder)
         self._checkpoint_key = checkpoint_key
 
-    def _work(self, trajectories: list[Trajectory], context: UpdateContext) -> Update:
+    def _inputs(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateInputs:
         policy = self._loaded().policy
-        return Update(
+        return UpdateInputs(
             config=self.config,
             context=context,
             models=self._models,

@@ -7,7 +7,6 @@ estimates      inputs and outputs of estimators; the standard deviation that adv
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
 gae            estimators with a critic: over tokens, turns, both, subgoals
 anchor_states  estimators that compare turns in the same state
-implicit_steps estimator with turn rewards from a process reward model, and that model's loss
 shaping        final transformations of the advantages
 ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token

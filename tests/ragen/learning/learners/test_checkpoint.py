@@ -11,9 +11,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.learning.learners.adapters import copied
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, TrainerState, load_checkpoint, save_checkpoint
 from starpo.ragen.learning.learners.critic import Critic
-from starpo.ragen.learning.learners.prm import twin
 
 
 @pytest.fixture
@@ -84,7 +84,9 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
 ):
     checkpoint = load_checkpoint(policy_folder)
     of_policy = sum(tensor.nbytes for tensor in checkpoint.policy.state_dict().values())
-    setattr(checkpoint, other, Critic.from_policy(checkpoint.policy) if other == "critic" else twin(checkpoint.policy))
+    setattr(
+        checkpoint, other, Critic.from_policy(checkpoint.policy) if other == "critic" else copied(checkpoint.policy)
+    )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=of_policy + 1000))  # the policy fits
     with pytest.raises(OSError, match="a checkpoint needs at least") as refused:
         save_checkpoint(checkpoint, str(tmp_path / "c"))

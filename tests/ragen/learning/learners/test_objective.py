@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import sys
+import traceback
 from itertools import product
 
 import numpy as np
@@ -14,13 +16,13 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
-from starpo.ragen.learning.learners.ledger import Ledger
-from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, KINDS, THINK
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.training import Training
+from starpo.ragen.learning.learners.turn_orders import MiniBatch
 from starpo.ragen.learning.objectives.ratios import RATIOS
+from starpo.ragen.learning.objectives.surrogates import ppo
+from starpo.ragen.methods.sequential_turns import last_turn_first
 from tests.ragen.learning.learners.test_ratio import sampled_by
 
 PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
@@ -223,31 +225,36 @@ def naive_terms(log_ratios: torch.Tensor, advantage: float, settings: dict) -> l
     return [-torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)] * len(log_ratios)
 
 
-def test_a_later_turn_weighs_an_earlier_one_by_its_tokens_with_a_loss(
-    policy_folder, make_trajectories, context, monkeypatch
-):
+def test_a_later_turn_weighs_an_earlier_one_by_its_tokens_with_a_loss(make_trajectories):
     """The step of the last turn moves answers by 0.1 and everything else by 5: the factor is e^0.1."""
-    trajectories = make_trajectories(4)
-    learner = TorchLearner(
-        UpdateConfig(**{**BASE, "turn_order": "reverse", "ratio": "turn_geometric", "loss_on": "answer"}), num_threads=1
-    )
-    learner.load(policy_folder, "start", None)
-    work = learner._work(trajectories, context)
-    prepared = work._prepare(work._batches(np.arange(len(work.tokens.segments))))
-    training = work._training(prepared, Ledger(work.tokens, torch.device("cpu")))
-    moved_N = training.targets.old_logprobs_N + torch.where(work.tokens.mask("answer"), 0.1, 5.0)
-    training = dataclasses.replace(training, score=lambda batches: Scores(moved_N, moved_N))
-    steps = []
-    monkeypatch.setattr(
-        Training, "_step_policy", lambda self, _, is_in_N, advantages_N: steps.append(advantages_N) or 1
-    )
-    assert training.run() == 2
-    plain_N = training.targets.advantages_N
-    assert steps[0].tolist() == plain_N.tolist()
-    has_answer_B = work.tokens.sums(work.tokens.mask("answer") & (work.tokens.turn_N == 1)) > 0
-    factor_N = torch.where(has_answer_B, math.exp(0.1), 1.0)[work.tokens.trajectory_N]
-    torch.testing.assert_close(steps[1], plain_N * factor_N.float())
+    tokens = ResponseTokens(make_trajectories(4))
+    old_N, advantages_N = tokens.behaviour_logprobs_N, torch.linspace(-1, 1, len(tokens))
+    moved_N = old_N + torch.where(tokens.mask("answer"), 0.1, 5.0)
+    config = UpdateConfig(**{**BASE, "turn_order": "reverse", "ratio": "turn_geometric", "loss_on": "answer"})
+    everything_N = torch.ones(len(tokens), dtype=torch.bool)
+    (last, first) = last_turn_first(MiniBatch(config, tokens, everything_N, advantages_N, old_N, lambda: moved_N))
+    assert last[1].tolist() == advantages_N.tolist()
+    assert torch.equal(last[0], tokens.turn_N == 1)
+    assert torch.equal(first[0], tokens.turn_N == 0)
+    has_answer_B = tokens.sums(tokens.mask("answer") & (tokens.turn_N == 1)) > 0
+    factor_N = torch.where(has_answer_B, math.exp(0.1), 1.0)[tokens.trajectory_N]
+    torch.testing.assert_close(first[1], advantages_N * factor_N.float())
     assert has_answer_B.any()
+
+
+def noting_its_callers(inputs):
+    """PPO's surrogate, which notes the functions that called it."""
+    callers.append([frame.name for frame in traceback.extract_stack()[:-1]])
+    return ppo(inputs)
+
+
+callers: list[list[str]] = []
+
+
+def test_an_update_is_six_calls_from_its_surrogate(policy_folder, make_trajectories, context):
+    update(policy_folder, make_trajectories(4), context, surrogate=f"{__name__}:noting_its_callers")
+    calls = callers[-1][callers[-1].index("update", callers[-1].index(sys._getframe().f_code.co_name)) + 1 :]
+    assert calls == ["update", "update_models", "accumulate", "run", "gradients", "__call__"]
 
 
 def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from starpo.ragen.learning.objectives.implicit_steps import istar, preference_loss, preferences
+from starpo.ragen.methods.implicit_rewards.estimator import istar
+from starpo.ragen.methods.implicit_rewards.preferences import preference_loss, preferences
 from tests.ragen.learning.objectives.estimator_inputs import inputs_of
 
 

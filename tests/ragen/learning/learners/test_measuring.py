@@ -8,7 +8,7 @@ from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import OptimiserConfig, PRMConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.gradient_spread import GradientSums, spread
-from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, able_to_measure
+from starpo.ragen.learning.learners.measuring import MeasuredObjectives, able_to_measure
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs

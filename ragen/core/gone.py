@@ -1,0 +1,29 @@
+"""Names that have gone since 0.1.0 was first used, and what to use instead, for messages about unknown names."""
+
+GONE: dict[str, dict[str, str]] = {
+    "command": {
+        "pack": "`ragen store copy RUN URL` copies a run with everything it needs",
+        "unpack": "`ragen store copy RUN URL --store ITS_STORE` copies a run back",
+        "serve": "`ragen up` starts the server and the deployments",
+        "backtest": "`ragen diagnose RUN` says since when a run has been collapsing, and by which signals",
+        "online-k": "`ragen ablate online-k` compares updates per rollout",
+    },
+    "preset": {
+        "bandit-paper-starpo": 'extends = ["bandit-paper", "starpo"] in a TOML file',
+        "frozen-lake-paper-starpo": 'extends = ["frozen-lake-paper", "starpo"] in a TOML file',
+        "sokoban-paper-starpo": 'extends = ["sokoban-paper", "starpo"] in a TOML file',
+        "sokoban-paper-public-code": 'extends = ["sokoban-paper", "starpo-public-code"] in a TOML file',
+    },
+    "setting": {
+        "split_rule": "a seed always selects the goal at the seed modulo the size of its split",
+        "should_show_attributes": "a product has no page of attributes",
+    },
+    "audit": {"reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says"},
+}
+"""Kind of name -> name -> what replaces it."""
+
+
+def replaced(kind: str, name: str) -> str:
+    """Return "; it has gone: ..." for a name that has, or an empty string."""
+    known = GONE[kind].get(name)
+    return f"; it has gone: {known}" if known else ""

@@ -1,0 +1,157 @@
+"""What an update would do, measured before any step: gradients, their spread over groups, other objectives, log-probs.
+
+The models do not change: where a process reward model has to take its step, a copy of it does.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.gradient_spread import GradientSpread, GradientSums, spread
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.policy_loss import LossInputs, PolicyLoss, Term, loss_terms
+from starpo.ragen.learning.learners.preparation import fit_prm, prepare, score_start
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+
+
+@dataclass(frozen=True)
+class MeasuredObjectives:
+    """Gradients of J objectives, of the policy's loss over all trajectories as one mini-batch, before any step.
+
+    Attributes:
+        groups: Spread of the gradients of single groups, whose mean is the objective's, in the order given. [J]
+        gram: Inner products of the objectives' gradients. float64 [J, J]
+    """
+
+    groups: list[GradientSpread]
+    gram: np.ndarray
+
+    @property
+    def cosines(self) -> np.ndarray:
+        """Pairwise cosines of the gradients, 1 on the diagonal; NaN where a gradient is 0. float64 [J, J]"""
+        norms = np.sqrt(np.diag(self.gram))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.clip(self.gram / np.outer(norms, norms), -1.0, 1.0)
+        np.fill_diagonal(found, np.where(norms > 0, 1.0, np.nan))
+        return found
+
+
+def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
+    """Return settings of a learner that has the models that these objectives need: a reference, and a critic or a
+    process reward model, of which a checkpoint has at most one."""
+    most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
+    kl_coefficient = max(config.kl_coefficient for config in configs)
+    return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
+
+
+def logprobs(inputs: UpdateInputs) -> Tensor:
+    """Compute the log-probs of the response tokens under the policy (see `Learner.logprobs`).
+
+    Raises:
+        LearnerError: If one is not finite.
+    """
+    return inputs.score(inputs.models["policy"], inputs.micro_batches()).logprobs_N
+
+
+def gradient(inputs: UpdateInputs) -> Tensor:
+    """Compute the policy's gradient before any step (see `Learner.gradient`).
+
+    Raises:
+        LearnerError: If a loss or a log-probability is not finite.
+    """
+    return _gradient(inputs, _loss_inputs(inputs))
+
+
+def gradient_spreads(inputs: UpdateInputs, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
+    """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`).
+
+    Raises:
+        LearnerError: If a loss or a log-probability is not finite.
+    """
+    given, members = _loss_inputs(inputs), _members(inputs)
+
+    def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
+        for group in bucket:
+            if group in members:
+                yield len(members) * _gradient(inputs, given, members[group], term)
+
+    return [{term: spread(gradients(bucket, term)) for term in loss_terms(inputs.config)} for bucket in buckets]
+
+
+def measured_objectives(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
+    """Measure the gradients of other objectives on the same trajectories.
+
+    The old policy, the reference and the critic score the tokens once for all objectives. A process reward model takes
+    its step once per `prm.beta`.
+
+    Args:
+        inputs: The update; the reference and the critic that the objectives need must be loaded.
+        configs: The objectives, at least one.
+
+    Raises:
+        LearnerError: If a loss or a log-probability is not finite.
+    """
+    batches, members = inputs.micro_batches(), _members(inputs)
+    with_collision = any("probabilities" in config.needs for config in configs)
+    start = score_start(_aside(inputs), batches, with_collision=with_collision)
+    implicit_N = {inputs.config.prm.beta: start.implicit_rewards_N}
+    spreads, means = [], []
+    for config in configs:
+        one, beta = replace(inputs, config=config), config.prm.beta
+        if config.needs_prm and beta not in implicit_N:
+            implicit_N[beta], _ = fit_prm(_aside(one), start.old, batches)
+        given = prepare(one, replace(start, implicit_rewards_N=implicit_N.get(beta))).loss_inputs
+        sums = GradientSums()
+        for group in members.values():
+            sums.add(len(members) * _gradient(one, given, group))
+        assert sums.total is not None
+        spreads.append(sums.spread())
+        means.append(sums.total / sums.num)
+    mean = torch.stack(means)
+    return MeasuredObjectives(spreads, (mean @ mean.T).numpy())
+
+
+def _loss_inputs(inputs: UpdateInputs) -> LossInputs:
+    aside, batches = _aside(inputs), inputs.micro_batches()
+    start = score_start(aside, batches, with_collision="probabilities" in inputs.config.needs)
+    return prepare(aside, start).loss_inputs
+
+
+def _gradient(
+    inputs: UpdateInputs, given: LossInputs, members: np.ndarray | None = None, only: Term | None = None
+) -> Tensor:
+    """Compute the gradient of the policy's loss over all trajectories as one mini-batch.
+
+    Args:
+        inputs: The update.
+        given: Inputs of the loss.
+        members: Indices of trajectories; only their contribution is returned. None for all.
+        only: Term of the loss; only its contribution is returned. None for all.
+
+    Returns:
+        Gradient of all trainable parameters of the policy, concatenated in their order, on the CPU; 0 for parameters
+        that the loss does not depend on. float32 [parameters]
+    """
+    policy, everything = inputs.models["policy"], torch.ones(len(inputs.tokens), dtype=torch.bool)
+    loss = PolicyLoss.over(inputs, given, everything, Ledger(inputs.tokens, inputs.runner.device), only)
+    policy.accumulate(loss, inputs.micro_batches(members), inputs.runner)
+    return policy.pop_gradient()
+
+
+def _members(inputs: UpdateInputs) -> dict[str, np.ndarray]:
+    """Return group -> indices of its trajectories that have response tokens."""
+    members: dict[str, list[int]] = {}
+    for index in np.flatnonzero(inputs.tokens.lengths_B.numpy()).tolist():
+        members.setdefault(inputs.trajectories[index].group_id, []).append(index)
+    return {group: np.array(indices) for group, indices in members.items()}
+
+
+def _aside(inputs: UpdateInputs) -> UpdateInputs:
+    """Return inputs in which the step of a process reward model changes a copy of that model."""
+    models = inputs.models
+    return replace(inputs, models={**models, "prm": copy.deepcopy(models["prm"])}) if "prm" in models else inputs

@@ -1,0 +1,176 @@
+"""`PolicyLoss`: the loss of the policy over some response tokens of an update, a micro-batch at a time.
+
+    log-probs, entropies -> ratio -> surrogate (+ KL to the reference) (- entropy bonus) -> weighted sum
+
+Legend: N response tokens of the update, M those of a micro-batch, B trajectories.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import SURROGATES
+from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
+from starpo.ragen.learning.objectives.losses import token_weights, truncated_importance
+from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
+from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
+
+Term = Literal["task", "kl", "entropy"]
+"""A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus."""
+
+
+def loss_terms(config: UpdateConfig) -> list[Term]:
+    """Return the terms of the policy's loss under these settings; a KL penalty in the reward belongs to 'task'."""
+    has: dict[Term, bool] = {
+        "task": True,
+        "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
+        "entropy": config.entropy_coefficient > 0,
+    }
+    return [term for term, is_there in has.items() if is_there]
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """Per-token inputs of the policy's loss, on the learner's device. [N] each
+
+    Attributes:
+        behaviour_logprobs_N: Log-probs under the behaviour policy. float32
+        old_logprobs_N: Log-probs under the policy before the first step. float32
+        ref_logprobs_N: Log-probs under the reference policy. float32; None without a reference.
+        advantages_N: Advantages as they enter the loss. float32
+        sequence_N: Index of each token's sequence: its context. Tokens without a loss (`loss_on`) are a sequence of
+            their own: means over a sequence are over tokens with one. int64
+        unit_N: Index of the unit that shares a ratio (`update.ratio`): the token's sequence or its turn. int64
+    """
+
+    behaviour_logprobs_N: Tensor
+    old_logprobs_N: Tensor
+    ref_logprobs_N: Tensor | None
+    advantages_N: Tensor
+    sequence_N: Tensor
+    unit_N: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        tokens: ResponseTokens,
+        config: UpdateConfig,
+        old_logprobs_N: Tensor,
+        ref_logprobs_N: Tensor | None,
+        advantages_N: Tensor,
+        device: torch.device,
+    ) -> "LossInputs":
+        """Collect the inputs; arguments as the attributes, on the CPU."""
+        sequence_N = 2 * tokens.segment_N + tokens.mask(config.loss_on)
+        unit_N = sequence_N
+        if config.ratio not in ("token", "sequence"):
+            unit_N = sequence_N * (int(tokens.turn_N.max()) + 1) + tokens.turn_N
+        return cls(
+            behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
+            old_logprobs_N=old_logprobs_N.to(device),
+            ref_logprobs_N=None if ref_logprobs_N is None else ref_logprobs_N.to(device),
+            advantages_N=advantages_N.to(device),
+            sequence_N=sequence_N.to(device),
+            unit_N=unit_N.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """Loss over the tokens of a mini-batch.
+
+    Attributes:
+        inputs: The update.
+        given: Per-token inputs.
+        weights_N: Weight of each token in the loss (`losses.token_weights`); 0 if it has none.
+        covariances_2N: Covariance of each token and its rank; None if the surrogate does not need them.
+        ledger: Collects statistics of the tokens.
+        only: The one term to compute; None for their sum.
+    """
+
+    inputs: UpdateInputs
+    given: LossInputs
+    weights_N: Tensor
+    covariances_2N: Tensor | None
+    ledger: Ledger
+    only: Term | None = None
+
+    @classmethod
+    def over(
+        cls, inputs: UpdateInputs, given: LossInputs, is_in_N: Tensor, ledger: Ledger, only: Term | None = None
+    ) -> "PolicyLoss":
+        """Create the loss over the given tokens; denominators are theirs alone.
+
+        Args:
+            inputs: The update.
+            given: Per-token inputs.
+            is_in_N: Tokens of the mini-batch. bool, on the CPU
+            ledger: Collects statistics of the tokens.
+            only: The one term to compute.
+        """
+        tokens, config = inputs.tokens, inputs.config
+        has_loss_N = is_in_N & tokens.mask(config.loss_on)
+        lengths_B = torch.bincount(tokens.trajectory_N[has_loss_N], minlength=len(tokens.lengths_B))
+        weights_B = token_weights(lengths_B, config.aggregation, inputs.context.max_response_tokens)
+        weights_N = (weights_B[tokens.trajectory_N] * tokens.weight_N * has_loss_N).to(given.old_logprobs_N)
+        covariances_2N = None
+        if "covariances" in config.needs:
+            has_loss_N = has_loss_N.to(weights_N.device)
+            covariances_2N = weights_N.new_zeros(2, len(weights_N))
+            found = covariances(given.old_logprobs_N[has_loss_N], given.advantages_N[has_loss_N])
+            covariances_2N[:, has_loss_N] = torch.stack(found)
+        return cls(inputs, given, weights_N, covariances_2N, ledger, only)
+
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, float]:
+        """Compute the loss of a micro-batch, and the surrogate's part of it.
+
+        Raises:
+            LearnerError: If the loss of a token is not finite.
+        """
+        config, given, token_M = self.inputs.config, self.given, batch.token_M
+        terms = loss_terms(config)
+        quantities = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
+        logprobs_M, *entropy = self.inputs.models["policy"](batch, self.inputs.context.temperature, quantities)
+        old_M, behaviour_M, weights_M = (
+            values_N[token_M] for values_N in (given.old_logprobs_N, given.behaviour_logprobs_N, self.weights_N)
+        )
+        log_ratio_M = log_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
+        ratio_M = RATIOS[config.ratio](log_ratio_M, given.unit_N[token_M])
+        surrogate = load(SURROGATES, config.surrogate)(
+            SurrogateInputs(
+                logprobs_M=logprobs_M,
+                log_ratio_M=log_ratio_M,
+                ratio_M=ratio_M,
+                advantages_M=given.advantages_N[token_M],
+                sequence_M=given.sequence_N[token_M],
+                clip_low=config.clip_low,
+                clip_high=config.clip_high,
+                covariance_M=None if self.covariances_2N is None else self.covariances_2N[0, token_M],
+                covariance_rank_M=None if self.covariances_2N is None else self.covariances_2N[1, token_M],
+                options=config.surrogate_options,
+            )
+        )
+        surrogate_M = surrogate.loss_M
+        if config.importance_cap is not None:
+            surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
+        loss_M = surrogate_M if self.only in (None, "task") else torch.zeros_like(surrogate_M)
+        if "kl" in terms and self.only in (None, "kl"):
+            assert given.ref_logprobs_N is not None
+            divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, given.ref_logprobs_N[token_M])
+            loss_M = loss_M + config.kl_coefficient * divergence_M
+        if "entropy" in terms and self.only in (None, "entropy"):
+            loss_M = loss_M - config.entropy_coefficient * entropy[0]
+        weighted_M = loss_M * weights_M
+        self.inputs.check_finite(weighted_M.detach(), batch, "policy")
+        task_M, has_loss_M = (surrogate_M * weights_M).detach(), weights_M > 0
+        noted = (token_M, ratio_M, surrogate.is_low_M, surrogate.is_high_M, task_M.abs())
+        self.ledger.note_tokens(*(values_M[has_loss_M] for values_M in noted))
+        return weighted_M.sum(), float(task_M.sum())

@@ -1,0 +1,119 @@
+"""`UpdateInputs`: what one update works on and with, the same in every learner.
+
+Legend: N response tokens of the update, M those of a micro-batch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
+from starpo.ragen.learning.learners.scoring import Scorer, Scores, score
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trained_model import TrainedModel
+from starpo.ragen.learning.learners.trajectories import Trajectory
+
+OpenReference = Callable[[], AbstractContextManager[Scorer]]
+"""Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""
+
+
+@dataclass(frozen=True)
+class UpdateInputs:
+    """Models, trajectories and ranks of one update.
+
+    Attributes:
+        config: Settings of the update.
+        context: Position of the update in the run.
+        models: 'policy' and, if the estimator needs one, 'critic' or 'prm'; updates change them in place.
+        open_reference: Opens the reference policy; None if no KL divergence is needed.
+        trajectories: Trajectories to train on.
+        tokens: Their response tokens; at least one.
+        row_tokens: Maximum tokens of a row in which segments share a prefix (see `batches.micro_batches`).
+        runner: Runs the micro-batches.
+        dp_group: Data-parallel group that computes the update.
+        num_restarted: Number of optimisers that were re-initialised when the models were loaded.
+    """
+
+    config: UpdateConfig
+    context: UpdateContext
+    models: Mapping[str, TrainedModel]
+    open_reference: OpenReference | None
+    trajectories: Sequence[Trajectory]
+    tokens: ResponseTokens
+    row_tokens: int
+    runner: MicroBatchRunner
+    dp_group: DataParallelGroup
+    num_restarted: int = 0
+
+    def micro_batches(self, trajectories: np.ndarray | None = None) -> list[MicroBatch]:
+        """Pack this process's share of some trajectories, given by index, into micro-batches on its device.
+
+        Args:
+            trajectories: Indices of trajectories; None for all.
+        """
+        owner = self.tokens.segment_trajectory
+        segments = np.arange(len(owner)) if trajectories is None else np.flatnonzero(np.isin(owner, trajectories))
+        batches = micro_batches(
+            self.tokens,
+            segments,
+            self.config.micro_batch_tokens,
+            row_tokens=self.row_tokens,
+            rank=self.dp_group.rank,
+            num_ranks=self.dp_group.size,
+        )
+        return [batch.to(self.runner.device) for batch in batches]
+
+    def is_of(self, trajectories: np.ndarray) -> Tensor:
+        """Return whether each response token belongs to one of these trajectories. bool [N]"""
+        return torch.from_numpy(np.isin(self.tokens.trajectory_N.numpy(), trajectories))
+
+    def score(self, scorer: Scorer, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
+        """Score the tokens of micro-batches, without gradients (`scoring.score`).
+
+        Raises:
+            LearnerError: If a log-probability is not finite; the message names the trajectory.
+        """
+        scores = score(
+            scorer, batches, len(self.tokens), self.context.temperature, self.runner, self.dp_group,
+            with_collision=with_collision,
+        )  # fmt: skip
+        is_bad_N = ~torch.isfinite(scores.logprobs_N)
+        if is_bad_N.any():
+            culprit = self.trajectories[int(self.tokens.trajectory_N[is_bad_N][0])]
+            raise LearnerError(
+                f"a token of trajectory '{culprit.trajectory_id}' has a log-probability that is not finite: the "
+                "weights of the policy or of the reference are damaged, or overflow in this dtype. Before a run's "
+                "first step no learning rate is at fault: compare with update.dtype = 'float32'. Later, go back to an "
+                "earlier checkpoint, and lower the learning rates of update.optimiser"
+            )
+        return scores
+
+    def sum_over_ranks(self, value: float) -> float:
+        """Sum a number over the data-parallel group; all ranks must call it."""
+        return float(self.dp_group.sum(torch.tensor(value, dtype=torch.float64)))
+
+    def check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
+        """Check that the terms of a loss are finite.
+
+        Raises:
+            LearnerError: If one is not; the message names the trajectory.
+        """
+        is_bad_M = ~torch.isfinite(terms_M)
+        if is_bad_M.any():
+            token = int(batch.token_M[is_bad_M][0])
+            trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
+            raise LearnerError(
+                f"the {model}'s loss on a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
+                "not a finite number. The stored checkpoint is untouched. Before a run's first step no learning rate "
+                "is at fault: compare with update.dtype = 'float32'. Later, lower it or max_gradient_norm, and update "
+                "again"
+            )

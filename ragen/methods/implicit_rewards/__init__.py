@@ -1,0 +1,5 @@
+"""iStar (2509.19199): turns are rewarded by a second policy, trained to prefer the better trajectories of a group.
+
+preferences   the second policy's step, and the implicit rewards that it gives
+estimator     advantages of turns from these rewards
+"""
