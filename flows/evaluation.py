@@ -10,12 +10,13 @@ from typing import Any
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import ENGINES
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.tasks.evaluate import evaluate
 
-_CHANGEABLE = ("rollout.engine", "rollout.vllm", "rollout.openai", "evaluation.")
+_CHANGEABLE = ("rollout.engine", *(f"rollout.{engine}" for engine in ENGINES), "evaluation.")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def evaluate_checkpoint(
     if strangers:
         raise ConfigError(
             f"override {strangers[0]}: `ragen evaluate` uses the settings of the checkpoint's run, except for the "
-            "engine (rollout.engine, rollout.vllm.*, rollout.openai.*) and evaluation.*, which can be changed"
+            "engine (rollout.engine, and the table of its name) and evaluation.*, which can be changed"
         )
     recorded = recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")
     config = apply_overrides(recorded, overrides, f"run {run}")

@@ -20,7 +20,6 @@ from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.pool import Pool
 from starpo.ragen.agents.rollout.shards import ShardPlayer
-from starpo.ragen.agents.rollout.vllm_python import vllm_python
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
@@ -95,30 +94,26 @@ def playing_here() -> Iterator[None]:
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     """Return the player of a rollout.
 
-    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, or if an update
-    runs in this process at the same time (`rollout.staleness`); otherwise this process. Without Ray, vLLM plays in
-    processes of the environment that has it, or in this process if its environment has vLLM and a GPU is available: on
-    the CPU, vLLM only works in the thread that started it.
+    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, if an update
+    runs in this process at the same time (`rollout.staleness`), or if the engine declares several copies, another
+    interpreter or, without a GPU, a process of its own; otherwise this process.
     """
-    spec, num_threads = EngineSpec.of(rollout), Runtime.current().threads
-    is_apart = rollout.staleness > 0
+    spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
+    python, has_gpu = engine.python(), torch.cuda.is_available()
     if _is_on_ray(rollout):
-        return _actors(spec)
-    if rollout.engine == "vllm":
-        python, num_engines = vllm_python(), rollout.vllm.num_engines
-        if python != sys.executable or num_engines > 1 or is_apart or not torch.cuda.is_available():
-            return _workers(spec, num_engines, python)
-        return LocalPlayer(_engine(spec))
-    num_workers = 1 if spec.is_continuous or torch.cuda.is_available() else min(num_threads, num_shards)
+        return _actors(spec, python)
+    has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
+    num_workers = num_threads if has_shards_to_share else engine.copies[0]
+    is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
     if num_workers > 1 or is_apart:
-        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable)
+        return _workers(spec, num_workers, python)
     return LocalPlayer(_engine(spec))
 
 
 def is_deterministic(rollout: RolloutConfig) -> bool:
     """Whether the engine reproduces the same bytes where it plays."""
     if _is_on_ray(rollout):
-        return _actors(EngineSpec.of(rollout)).is_deterministic
+        return _actors(EngineSpec.of(rollout), rollout.engine_config.python()).is_deterministic
     return _engine(EngineSpec.of(rollout)).is_deterministic
 
 
@@ -175,16 +170,15 @@ def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
 
 
 def _is_on_ray(rollout: RolloutConfig) -> bool:
-    if _IS_HERE.get() or rollout.engine == "openai":  # 'openai' only waits for a server
+    if _IS_HERE.get() or rollout.engine_config.is_remote:  # it only waits for a server
         return False
     return Runtime.current().pool == "ray"
 
 
-def _actors(spec: EngineSpec) -> "RayPool":
+def _actors(spec: EngineSpec, python: str) -> "RayPool":
     def make() -> "RayPool":
         from starpo.ragen.agents.rollout.ray_pool import RayPool
 
-        python = vllm_python() if spec.name == "vllm" else sys.executable
         return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
 
     return _PLAYERS.get(spec, "actors", make)

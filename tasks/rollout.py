@@ -48,11 +48,11 @@ def rollout(
     Raises:
         ConfigError: If the engine can only evaluate, or `rollout.search` is set and the environment cannot be cloned.
     """
-    if config.rollout.engine == "openai":
+    if config.rollout.engine_config.is_remote:
         raise ConfigError(
-            "rollout.engine = 'openai' cannot be trained on: its responses have no log-probs of the policy that "
-            "sampled them, and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate "
-            "(docs/vllm.md)"
+            f"rollout.engine = '{config.rollout.engine}' cannot be trained on: its responses have no log-probs of the "
+            "policy that sampled them, and its model is the server's, not the checkpoint. It can be evaluated: ragen "
+            "evaluate (docs/vllm.md)"
         )
     if config.rollout.search is not None:
         _check_can_be_cloned(config.environment)

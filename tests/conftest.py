@@ -56,11 +56,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def vllm_interpreter() -> str:
     """Python interpreter of the environment with vLLM (`make vllm`); skips tests if it is missing."""
-    from starpo.ragen.agents.rollout.vllm_python import vllm_python
+    from starpo.ragen.config.vllm_engine import VLLMEngineConfig
     from starpo.ragen.core.errors import MissingPackageError
 
     try:
-        return vllm_python()
+        return VLLMEngineConfig().python()
     except MissingPackageError as error:
         pytest.skip(str(error))
 

@@ -17,7 +17,7 @@ from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
-from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
+from starpo.ragen.evidence.sizing.estimate import Estimate, estimate, num_gpus
 from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
 from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
@@ -87,13 +87,7 @@ def _machine(config: StarPOConfig, gpus: int | None, gpu_memory: str | None) -> 
         return here
     if memory is None and here.is_cpu:
         raise ConfigError("this machine has no GPU whose memory could be taken: give --gpu-memory, such as 80GB")
-    return Machine(memory or here.memory_bytes, gpus or _asked_gpus(config))
-
-
-def _asked_gpus(config: StarPOConfig) -> int:
-    ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
-    vllm = config.rollout.vllm
-    return max(ranks, vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1)
+    return Machine(memory or here.memory_bytes, gpus or num_gpus(config))
 
 
 def _facts(

@@ -5,11 +5,11 @@ policy       origin of the first checkpoint
 agent        how observations become prompts and responses become actions
 rollout      sampling, group and shard sizes, the engine
 search       selection of a turn's response among several samples
-vllm_engine  engine 'vllm'
-openai_engine  engine 'openai'
+engine       what an engine declares: vllm_engine, openai_engine
 reward       components of the reward
 filter       which groups are trained on
 update       objective, optimiser, learner
+learner      what a learner declares: deepspeed_learner
 evaluation   fixed panels
 starpo       the composition, `StarPOConfig`
 load         TOML files, presets that extend each other, overrides by dotted path

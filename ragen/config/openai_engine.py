@@ -1,9 +1,10 @@
 """Settings of engine 'openai', and of other clients of OpenAI-compatible servers."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from starpo.ragen.config.engine import EngineConfig
 from starpo.ragen.core.settings import Settings
 
 
@@ -33,8 +34,10 @@ class OpenAIServer(Settings):
     the time that the server requests (Retry-After)."""
 
 
-class OpenAIEngineConfig(OpenAIServer):
+class OpenAIEngineConfig(OpenAIServer, EngineConfig):
     """An OpenAI-compatible server and the protocol to use. The API key is never a setting: see `key_variable`."""
+
+    is_remote: ClassVar[bool] = True
 
     protocol: Literal["vllm", "completions", "chat"] = "completions"
     """Representation of prompts and responses. 'completions': prompts as token ids, so the server's tokenizer must be
@@ -44,3 +47,16 @@ class OpenAIEngineConfig(OpenAIServer):
     """Price of a million prompt tokens, in any currency."""
     response_price: float = Field(0.0, ge=0)
     """Price of a million response tokens."""
+
+    def arguments(self, max_context_tokens: int) -> dict[str, Any]:
+        """Return these settings.
+
+        Raises:
+            ValueError: If the server or the name of its model is missing.
+        """
+        if not (self.base_url and self.model):
+            raise ValueError(
+                "engine = 'openai' needs openai.base_url, such as 'http://127.0.0.1:8000/v1', and openai.model, the "
+                "name under which that server knows the model"
+            )
+        return super().arguments(max_context_tokens)

@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from starpo.ragen.config.openai_engine import OpenAIEngineConfig
+from starpo.ragen.config.engine import EngineConfig
 from starpo.ragen.config.search import SearchConfig
-from starpo.ragen.config.vllm_engine import VLLMEngineConfig
-from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.lookup import registered, with_tables
 from starpo.ragen.core.registry import ENGINES
 from starpo.ragen.core.settings import Settings
 
@@ -27,6 +26,7 @@ class SamplingConfig(Settings):
     ('length')."""
 
 
+@with_tables(ENGINES, "engine")
 class RolloutConfig(SamplingConfig):
     """Settings of a rollout: P groups of N trajectories (RAGEN, the agent as an MDP)."""
 
@@ -62,10 +62,6 @@ class RolloutConfig(SamplingConfig):
     engine: Annotated[str, *registered(ENGINES)] = "torch"
     """Generation engine: 'torch' in one process or in workers; 'vllm' if it is installed; 'openai' for evaluation
     only."""
-    vllm: VLLMEngineConfig = VLLMEngineConfig()
-    """Settings of engine 'vllm'; no effect on others."""
-    openai: OpenAIEngineConfig = OpenAIEngineConfig()
-    """Settings of engine 'openai'; no effect on others."""
 
     @property
     def sampling(self) -> SamplingConfig:
@@ -73,34 +69,24 @@ class RolloutConfig(SamplingConfig):
         return SamplingConfig(**{name: getattr(self, name) for name in SamplingConfig.model_fields})
 
     @property
-    def engine_options(self) -> dict[str, Any]:
-        """Options passed to the engine's constructor besides its number of threads, as JSON."""
-        tables: dict[str, VLLMEngineConfig | OpenAIEngineConfig] = {"vllm": self.vllm, "openai": self.openai}
-        if self.engine not in tables:
-            return {}
-        options = tables[self.engine].model_dump(mode="json")
-        return {**options, "max_context_tokens": self.max_context_tokens} if self.engine == "vllm" else options
+    def engine_config(self) -> EngineConfig:
+        """What the engine declares."""
+        return getattr(self, self.engine, EngineConfig())
 
     @model_serializer(mode="wrap")
     def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Drop settings without effect. Stage keys are computed from the result, so rollouts keep the keys that they
         had before those settings existed."""
         values: dict[str, Any] = serialise(self)
-        for name, default in (("vllm", VLLMEngineConfig()), ("openai", OpenAIEngineConfig())):
-            if name != self.engine and getattr(self, name) == default:
-                values.pop(name, None)
-        for name, idle in (("staleness", 0), ("max_attempts", 1), ("num_greedy", 0), ("search", None)):
-            if getattr(self, name) == idle:
-                values.pop(name, None)
+        names = {"staleness", "max_attempts", "num_greedy", "search"} | ENGINES.keys() - {self.engine}
+        for name in names & values.keys():
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del values[name]
         return values
 
     @model_validator(mode="after")
-    def _openai_knows_its_server(self) -> "RolloutConfig":
-        if self.engine == "openai" and not (self.openai.base_url and self.openai.model):
-            raise ValueError(
-                "engine = 'openai' needs openai.base_url, such as 'http://127.0.0.1:8000/v1', and openai.model, the "
-                "name under which that server knows the model"
-            )
+    def _engine_has_its_arguments(self) -> "RolloutConfig":
+        self.engine_config.arguments(self.max_context_tokens)
         return self
 
     @model_validator(mode="after")

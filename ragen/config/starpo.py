@@ -133,10 +133,10 @@ class StarPOConfig(Settings):
                 f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
                 "'free', or policy.type = 'pretrained' without policy.fine_tuning"
             )
-        if self.agent.chat_template and self.rollout.engine == "openai":
+        if self.agent.chat_template and self.rollout.engine_config.is_remote:
             raise ValueError(
-                "rollout.engine = 'openai' sends messages, which the server renders by its own chat template: leave "
-                "agent.chat_template out, and give the template to the server"
+                f"rollout.engine = '{self.rollout.engine}' sends messages, which the server renders by its own chat "
+                "template: leave agent.chat_template out, and give the template to the server"
             )
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")

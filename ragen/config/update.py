@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from starpo.ragen.config.learner import LearnerConfig
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.lookup import registered, with_tables
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.core.settings import Settings
 
@@ -77,18 +78,7 @@ class LoraConfig(Settings):
     """Seed of the adapters' initial weights, with which the policy is still unchanged."""
 
 
-class DeepSpeedConfig(Settings):
-    """How learner 'deepspeed' distributes an update over ranks: processes with one GPU, or one CPU thread, each."""
-
-    num_ranks: int = Field(1, ge=1, le=1024)
-    """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by
-    rounding."""
-    zero_stage: Literal[1, 2, 3] = 2
-    """What is partitioned over ranks: optimiser states (1), gradients as well (2), weights as well (3)."""
-    offload_optimizer: bool = False
-    """Keep optimiser states and float32 weights in host memory, and take the optimiser step there."""
-
-
+@with_tables(LEARNERS, "learner")
 class UpdateConfig(ObjectiveConfig):
     """An update: its objective and its optimiser steps."""
 
@@ -128,24 +118,23 @@ class UpdateConfig(ObjectiveConfig):
     """Train adapters instead of the weights. None: all weights are trained."""
     learner: Annotated[str, *registered(LEARNERS)] = "torch"
     """Implementation of the update: 'torch' in one process, 'deepspeed' in several."""
-    deepspeed: DeepSpeedConfig = DeepSpeedConfig()
-    """Settings of learner 'deepspeed'; no effect on others."""
+
+    @property
+    def learner_config(self) -> LearnerConfig:
+        """What the learner declares."""
+        return getattr(self, self.learner, LearnerConfig())
 
     @model_validator(mode="after")
-    def _optimisers_fit_the_learner(self) -> "UpdateConfig":
-        if self.learner == "deepspeed":
+    def _learner_fits(self) -> "UpdateConfig":
+        if self.learner_config.sharding.stage:
             for model, optimiser in self.optimisers.items():
                 if optimiser.type == "muon":
                     name = "update.optimiser" if model == "policy" else f"update.{model}.optimiser"
                     raise ValueError(
-                        f"{name}.type = 'muon' orthogonalises whole matrices, which learner 'deepspeed' shards over "
-                        "ranks: set it to 'adamw', or learner = 'torch'"
+                        f"{name}.type = 'muon' orthogonalises whole matrices, which learner '{self.learner}' shards "
+                        "over ranks: set it to 'adamw', or learner = 'torch'"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _prm_has_a_learner(self) -> "UpdateConfig":
-        if self.needs_prm and self.learner != "torch":
+        if self.needs_prm and not self.learner_config.trains_prm:
             raise ValueError(
                 f"advantage = '{self.advantage}' trains a process reward model beside the policy, which learner "
                 f"'{self.learner}' cannot: set learner = 'torch'"
@@ -181,7 +170,7 @@ class UpdateConfig(ObjectiveConfig):
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
             "prm": not self.needs_prm,
-            "deepspeed": self.learner != "deepspeed",
+            **{name: name != self.learner for name in LEARNERS},
             "search_rows": self.search_rows == "refuse",
             "scored_share": self.scored_share == 1,
         }

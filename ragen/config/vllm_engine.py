@@ -1,14 +1,23 @@
 """Settings of engine 'vllm'."""
 
-from typing import Literal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.config.engine import EngineConfig
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import MissingPackageError
+
+_MADE = Path(__file__).resolve().parents[2] / ".venv-vllm" / "bin" / "python"
 
 
-class VLLMEngineConfig(Settings):
+class VLLMEngineConfig(EngineConfig):
     """How vLLM holds the model and its KV cache."""
+
+    needs_process_on_cpu: ClassVar[bool] = True  # it only works in the thread that started it
 
     num_engines: int = Field(1, ge=1, le=64)
     """Number of copies of the model, each in its own process, which plays its share of the groups. More than one
@@ -38,3 +47,47 @@ class VLLMEngineConfig(Settings):
     """Maximum mean difference, in nats per token, between the engine's log-probs of a fixed text and those of the
     checkpoint's weights in transformers, checked after every weight update; the 95th percentile may be three times
     that. None: 0.001 in float32, 0.08 in 16-bit dtypes, about twice what rounding makes there."""
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """Number of copies of the model, and number of GPUs of each."""
+        return self.num_engines, self.tensor_parallel_size
+
+    def python(self) -> str:
+        """Return the interpreter that has vLLM; without RAGEN_VLLM_PYTHON, `sys.executable` if it has it.
+
+        Raises:
+            MissingPackageError: If there is none.
+        """
+        asked = Runtime.current().vllm_python
+        if asked is None and find_spec("vllm") is not None:
+            return sys.executable
+        python = Path(asked) if asked is not None else _MADE
+        if not python.is_file():
+            where = "RAGEN_VLLM_PYTHON" if asked is not None else "the interpreter that `make vllm` makes"
+            raise MissingPackageError(
+                f"engine 'vllm' needs vLLM, and there is no '{python}' ({where}). Run `make vllm` in the repository, "
+                "or set RAGEN_VLLM_PYTHON to the interpreter of an environment that has vLLM and this package "
+                "(docs/vllm.md)"
+            )
+        return str(python)
+
+    def arguments(self, max_context_tokens: int) -> dict[str, Any]:
+        """Return these settings, and the limit for which vLLM sizes its cache."""
+        return {**super().arguments(max_context_tokens), "max_context_tokens": max_context_tokens}
+
+    def reserved(self, weights: float, context: float, gpu: float | None) -> tuple[float, str]:
+        """Return the memory of weights and cache; vLLM refuses to start where one context does not fit."""
+        is_float32 = gpu is None or self.dtype == "float32"
+        part = (1 if is_float32 else 0.5) / self.tensor_parallel_size
+        if gpu is None or self.kv_cache_gib is not None:
+            cache, dtype = self.kv_cache_gib or 1.0, "float32" if is_float32 else "16 bits"
+            size, how = part * weights + cache * 2**30, f"weights in {dtype} and {cache:g} GiB of cache"
+        else:
+            size, how = self.gpu_memory_utilization * gpu, f"{self.gpu_memory_utilization:g} of the GPU"
+        return max(size, part * (weights + context)), how
+
+    def remedies(self) -> list[dict[str, Any]]:
+        """Return smaller shares of the GPU."""
+        shares = (0.4, 0.3, 0.2, 0.1) if self.kv_cache_gib is None else ()
+        return [{"rollout.vllm.gpu_memory_utilization": s} for s in shares if s < self.gpu_memory_utilization]

@@ -7,15 +7,17 @@ Listing names needs no import, so settings can be validated and shown without to
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, WithJsonSchema, create_model
 
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
+
+M = TypeVar("M", bound=BaseModel)
 
 TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """`module:attribute`."""
@@ -201,6 +203,18 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
         target = {"type": "string", "pattern": f"^{TARGET.pattern}$", "title": "module:attribute"}
         schema = {"anyOf": [schema, target]} if registry else target
     return AfterValidator(lambda name: known(registry, name)), WithJsonSchema(schema)
+
+
+def with_tables(registry: Mapping[str, str], kind: str) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that adds to a settings model a table for each entry with options, under its name."""
+    models = {name: resolve(entry.options) for name, entry in registry.items() if isinstance(entry, Entry)}
+    fields: dict[str, Any] = {
+        name: (own, Field(own(), description=f"Settings of {kind} '{name}'; no effect on others."))
+        for name, own in models.items()
+    }
+    return lambda model: create_model(
+        model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields
+    )
 
 
 def _resolve(name: str, target: str) -> Any:

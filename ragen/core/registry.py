@@ -1,7 +1,8 @@
 """The registries: a name in a setting -> its implementation.
 
-Extending this package takes one new file and one line here. A third-party package declares entry points in the group
-`starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most settings also accept `module:attribute`.
+Extending this package takes one new file and one line here; an engine or a learner, two files. A third-party package
+declares entry points in the group `starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most settings also accept
+`module:attribute`.
 """
 
 from starpo.ragen.core.lookup import Entry, Registry
@@ -214,18 +215,26 @@ LOSSES: dict[str, str] = {
 }
 """Code that every objective uses, whatever its settings: loss weights, ratios and KL estimators."""
 
+_CONFIG = "starpo.ragen.config"
+_ROLLOUT = "starpo.ragen.agents.rollout"
+_LEARNING = "starpo.ragen.learning.learners"
+
 ENGINES: dict[str, str] = {
-    "torch": "starpo.ragen.agents.rollout.torch_engine:TorchEngine",
-    "vllm": "starpo.ragen.agents.rollout.vllm_engine:VLLMEngine",
-    "openai": "starpo.ragen.agents.rollout.openai_engine:OpenAIEngine",
+    "torch": f"{_ROLLOUT}.torch_engine:TorchEngine",
+    "vllm": Entry(f"{_ROLLOUT}.vllm_engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
+    "openai": Entry(f"{_ROLLOUT}.openai_engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"),
 }
-"""Classes that implement `ragen.agents.rollout.engine.RolloutEngine`."""
+"""Classes that implement `ragen.agents.rollout.engine.RolloutEngine`, named after their package; options are a subclass
+of `ragen.config.engine.EngineConfig`."""
 
 LEARNERS: dict[str, str] = {
-    "torch": "starpo.ragen.learning.learners.torch_learner:TorchLearner",
-    "deepspeed": "starpo.ragen.learning.learners.deepspeed_learner:DeepSpeedLearner",
+    "torch": f"{_LEARNING}.torch_learner:TorchLearner",
+    "deepspeed": Entry(
+        f"{_LEARNING}.deepspeed_learner:DeepSpeedLearner", options=f"{_CONFIG}.deepspeed_learner:DeepSpeedConfig"
+    ),
 }
-"""Classes that implement `ragen.learning.learners.learner.Learner`."""
+"""Classes that implement `ragen.learning.learners.learner.Learner`, named after their package; options are a subclass
+of `ragen.config.learner.LearnerConfig`."""
 
 AUDITS = Registry(
     "starpo.audits",

@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
 from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.config.update import CriticConfig, DeepSpeedConfig, LoraConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 

@@ -71,7 +71,7 @@ def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
     tested = re.findall(r"vllm==([\d.]+)", (ROOT / "infra/vllm/make-env").read_text())[0]
     assert f"ARG VLLM=vllm=={tested}" in text
     assert "infra/vllm/make-env .venv-vllm" in text
-    assert '".venv-vllm"' in (ROOT / "ragen/agents/rollout/vllm_python.py").read_text()
+    assert '".venv-vllm"' in (ROOT / "ragen/config/vllm_engine.py").read_text()
 
 
 def test_the_context_holds_what_runs_and_nothing_else() -> None:

@@ -30,11 +30,11 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-from starpo.ragen.agents.rollout.vllm_python import vllm_python
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.evidence.diagnostics.series import metric_values
@@ -164,7 +164,7 @@ def test_worker_that_died_is_replaced(job, pool, vllm_interpreter):
 def test_missing_interpreter_is_said(monkeypatch):
     monkeypatch.setenv("RAGEN_VLLM_PYTHON", "/nowhere/python")
     with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(RAGEN_VLLM_PYTHON\).*make vllm"):
-        vllm_python()
+        VLLMEngineConfig().python()
 
 
 def test_interpreter_without_vllm_is_said(job, monkeypatch):

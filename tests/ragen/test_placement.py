@@ -11,6 +11,7 @@ from starpo.ragen import placement
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
@@ -18,7 +19,7 @@ def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
 ) -> None:
     """On the CPU, vLLM fails when another thread of its process continues what one has started."""
-    monkeypatch.setattr(placement, "vllm_python", lambda: sys.executable)
+    monkeypatch.setattr(VLLMEngineConfig, "python", lambda self: sys.executable)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     assert isinstance(placement.shard_player(RolloutConfig(engine="vllm"), 4), player)
 
@@ -26,7 +27,7 @@ def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
 def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     actors = object()
     monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setattr(placement, "_actors", lambda spec: actors)
+    monkeypatch.setattr(placement, "_actors", lambda spec, python: actors)
     assert placement.shard_player(RolloutConfig(), 2) is actors
     with placement.playing_here():
         assert placement.shard_player(RolloutConfig(), 2) is not actors

@@ -13,7 +13,6 @@ vllm_engine   continuous batching on vLLM, in its own environment or this one; c
                 vllm_session    one shard's requests in flight
                 vllm_weights    in-place weight updates inside vLLM's workers
                 vllm_probe      check that the loaded weights are the checkpoint's
-                vllm_python     the interpreter that has vLLM
 openai_engine a server with an OpenAI-compatible API, for evaluation; openai_session,
                 openai_client, openai_errors
 engine_spec   the engine and its options: the only place where engines are created

@@ -24,7 +24,8 @@ class EngineSpec:
     @classmethod
     def of(cls, rollout: RolloutConfig) -> "EngineSpec":
         """Return the spec of the engine that these settings select."""
-        return cls(rollout.engine, json.dumps(rollout.engine_options, sort_keys=True))
+        arguments = rollout.engine_config.arguments(rollout.max_context_tokens)
+        return cls(rollout.engine, json.dumps(arguments, sort_keys=True))
 
     @property
     def is_continuous(self) -> bool:

@@ -3,6 +3,7 @@
 settings, architecture, machine --estimate--> Estimate --fit--> or an error; --flows.cli.plan--> tables
 """
 
+import math
 from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
@@ -95,10 +96,8 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
     """
     tokens = count_tokens(config)
     is_cpu = machine.is_cpu
-    ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
-    vllm = config.rollout.vllm
-    engines = vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1
-    states, gradients, host = _learner_states(config, architecture, ranks)
+    ranks = config.update.learner_config.sharding.num_ranks
+    states, gradients, host = _learner_states(config, architecture)
     passes = machine.number if is_cpu and ranks == 1 else 1  # concurrent micro-batches
     weights, caches, num_processes = _engine(config, architecture, tokens, machine)
     update = [
@@ -120,7 +119,7 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
         architecture=architecture,
         machine=machine,
         num_trained=trained_parameters(config, architecture),
-        num_gpus=0 if is_cpu else max(ranks, engines),
+        num_gpus=0 if is_cpu else num_gpus(config),
         memory=Memory([base, *states, *weights], caches, update),
         host=host,
         tokens=tokens,
@@ -128,12 +127,15 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
     )
 
 
-def _learner_states(
-    config: StarPOConfig, architecture: Architecture, ranks: int
-) -> tuple[list[Part], list[Part], list[Part]]:
+def num_gpus(config: StarPOConfig) -> int:
+    """Return how many GPUs the settings ask for; engine and learner share them."""
+    return max(config.update.learner_config.sharding.num_ranks, math.prod(config.rollout.engine_config.copies))
+
+
+def _learner_states(config: StarPOConfig, architecture: Architecture) -> tuple[list[Part], list[Part], list[Part]]:
     """Estimate a learner's permanent states, one set of gradients, and its host memory, per rank."""
-    update = config.update
-    stage = update.deepspeed.zero_stage if update.learner == "deepspeed" else 0
+    update, sharding = config.update, config.update.learner_config.sharding
+    stage, ranks = sharding.stage, sharding.num_ranks
     states: list[Part] = []
     gradients: list[Part] = []
     host: list[Part] = []
@@ -146,7 +148,7 @@ def _learner_states(
     for name, trained in trained_parameters(config, architecture).items():
         optimiser = update.optimisers[name]
         if stage:
-            cut = zero_bytes(trained, stage, ranks, update.dtype, is_offloaded=update.deepspeed.offload_optimizer)
+            cut = zero_bytes(trained, stage, ranks, update.dtype, is_offloaded=sharding.is_offloaded)
             how = f"ZeRO {stage} over {ranks}, T = {trained:,}"
             states += [Part(f"{name}: {what}", cut[what], how) for what in ("weights", "optimiser")]
             gradients.append(Part(f"{name}: gradients", cut["gradients"], how))
@@ -193,7 +195,7 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
             architecture,
             responses,
             has_entropy=update.entropy_coefficient > 0,
-            is_cut_up=update.learner == "deepspeed" and update.deepspeed.zero_stage == 3,
+            is_cut_up=update.learner_config.sharding.stage == 3,
         ),
     ]
 
@@ -202,24 +204,16 @@ def _engine(
     config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
 ) -> tuple[list[Part], list[Part], int]:
     """Estimate an engine's permanent memory and that of a rollout, per GPU, and its number of own processes."""
-    rollout, is_cpu = config.rollout, machine.is_cpu
-    dtype = _engine_dtype(config, is_cpu)
-    weights = float(BYTES[dtype] * architecture.num_parameters)
-    if rollout.engine == "openai":
+    rollout, is_cpu, engine = config.rollout, machine.is_cpu, config.rollout.engine_config
+    if engine.is_remote:
         return [], [], 0
-    if rollout.engine == "vllm":
-        vllm = rollout.vllm
-        weights /= vllm.tensor_parallel_size
-        if is_cpu or vllm.kv_cache_gib is not None:
-            cache = (vllm.kv_cache_gib or 1.0) * GIB
-            what = f"weights in {dtype} and {cache / GIB:g} GiB of cache"
-            size = weights + cache
-        else:
-            size = vllm.gpu_memory_utilization * machine.memory_bytes
-            what = f"{vllm.gpu_memory_utilization:g} of the GPU"
-        needed = weights + kv_cache_bytes(architecture, tokens.longest_context, dtype) / vllm.tensor_parallel_size
-        size = max(size, needed)  # vLLM refuses to start where one context does not fit
-        return [Part("vLLM", size * (vllm.num_engines if is_cpu else 1), what)], [], vllm.num_engines if is_cpu else 0
+    context = kv_cache_bytes(architecture, tokens.longest_context, "float32")
+    reserved = engine.reserved(4.0 * architecture.num_parameters, context, None if is_cpu else machine.memory_bytes)
+    if reserved is not None:
+        copies = engine.copies[0] if is_cpu else 0
+        return [Part("engine: weights and cache", reserved[0] * (copies or 1), reserved[1])], [], copies
+    dtype: DType = config.policy.dtype if config.policy.type == "pretrained" and not is_cpu else "float32"
+    weights = float(BYTES[dtype] * architecture.num_parameters)
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
     workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
     rows = _shard_rows(config)
@@ -245,15 +239,6 @@ def _shard_rows(config: StarPOConfig) -> int:
     rollout = config.rollout
     num_groups = min(rollout.shard_groups, rollout.num_groups)
     return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
-
-
-def _engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:
-    """Return the dtype of the engine's weights and caches."""
-    if is_cpu:
-        return "float32"
-    if config.rollout.engine == "vllm":
-        return "float32" if config.rollout.vllm.dtype == "float32" else "bfloat16"
-    return config.policy.dtype if config.policy.type == "pretrained" else "float32"
 
 
 def _scaled(parts: list[Part], factor: int) -> list[Part]:

@@ -9,6 +9,7 @@ from typing import Any
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.evidence.sizing.architecture import Architecture
 from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
@@ -111,27 +112,17 @@ def remedies(
 
 
 def _ladders(config: StarPOConfig, machine: Machine) -> Iterator[list[dict[str, Any]]]:
-    """Yield sequences of increasingly drastic changes; of each, the first that makes the run fit is used."""
+    """Yield sequences of increasingly drastic changes; of each, the first that makes the run fit is used, if any."""
     update, rollout = config.update, config.rollout
     yield _halvings("update.micro_batch_tokens", update.micro_batch_tokens, _LEAST_TOKENS)
-    if rollout.engine == "vllm" and rollout.vllm.kv_cache_gib is None:
-        share = rollout.vllm.gpu_memory_utilization
-        yield [{"rollout.vllm.gpu_memory_utilization": s} for s in (0.4, 0.3, 0.2, 0.1) if s < share]
-    if rollout.engine == "torch":
-        least = max(1, _LEAST_ROWS // rollout.group_size)
-        yield _halvings("rollout.shard_groups", min(rollout.shard_groups, rollout.num_groups), least)
+    yield rollout.engine_config.remedies()
+    least = max(1, _LEAST_ROWS // rollout.group_size)
+    yield _halvings("rollout.shard_groups", min(rollout.shard_groups, rollout.num_groups), least)
     recomputing = {"update.activation_checkpointing": True}
     smallest = {"update.micro_batch_tokens": min(update.micro_batch_tokens, _LEAST_TOKENS), **recomputing}
     yield [recomputing, smallest]
-    if not machine.is_cpu and update.optimiser.type == "adamw":
-        cuts: list[dict[str, Any]] = [
-            {
-                "update.learner": "deepspeed", "update.deepspeed.num_ranks": machine.number,
-                "update.deepspeed.zero_stage": stage, "update.deepspeed.offload_optimizer": is_offloaded,
-            }
-            for stage, is_offloaded in ((2, False), (3, False), (2, True), (3, True))
-            if machine.number > 1 or is_offloaded
-        ]  # fmt: skip
+    for learner in () if machine.is_cpu else LEARNERS:
+        cuts = update.model_copy(update={"learner": learner}).learner_config.remedies(machine.number)
         yield [*cuts, *({**cut, **smallest} for cut in cuts)]
     if update.lora is None and update.optimiser.type == "adamw":
         adapters: dict[str, Any] = {"update.lora": {"rank": _RANK}}

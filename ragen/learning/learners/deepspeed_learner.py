@@ -48,7 +48,7 @@ class DeepSpeedLearner:
                 "pip install 'starpo[deepspeed]'"
             )
         self.config = config
-        num_ranks, num_gpus = config.deepspeed.num_ranks, torch.cuda.device_count()
+        num_ranks, num_gpus = config.learner_config.sharding.num_ranks, torch.cuda.device_count()
         if torch.cuda.is_available() and num_ranks > num_gpus:
             raise LearnerError(
                 f"update.deepspeed.num_ranks = {num_ranks}, but {num_gpus} GPUs are visible, and each rank needs "
@@ -123,7 +123,7 @@ class DeepSpeedLearner:
 
     def _start(self) -> None:
         self.close()
-        self._ranks = RankProcesses(self.config.deepspeed.num_ranks)
+        self._ranks = RankProcesses(self.config.learner_config.sharding.num_ranks)
         weakref.finalize(self, RankProcesses.close, self._ranks)
 
     def _ask(self, verb: str, data: bytes = b"", **request: object) -> tuple[dict, bytes]:

@@ -67,7 +67,7 @@ class DeepSpeedModel:
         """
         self.config = config
         self._world_size = dist.get_world_size()
-        self._stage = update.deepspeed.zero_stage
+        self._stage = update.learner_config.sharding.stage
         self._parameters = {name.removeprefix(prefix): p for name, p in network.named_parameters() if p.requires_grad}
         exact = {} if update.dtype == "float32" else {n: p.detach().clone() for n, p in self._parameters.items()}
         optimiser = torch.optim.AdamW(
@@ -221,8 +221,9 @@ class DeepSpeedModel:
 
 
 def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str, Any]:
-    zero: dict[str, Any] = {"stage": update.deepspeed.zero_stage}
-    if update.deepspeed.offload_optimizer:
+    sharding = update.learner_config.sharding
+    zero: dict[str, Any] = {"stage": sharding.stage}
+    if sharding.is_offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
     return {
         "train_micro_batch_size_per_gpu": 1,  # only for DeepSpeed's bookkeeping; losses are computed here

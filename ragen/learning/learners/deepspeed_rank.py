@@ -125,11 +125,11 @@ class RankLearner:
             for model in self._held.models.values():
                 model.destroy()
             self._held = None
-        dtype = getattr(torch, config.dtype)
-        checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=config.deepspeed.zero_stage == 3)
+        dtype, is_cut_up = getattr(torch, config.dtype), config.learner_config.sharding.stage == 3
+        checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=is_cut_up)
         check_output_layer(checkpoint.policy)
         shared = row_tokens(checkpoint.policy)
-        policy = ResponseScores(checkpoint.policy, is_cut_up=config.deepspeed.zero_stage == 3)
+        policy = ResponseScores(checkpoint.policy, is_cut_up=is_cut_up)
         networks: dict[str, Any] = {"policy": (policy, "model.", config.optimiser)}
         if checkpoint.critic is not None:
             networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])

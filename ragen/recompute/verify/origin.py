@@ -6,13 +6,14 @@ stored manifest, manifest of what was computed here -> different_origin        s
 from typing import Any
 
 from starpo.ragen.config.structure import flattened
+from starpo.ragen.core.registry import ENGINES, LEARNERS
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.work import Work
 from starpo.schemas.manifest import Manifest
 
-_LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")
+_LIBRARIES = tuple(dict.fromkeys((*ENGINES, *LEARNERS, "transformers", "numpy", "polars", "pyarrow")))
 """Libraries whose version may change the last bits of a result."""
 _MACHINE = (("hardware", "machine"), ("hardware", "cpu"), ("hardware", "gpu"), ("threads", "torch"))
 """Other properties that may do so, for results of torch."""

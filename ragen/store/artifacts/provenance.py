@@ -14,9 +14,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from starpo.ragen.core.registry import PLUGGABLE
+from starpo.ragen.core.registry import ENGINES, LEARNERS, PLUGGABLE
 
-_PACKAGES = ("starpo", "torch", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", "vllm", "deepspeed")
+_PACKAGES = ("starpo", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", *ENGINES, *LEARNERS)
 _CODE_FOLDERS = ("flows", "ragen", "schemas", "starpo", "tasks")
 
 

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from starpo.flows.presets import method, preset
-from starpo.ragen.config.update import DeepSpeedConfig, UpdateConfig
+from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
+from starpo.ragen.config.update import UpdateConfig
 from starpo.tasks.update import update
 
 OTHER = "b" * 32

@@ -21,7 +21,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from starpo.ragen.config.update import CriticConfig, DeepSpeedConfig, LoraConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
+from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner

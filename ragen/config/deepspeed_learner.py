@@ -1,0 +1,37 @@
+"""Settings of learner 'deepspeed'."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from starpo.ragen.config.learner import LearnerConfig, Sharding
+
+
+class DeepSpeedConfig(LearnerConfig):
+    """How learner 'deepspeed' distributes an update over ranks: processes with one GPU, or one CPU thread, each."""
+
+    trains_prm: ClassVar[bool] = False
+
+    num_ranks: int = Field(1, ge=1, le=1024)
+    """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by
+    rounding."""
+    zero_stage: Literal[1, 2, 3] = 2
+    """What is partitioned over ranks: optimiser states (1), gradients as well (2), weights as well (3)."""
+    offload_optimizer: bool = False
+    """Keep optimiser states and float32 weights in host memory, and take the optimiser step there."""
+
+    @property
+    def sharding(self) -> Sharding:
+        """How it distributes an update."""
+        return Sharding(self.num_ranks, self.zero_stage, self.offload_optimizer)
+
+    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
+        """Return higher stages over all GPUs, then those with offloading."""
+        return [
+            {
+                "update.learner": "deepspeed", "update.deepspeed.num_ranks": num_gpus,
+                "update.deepspeed.zero_stage": stage, "update.deepspeed.offload_optimizer": is_offloaded,
+            }
+            for stage, is_offloaded in ((2, False), (3, False), (2, True), (3, True))
+            if num_gpus > 1 or is_offloaded
+        ]  # fmt: skip

@@ -1,0 +1,55 @@
+"""`EngineConfig`: what an engine declares of itself, readable without importing it or its packages."""
+
+import sys
+from typing import Any, ClassVar
+
+from starpo.ragen.core.settings import Settings
+
+
+class EngineConfig(Settings):
+    """An engine's own settings, the table `rollout.NAME`, and what follows from them. The defaults are those of
+    'torch'."""
+
+    is_remote: ClassVar[bool] = False
+    """Whether a server's model responds instead of the checkpoint: for evaluation only, and nothing is computed
+    here."""
+    needs_process_on_cpu: ClassVar[bool] = False
+    """Whether it only works in a process of its own where there is no GPU."""
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """Number of copies of the model, each in its own process, and number of GPUs of each."""
+        return 1, 1
+
+    def python(self) -> str:
+        """Return the interpreter that has the engine.
+
+        Raises:
+            MissingPackageError: If there is none.
+        """
+        return sys.executable
+
+    def arguments(self, max_context_tokens: int) -> dict[str, Any]:
+        """Return keyword arguments of the engine's class besides `num_threads`, as JSON.
+
+        Raises:
+            ValueError: If the settings do not suffice for this engine.
+        """
+        return self.model_dump(mode="json")
+
+    def reserved(self, weights: float, context: float, gpu: float | None) -> tuple[float, str] | None:
+        """Return the memory that a copy reserves, on each GPU or on the CPU.
+
+        Args:
+            weights: Bytes of the model's weights in float32.
+            context: Bytes of keys and values of the longest context in float32.
+            gpu: Bytes of a GPU; None on the CPU.
+
+        Returns:
+            Bytes, and their derivation. None: as much as the weights, and the keys and values of shards being played.
+        """
+        return None
+
+    def remedies(self) -> list[dict[str, Any]]:
+        """Return settings by dotted path with which it reserves less, mildest first."""
+        return []

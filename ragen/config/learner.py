@@ -1,0 +1,39 @@
+"""`LearnerConfig`: what a learner declares of itself, readable without importing it or its packages."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from starpo.ragen.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How an update is distributed over ranks: processes with one GPU, or one CPU thread, each.
+
+    Attributes:
+        num_ranks: Number of ranks.
+        stage: What is partitioned over them, in ZeRO's terms: nothing (0), optimiser states (1), gradients as well (2),
+            weights as well (3).
+        is_offloaded: Whether optimiser states and float32 weights are kept in host memory.
+    """
+
+    num_ranks: int = 1
+    stage: int = 0
+    is_offloaded: bool = False
+
+
+class LearnerConfig(Settings):
+    """A learner's own settings, the table `update.NAME`, and what follows from them. The defaults are those of
+    'torch'."""
+
+    trains_prm: ClassVar[bool] = True
+    """Whether it can train a process reward model beside the policy."""
+
+    @property
+    def sharding(self) -> Sharding:
+        """How it distributes an update."""
+        return Sharding()
+
+    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
+        """Return settings by dotted path with which it holds less on each of these GPUs, mildest first."""
+        return []
