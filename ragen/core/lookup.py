@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module, metadata
 from typing import Any
 
-from pydantic import AfterValidator, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ValidationError, WithJsonSchema
 
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
@@ -102,12 +102,12 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
 
 NEEDS = frozenset(
-    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
+    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store", "server"}
 )
 """Possible requirements. Of a part of an objective: a value function; a process reward model; groups of at least two;
 the states of the environment; a greedy rollout of each group; which tokens are reasoning and which are the answer; the
 probabilities of tokens; covariances over a mini-batch. Of a reward component: an environment in `SCENES`; the store
-that holds the turns, as its third argument."""
+that holds the turns, as its third argument; a server, which the package `openai` asks."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
@@ -127,21 +127,28 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
     return frozenset(said.split())
 
 
-def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate an implementation's own options and fill in their defaults.
+def options_model(registry: "Registry", name: str) -> type[BaseModel] | None:
+    """Return the settings model of an implementation's own options; None if it takes none.
 
-    The options are declared by a settings model in an attribute, `mine.options = MyOptions`; a built-in entry names its
-    model in the registry.
+    A built-in entry names it in the registry; any other has it in an attribute, `mine.options = MyOptions`.
+
+    Raises:
+        RegistryError: If it cannot be loaded.
+    """
+    if name in registry and name not in registry.packages:
+        target = getattr(registry[name], "options", "")
+        return resolve(target) if target else None
+    return getattr(load(registry, name), "options", None)
+
+
+def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate an implementation's own options (`options_model`) and fill in their defaults.
 
     Raises:
         ValueError: If the options are invalid, or if it takes none.
         RegistryError: If it cannot be loaded.
     """
-    if name in registry and name not in registry.packages:
-        target = getattr(registry[name], "options", "")
-        model = resolve(target) if target else None
-    else:
-        model = getattr(load(registry, name), "options", None)
+    model = options_model(registry, name)
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")

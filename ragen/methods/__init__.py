@@ -1,0 +1,7 @@
+"""Methods with machinery of their own, a folder each: code, settings, and a line in `ragen.core.registry`.
+
+They are plugged in by the names of the registry, as a user's own code is (docs/extend.md): nothing below imports them.
+
+judge      reward by a language model's verdict on the turn (VAGEN)
+checklist  reward by its verdicts on several questions (CM2)
+"""
