@@ -17,7 +17,7 @@ from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs, resolve
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SUITES
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SEARCHES, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -72,6 +72,7 @@ def _of_names(config: StarPOConfig) -> list[str]:
     used = [(PROMPTS, config.agent.prompt)]
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
+        used += [(SEARCHES, phase.rollout.search.type)] if phase.rollout.search else []
         used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
     for settings in config.panels.values():
         used += [(ENVIRONMENTS, part.type) for part in (settings, *settings.tagged().values())]

@@ -102,16 +102,19 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
 
 NEEDS = frozenset(
-    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store", "server"}
+    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances"}
+    | {"scene", "store", "server"}
+    | {"clones"}
 )
 """Possible requirements. Of a part of an objective: a value function; a process reward model; groups of at least two;
 the states of the environment; a greedy rollout of each group; which tokens are reasoning and which are the answer; the
 probabilities of tokens; covariances over a mini-batch. Of a reward component: an environment in `SCENES`; the store
-that holds the turns, as its third argument; a server, which the package `openai` asks."""
+that holds the turns, as its third argument; a server, which the package `openai` asks. Of a search:
+copies of the environment."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
-    """Return the requirements, from `NEEDS`, of a part of an objective or of a reward component.
+    """Return the requirements, from `NEEDS`, of a part of an objective, a reward component or a search.
 
     A built-in entry declares them in the registry, so that settings can be checked without importing it. Any other
     declares them as an attribute of the function, `mine.needs = "critic"`, several words separated by spaces.

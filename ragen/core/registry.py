@@ -97,6 +97,20 @@ SCENES: dict[str, str] = {
 }
 """Environment -> `(observation, actions, info) -> Scene`: object positions, for rewards of statements about them."""
 
+_SEARCH = "starpo.ragen.methods.search"
+
+SEARCHES = Registry(
+    "starpo.searches",
+    {
+        "best_of": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BestOfConfig"),
+        "beam": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BeamConfig"),
+        "lookahead": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:LookaheadConfig"),
+    },
+    takes_targets=True,
+)
+"""Functions that play episodes as `ragen.agents.rollout.loop.play` does, taking each turn's response from several. They
+receive their settings before the deadline, and attach each turn's candidates (`ragen.agents.rollout.siblings`)."""
+
 FILTERS = Registry(
     "starpo.filters",
     {
@@ -231,5 +245,5 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
+PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
 """Registries to which installed packages may add names."""
