@@ -13,7 +13,7 @@ from pydantic import (
 
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
-from starpo.ragen.core.lookup import checked_options, needs, options_model, registered
+from starpo.ragen.core.lookup import attached, checked_options, needs, registered
 from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.core.settings import Settings
 
@@ -70,7 +70,7 @@ class RewardConfig(Settings):
         """Return the settings that affect rewards, as JSON, without options in `transport` of a component's model."""
         values = self.model_dump(mode="json")
         for name, options in values["options"].items():
-            transport = getattr(options_model(REWARDS, name), "transport", ())
+            transport = getattr(attached(REWARDS, name, "options"), "transport", ())
             values["options"][name] = {key: options[key] for key in options if key not in transport}
         return values
 

@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, SerializeAsAny, Tag, ValidationInfo, 
 
 from starpo.ragen.core.candidates import CandidatesConfig
 from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.lookup import TARGET, options_model
+from starpo.ragen.core.lookup import TARGET, attached
 from starpo.ragen.core.registry import SEARCHES
 from starpo.ragen.core.settings import as_own_settings, named_settings, type_of
 
@@ -26,8 +26,8 @@ def _settings_type(name: str) -> type[CandidatesConfig]:
     Raises:
         RegistryError: If it cannot be loaded, or has no settings model.
     """
-    model = options_model(SEARCHES, name)
-    if model is None or not issubclass(model, CandidatesConfig):
+    model = attached(SEARCHES, name, "options")
+    if not (isinstance(model, type) and issubclass(model, CandidatesConfig)):
         raise RegistryError(
             f"search '{name}' ({SEARCHES[name]}) has options = {model!r}; expected a class derived from "
             "starpo.ragen.core.candidates.CandidatesConfig"

@@ -9,9 +9,9 @@ Listing names needs no import, so settings can be validated and shown without to
 import re
 from collections.abc import Mapping
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, ValidationError, WithJsonSchema
 
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
@@ -30,15 +30,17 @@ class Entry(str):
     Attributes:
         needs: Its requirements, as words separated by spaces (`needs`).
         options: `module:attribute` of its own settings model; '' if it has none.
+        marks: `module:attribute` of what marks the turns that an estimator reads; '' if it reads none.
     """
 
     needs: str
     options: str
+    marks: str
 
-    def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
+    def __new__(cls, target: str, needs: str = "", options: str = "", marks: str = "") -> "Entry":
         """Create a target with its properties."""
         entry = super().__new__(cls, target)
-        entry.needs, entry.options = needs, options
+        entry.needs, entry.options, entry.marks = needs, options, marks
         return entry
 
 
@@ -130,8 +132,8 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
     return frozenset(said.split())
 
 
-def options_model(registry: "Registry", name: str) -> type[BaseModel] | None:
-    """Return the settings model of an implementation's own options; None if it takes none.
+def attached(registry: "Registry", name: str, role: Literal["options", "marks"]) -> Any:
+    """Return what belongs to an implementation, such as the settings model of its own options; None if nothing does.
 
     A built-in entry names it in the registry; any other has it in an attribute, `mine.options = MyOptions`.
 
@@ -139,19 +141,19 @@ def options_model(registry: "Registry", name: str) -> type[BaseModel] | None:
         RegistryError: If it cannot be loaded.
     """
     if name in registry and name not in registry.packages:
-        target = getattr(registry[name], "options", "")
+        target = getattr(registry[name], role, "")
         return resolve(target) if target else None
-    return getattr(load(registry, name), "options", None)
+    return getattr(load(registry, name), role, None)
 
 
 def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate an implementation's own options (`options_model`) and fill in their defaults.
+    """Validate an implementation's own options (`attached`) and fill in their defaults.
 
     Raises:
         ValueError: If the options are invalid, or if it takes none.
         RegistryError: If it cannot be loaded.
     """
-    model = options_model(registry, name)
+    model = attached(registry, name, "options")
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")

@@ -134,7 +134,11 @@ ADVANTAGES = Registry(
         "gae": Entry(f"{_OBJECTIVES}.gae:gae", "critic"),
         "bi_level_gae": Entry(f"{_OBJECTIVES}.gae:bi_level_gae", "critic"),
         "turn_gae": Entry(f"{_OBJECTIVES}.gae:turn_gae", "critic", f"{_OPTIONS}:TurnGAEOptions"),
-        "hierarchical_gae": Entry(f"{_OBJECTIVES}.gae:hierarchical_gae", "critic spans"),
+        "hierarchical_gae": Entry(
+            "starpo.ragen.methods.segments.estimator:hierarchical_gae",
+            "critic spans",
+            marks="starpo.ragen.methods.segments.estimator:names_subgoal",
+        ),
         "grpo": Entry(f"{_OBJECTIVES}.advantages:group_relative", "groups"),
         "grpo_batch": Entry(f"{_OBJECTIVES}.advantages:batch_relative"),
         "rloo": Entry(f"{_OBJECTIVES}.advantages:leave_one_out", "groups"),

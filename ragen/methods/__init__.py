@@ -5,4 +5,5 @@ They are plugged in by the names of the registry, as a user's own code is (docs/
 search     rollouts whose responses are the best of several (TSR)
 judge      reward by a language model's verdict on the turn (VAGEN)
 checklist  reward by its verdicts on several questions (CM2)
+segments   advantages within and between the subgoals that the reasoning names (HiPER)
 """

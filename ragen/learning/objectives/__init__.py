@@ -5,7 +5,7 @@
 masks          means, deviations and whitening over the tokens of a mask; first and last tokens of turns
 estimates      inputs and outputs of estimators; the standard deviation that advantages are divided by
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
-gae            estimators with a critic: over tokens, turns, both, subgoals
+gae            estimators with a critic: over tokens, turns, both
 anchor_states  estimators that compare turns in the same state
 implicit_steps estimator with turn rewards from a process reward model, and that model's loss
 shaping        final transformations of the advantages

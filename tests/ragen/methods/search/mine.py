@@ -23,4 +23,4 @@ def nothing(*_: Any) -> None:
     """Return no table."""
 
 
-shortest.options = nothing.options = Patience  # type: ignore[attr-defined]
+shortest.options = nothing.options = Patience
