@@ -6,6 +6,7 @@ recompute    stored stages done again: verify, replay, dropped checkpoints
 placement    where engines and learners run, kept loaded between stages; readiness: what a run lacks;
              trial: episodes played before a run, and what follows from them
 evidence     analyses of stored runs: report, audits, diagnostics, sizing
+methods      what plugs into the stages below by the registry, as a user's code does: search, judge, checklist, segments
 learning     stored turns -> reward, filter, objectives, learners -> checkpoint
 context_fit  whether prompts and responses fit into the context; advice: what is out of place with a pretrained model
 agents       checkpoint -> prompts, engines, episodes -> stored turns, evaluations

@@ -17,7 +17,7 @@ from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs, resolve
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SUITES
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SEARCHES, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -46,14 +46,14 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
     """List what prevents a run: sentences, one per problem.
 
-    Checked are names that stand for two things, the packages that a judge and adapters need, things with a statement weight that no
-    environment has, the policy's folder with its tokenizer and a template to which turns can be appended (a model on
-    the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the reward components on
-    trial turns, and enough initial states for every panel and for training beside them; then, if nothing else is wrong,
-    room for prompts and responses in the context.
+    Checked are names that stand for two things, the packages that asking a server and adapters need, things with a
+    statement weight that no environment has, the policy's folder with its tokenizer and a template to which turns can be
+    appended (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the
+    reward components on trial turns, and enough initial states for every panel and for training beside them; then, if
+    nothing else is wrong, room for prompts and responses in the context.
     """
     policy = config.policy
-    found = _of_names(config) + _of_judges(config) + _of_adapters(config) + _of_weights(config)
+    found = _of_names(config) + _of_servers(config) + _of_adapters(config) + _of_weights(config)
     if isinstance(policy, PretrainedPolicy):
         found += _of_model(config, should_download)
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
@@ -72,15 +72,16 @@ def _of_names(config: StarPOConfig) -> list[str]:
     used = [(PROMPTS, config.agent.prompt)]
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
+        used += [(SEARCHES, phase.rollout.search.type)] if phase.rollout.search else []
         used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
     for settings in config.panels.values():
         used += [(ENVIRONMENTS, part.type) for part in (settings, *settings.tagged().values())]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 
 
-def _of_judges(config: StarPOConfig) -> list[str]:
+def _of_servers(config: StarPOConfig) -> list[str]:
     used = {name for phase in config.phases for name in phase.reward.components}
-    asking = sorted(used & {"judge", "checklist"})
+    asking = sorted(name for name in used if "server" in needs(REWARDS, name))
     if not asking or find_spec("openai") is not None:
         return []
     return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]

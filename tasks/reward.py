@@ -27,7 +27,7 @@ def reward(config: RewardConfig, turns: str, attempt: int = 0, types: Mapping[st
 
     def do(work: Work, store: Store) -> Iterator[Made]:
         rewards = compute_rewards(store.read_table("turns", turns), config, store, types)
-        yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a judge's scores may vary
+        yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a server's answers may vary
 
     code, settings = {name: REWARDS[name] for name in config.components}, config.effective()
     if "scene" in needed:

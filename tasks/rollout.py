@@ -11,7 +11,8 @@ from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.guard import FOREIGN
-from starpo.ragen.core.registry import agent_code
+from starpo.ragen.core.lookup import needs
+from starpo.ragen.core.registry import SEARCHES, agent_code
 from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
@@ -54,7 +55,8 @@ def rollout(
             "policy that sampled them, and its model is the server's, not the checkpoint. It can be evaluated: ragen "
             "evaluate (docs/vllm.md)"
         )
-    if config.rollout.search is not None:
+    search = config.rollout.search
+    if search is not None and "clones" in needs(SEARCHES, search.type):
         _check_can_be_cloned(config.environment)
     settings = {
         "environment": config.environment.model_dump(mode="json"),
@@ -65,8 +67,10 @@ def rollout(
         **({"attempt": attempt} if attempt else {}),
     }
     code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
+    if search is not None:
+        code["search"] = SEARCHES[search.type]
     do, part = partial(_play, config, iteration, attempt, progress), str(attempt) if attempt else ""
-    outputs = ("turns",) if config.rollout.search is None else ("siblings", "turns")
+    outputs = ("turns",) if search is None else ("siblings", "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
 

@@ -4,7 +4,7 @@ environment  settings of any registered environment
 policy       origin of the first checkpoint
 agent        how observations become prompts and responses become actions
 rollout      sampling, group and shard sizes, the engine
-search       selection of a turn's response among several samples
+search       settings of any registered search
 engine       what an engine declares: vllm_engine, openai_engine
 reward       components of the reward
 filter       which groups are trained on

@@ -19,8 +19,9 @@ from pydantic import (
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.settings import type_of
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.make import as_its_own, settings_type, type_of
+from starpo.ragen.envs.make import as_its_own, settings_type
 
 
 def usable_settings(name: str) -> type[EnvironmentSettings]:

@@ -21,7 +21,7 @@ class ObjectiveConfig(Settings):
 
     advantage: Annotated[str, *registered(ADVANTAGES)] = "gae"
     """Advantage estimator. With a critic: 'gae' over tokens, 'bi_level_gae' over turns and tokens (VAGEN), 'turn_gae'
-    with one value per turn (VAGEN Lite, Turn-PPO), 'hierarchical_gae' within and between subgoals (HiPER). Without:
+    with one value per turn (VAGEN Lite, Turn-PPO), 'hierarchical_gae' within and between segments. Without:
     'grpo' return minus the group mean, 'grpo_batch' minus the update's mean (BRPO), 'rloo' minus the mean of the other
     members, 'opo' minus a length-weighted mean, 'remax' minus the return of the greedy rollout, 'reinforce' the return
     itself (ARPO), 'reward_to_go' the rewards from a token on (REINFORCE++), 'otb' reward-to-go minus a baseline per

@@ -12,9 +12,8 @@ from pydantic import (
 )
 
 from starpo.ragen.config.agent import FORMS, AgentConfig
-from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
-from starpo.ragen.core.lookup import checked_options, needs, registered
+from starpo.ragen.core.lookup import attached, checked_options, needs, registered
 from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.core.settings import Settings
 
@@ -29,7 +28,7 @@ class RewardConfig(Settings):
     pays better than acting and failing. 'grounding' and 'world_model': the reasoning's statements about the state
     before and after the turn. 'agreement': executed actions that match the reasoning's plan. 'reasoning_format':
     reasoning in the form required by `agent.form`. 'overlong': a penalty on the last tokens of a long response.
-    'judge', 'checklist': a language model's verdict on the turn. See docs/rewards.md."""
+    docs/rewards.md has them all."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Component -> its own settings, if it has any (docs/rewards.md), which it reads from `config.options`."""
@@ -68,11 +67,11 @@ class RewardConfig(Settings):
         return self
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that affect rewards, as JSON, without the transport settings of a judge."""
+        """Return the settings that affect rewards, as JSON, without options in `transport` of a component's model."""
         values = self.model_dump(mode="json")
-        for name in {"judge", "checklist"} & values["options"].keys():
-            options = values["options"][name]
-            values["options"][name] = {key: options[key] for key in options if key not in OpenAIServer.transport}
+        for name, options in values["options"].items():
+            transport = getattr(attached(REWARDS, name, "options"), "transport", ())
+            values["options"][name] = {key: options[key] for key in options if key not in transport}
         return values
 
     def check_fits(self, types: Mapping[str, str], agent: AgentConfig, max_response_tokens: int) -> None:

@@ -1,68 +1,55 @@
-"""Rollout by search: which of several sampled responses a turn takes (trajectory search rollouts, arXiv 2602.11767).
+"""`SearchConfig`: settings of any search, discriminated by `type`: a registered name, or `module:attribute`."""
 
-Every candidate is executed on a copy of the environment. Its score is the environment's reward including the price of
-forfeited actions, as in the reward components 'environment' and 'forfeit'.
-"""
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 
-from typing import Annotated, Literal
+from pydantic import Discriminator, Field, SerializeAsAny, Tag, ValidationInfo, WrapValidator
 
-from pydantic import Field
-
-from starpo.ragen.core.settings import Settings
-
-
-class CandidatesConfig(Settings):
-    """Settings shared by all search methods."""
-
-    num_candidates: int = Field(4, ge=2, le=256)
-    """M: responses sampled per context."""
-
-    @property
-    def num_rows(self) -> int:
-        """Maximum number of responses of one trajectory that are generated together."""
-        return self.num_candidates
-
-    @property
-    def num_sampled(self) -> int:
-        """Maximum number of responses generated for one turn of a trajectory."""
-        return self.num_rows
+from starpo.ragen.core.candidates import CandidatesConfig
+from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.lookup import TARGET, attached
+from starpo.ragen.core.registry import SEARCHES
+from starpo.ragen.core.settings import as_own_settings, named_settings, type_of
 
 
-class BestOfConfig(CandidatesConfig):
-    """Best-of-M search: take the response with the largest reward in its turn; ties go to the first."""
+class OtherSearch(CandidatesConfig, extra="allow"):
+    """Settings of a search of another package, or named by `module:attribute`, which defines what they are."""
 
-    type: Literal["best_of"] = "best_of"
-
-
-class BeamConfig(CandidatesConfig):
-    """Beam search: keep the partial trajectories with the largest return so far, and take the best at the end.
-
-    Ties go to the first."""
-
-    type: Literal["beam"] = "beam"
-    beam_width: int = Field(2, ge=2, le=64)
-    """B: partial trajectories kept from turn to turn; each is continued with M candidates."""
-
-    @property
-    def num_rows(self) -> int:
-        """See `CandidatesConfig.num_rows`."""
-        return self.num_candidates * self.beam_width
+    type: str = Field(title="module:attribute")
+    """A name that a package registers, or `module:attribute` of a function (docs/extend.md)."""
 
 
-class LookaheadConfig(CandidatesConfig):
-    """Lookahead search: take the response with the largest reward over its turn and simulated turns after it.
+@cache
+def _settings_type(name: str) -> type[CandidatesConfig]:
+    """Return the settings model of a search, with its name as the `type`.
 
-    The policy plays the simulated turns with one response per turn, and they are discarded; ties go to the first."""
+    Raises:
+        RegistryError: If it cannot be loaded, or has no settings model.
+    """
+    model = attached(SEARCHES, name, "options")
+    if not (isinstance(model, type) and issubclass(model, CandidatesConfig)):
+        raise RegistryError(
+            f"search '{name}' ({SEARCHES[name]}) has options = {model!r}; expected a class derived from "
+            "starpo.ragen.core.candidates.CandidatesConfig"
+        )
+    return named_settings(model, name)
 
-    type: Literal["lookahead"] = "lookahead"
-    depth: int = Field(2, ge=2, le=64)
-    """D: number of turns considered, including the candidate's own."""
 
-    @property
-    def num_sampled(self) -> int:
-        """See `CandidatesConfig.num_sampled`."""
-        return self.num_candidates * self.depth
+def _as_its_own(value: Any, _: Any, info: ValidationInfo) -> CandidatesConfig:
+    return as_own_settings(_settings_type, value, info)
 
 
-SearchConfig = Annotated[BestOfConfig | BeamConfig | LookaheadConfig, Field(discriminator="type")]
-"""Settings of the search method."""
+def _tag(value: Any) -> str | None:
+    name = type_of(value)
+    if not isinstance(name, str):
+        return None
+    return "module:attribute" if name in SEARCHES.packages or TARGET.fullmatch(name) else name
+
+
+if TYPE_CHECKING:
+    SearchConfig: TypeAlias = CandidatesConfig
+else:
+    # packages are not imported here: they may import the configuration
+    _CHOICES = [Annotated[_settings_type(name), Tag(name)] for name in SEARCHES if name not in SEARCHES.packages]
+    _CHOICES.append(Annotated[OtherSearch, WrapValidator(_as_its_own), Tag("module:attribute")])
+    SearchConfig = Annotated[SerializeAsAny[Union[tuple(_CHOICES)]], Discriminator(_tag)]  # noqa: UP007

@@ -9,7 +9,7 @@ Listing names needs no import, so settings can be validated and shown without to
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, WithJsonSchema, create_model
 
@@ -33,16 +33,18 @@ class Entry(str):
         needs: Its requirements, as words separated by spaces (`needs`).
         options: `module:attribute` of its own settings model; '' if it has none.
         fit_prm: `module:attribute` of the function that trains its process reward model; '' if it needs none.
+        marks: `module:attribute` of what marks the turns that an estimator reads; '' if it reads none.
     """
 
     needs: str
     options: str
     fit_prm: str
+    marks: str
 
-    def __new__(cls, target: str, needs: str = "", options: str = "", fit_prm: str = "") -> "Entry":
+    def __new__(cls, target: str, needs: str = "", options: str = "", fit_prm: str = "", marks: str = "") -> "Entry":
         """Create a target with its properties."""
         entry = super().__new__(cls, target)
-        entry.needs, entry.options, entry.fit_prm = needs, options, fit_prm
+        entry.needs, entry.options, entry.fit_prm, entry.marks = needs, options, fit_prm, marks
         return entry
 
 
@@ -106,16 +108,19 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
 
 NEEDS = frozenset(
-    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
+    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances"}
+    | {"scene", "store", "server"}
+    | {"clones"}
 )
 """Possible requirements. Of a part of an objective: a value function; a process reward model; groups of at least two;
 the states of the environment; a greedy rollout of each group; which tokens are reasoning and which are the answer; the
 probabilities of tokens; covariances over a mini-batch. Of a reward component: an environment in `SCENES`; the store
-that holds the turns, as its third argument."""
+that holds the turns, as its third argument; a server, which the package `openai` asks. Of a search:
+copies of the environment."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
-    """Return the requirements, from `NEEDS`, of a part of an objective or of a reward component.
+    """Return the requirements, from `NEEDS`, of a part of an objective, a reward component or a search.
 
     A built-in entry declares them in the registry, so that settings can be checked without importing it. Any other
     declares them as an attribute of the function, `mine.needs = "critic"`, several words separated by spaces.
@@ -131,17 +136,28 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
     return frozenset(said.split())
 
 
-def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate an implementation's own options and fill in their defaults.
+def attached(registry: "Registry", name: str, role: Literal["options", "fit_prm", "marks"]) -> Any:
+    """Return what belongs to an implementation, such as the settings model of its own options; None if nothing does.
 
-    The options are declared by a settings model in an attribute, `mine.options = MyOptions`; a built-in entry names its
-    model in the registry.
+    A built-in entry names it in the registry; any other has it in an attribute, `mine.options = MyOptions`.
+
+    Raises:
+        RegistryError: If it cannot be loaded.
+    """
+    if name in registry and name not in registry.packages:
+        target = getattr(registry[name], role, "")
+        return resolve(target) if target else None
+    return getattr(load(registry, name), role, None)
+
+
+def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate an implementation's own options (`attached`) and fill in their defaults.
 
     Raises:
         ValueError: If the options are invalid, or if it takes none.
         RegistryError: If it cannot be loaded.
     """
-    model = companion(registry, name, "options")
+    model = attached(registry, name, "options")
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")
@@ -153,26 +169,6 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
         faults = (": ".join(filter(None, (place, said.removeprefix("Value error, ")))) for place, said in parts)
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked
-
-
-def companion(registry: "Registry", name: str, attribute: str) -> Any:
-    """Return what an implementation declares beside itself: an attribute of it, or a target in a built-in entry.
-
-    Args:
-        registry: The registry.
-        name: Name of the implementation.
-        attribute: 'options' or 'fit_prm'.
-
-    Returns:
-        None if it declares none.
-
-    Raises:
-        RegistryError: If it cannot be loaded.
-    """
-    if name in registry and name not in registry.packages:
-        target = getattr(registry[name], attribute, "")
-        return resolve(target) if target else None
-    return getattr(load(registry, name), attribute, None)
 
 
 def known(registry: Mapping[str, str], name: str) -> str:

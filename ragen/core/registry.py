@@ -77,14 +77,14 @@ REWARDS = Registry(
             options="starpo.ragen.config.reward_components:ReasoningFormatOptions",
         ),
         "judge": Entry(
-            "starpo.ragen.learning.reward.judge:judge",
-            needs="store",
-            options="starpo.ragen.config.reward_components:JudgeOptions",
+            "starpo.ragen.methods.judge.component:judge",
+            needs="store server",
+            options="starpo.ragen.methods.judge.settings:JudgeOptions",
         ),
         "checklist": Entry(
-            "starpo.ragen.learning.reward.judge:checklist",
-            needs="store",
-            options="starpo.ragen.config.reward_components:ChecklistOptions",
+            "starpo.ragen.methods.checklist.component:checklist",
+            needs="store server",
+            options="starpo.ragen.methods.checklist.settings:ChecklistOptions",
         ),
     },
     takes_targets=True,
@@ -97,6 +97,20 @@ SCENES: dict[str, str] = {
     "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
 }
 """Environment -> `(observation, actions, info) -> Scene`: object positions, for rewards of statements about them."""
+
+_SEARCH = "starpo.ragen.methods.search"
+
+SEARCHES = Registry(
+    "starpo.searches",
+    {
+        "best_of": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BestOfConfig"),
+        "beam": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BeamConfig"),
+        "lookahead": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:LookaheadConfig"),
+    },
+    takes_targets=True,
+)
+"""Functions that play episodes as `ragen.agents.rollout.loop.play` does, taking each turn's response from several. They
+receive their settings before the deadline, and attach each turn's candidates (`ragen.agents.rollout.siblings`)."""
 
 FILTERS = Registry(
     "starpo.filters",
@@ -121,7 +135,11 @@ ADVANTAGES = Registry(
         "gae": Entry(f"{_OBJECTIVES}.gae:gae", "critic"),
         "bi_level_gae": Entry(f"{_OBJECTIVES}.gae:bi_level_gae", "critic"),
         "turn_gae": Entry(f"{_OBJECTIVES}.gae:turn_gae", "critic", f"{_OPTIONS}:TurnGAEOptions"),
-        "hierarchical_gae": Entry(f"{_OBJECTIVES}.gae:hierarchical_gae", "critic spans"),
+        "hierarchical_gae": Entry(
+            "starpo.ragen.methods.segments.estimator:hierarchical_gae",
+            "critic spans",
+            marks="starpo.ragen.methods.segments.estimator:names_subgoal",
+        ),
         "grpo": Entry(f"{_OBJECTIVES}.advantages:group_relative", "groups"),
         "grpo_batch": Entry(f"{_OBJECTIVES}.advantages:batch_relative"),
         "rloo": Entry(f"{_OBJECTIVES}.advantages:leave_one_out", "groups"),
@@ -255,6 +273,7 @@ AUDITS = Registry(
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS, AUDITS,
+    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS,
+    AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

@@ -1,14 +1,14 @@
 """Resolve environment names from the settings: `environment_type`, `settings_type`, `make`, `environment_code`."""
 
-import json
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import ValidationInfo, create_model
+from pydantic import ValidationInfo
 
-from starpo.ragen.core.errors import RegistryError, StarPOError
+from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.settings import as_own_settings, named_settings
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 
@@ -51,21 +51,7 @@ def settings_type(name: str) -> type[EnvironmentSettings]:
             f"environment '{name}' ({ENVIRONMENTS[name]}) has settings_type = {settings!r}; expected a class derived "
             "from starpo.ragen.envs.base.EnvironmentSettings"
         )
-    if settings.model_fields["type"].default == name:
-        return settings
-    kind: Any = Literal[name]
-    return create_model(
-        settings.__name__,
-        __base__=settings,
-        __module__=settings.__module__,
-        __doc__=settings.__doc__,
-        type=(kind, name),
-    )
-
-
-def type_of(value: Any) -> Any:
-    """Return the `type` of environment settings, validated or raw; None if missing."""
-    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return named_settings(settings, name)
 
 
 def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
@@ -74,11 +60,7 @@ def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
     Raises:
         ValueError: If there is no such environment, or it cannot be loaded.
     """
-    try:
-        model = settings_type(type_of(value))
-    except StarPOError as error:
-        raise ValueError(str(error)) from error
-    return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
+    return as_own_settings(settings_type, value, info)
 
 
 def environment_code(settings: EnvironmentSettings) -> dict[str, str]:

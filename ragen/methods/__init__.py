@@ -1,1 +1,11 @@
-"""Methods with machinery of their own, which plug in by names in `ragen.core.registry`, as a user's package does."""
+"""Methods with machinery of their own, a folder each: code, settings, and a line in `ragen.core.registry`.
+
+They are plugged in by the names of the registry, as a user's own code is (docs/extend.md): nothing below imports them.
+
+search            rollouts whose responses are the best of several (TSR)
+judge             reward by a language model's verdict on the turn (VAGEN)
+checklist         reward by its verdicts on several questions (CM2)
+segments          advantages within and between the subgoals that the reasoning names (HiPER)
+implicit_rewards  turns rewarded by a second policy, trained to prefer the better trajectories of a group (iStar)
+sequential_turns  a step per turn, the last turn first (SeeUPO)
+"""

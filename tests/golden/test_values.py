@@ -39,7 +39,7 @@ def inputs() -> AdvantageInputs:
     return AdvantageInputs(
         returns_B=rewards.sum(1), group_B=torch.tensor([0, 0, 1, 1]), rewards_BT=rewards, mask_BT=mask, turn_BT=turns,
         values_BT=values, state_BK=torch.tensor([[0, 1], [0, 2], [3, 4], [3, 4]]), is_answer_BT=turns == 1,
-        starts_subgoal_BK=torch.tensor([[True, True], [True, False]] * 2), kept_share=0.5,
+        marks_BK=torch.tensor([[1.0, 1.0], [1.0, 0.0]] * 2), kept_share=0.5,
         greedy_returns_B=torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), logprobs_BT=-1 - values / 4,
         collision_BT=0.25 + values / 8, implicit_rewards_BT=(values % 0.75) - 0.25,
         gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,

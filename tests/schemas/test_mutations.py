@@ -21,14 +21,12 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.loop import Episode, play
-from starpo.ragen.agents.rollout.search import play_searching
 from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.config.search import BestOfConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
@@ -38,6 +36,8 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.methods.search.play import play_searching
+from starpo.ragen.methods.search.settings import BestOfConfig
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
 from starpo.ragen.recompute.verify.texts import text_differences
 from starpo.schemas.datasets import DATASETS

@@ -20,7 +20,7 @@ stream        one interface for sessions that answer in rounds and those that st
 costs         usage of responses, passed on to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
-search        the same, with each turn's response selected from several candidates; siblings passes on the candidates
+siblings      the candidates among which a search took each turn's response, on their way to the stage
 trial         a few turns of random play without a policy, to try out what reads `turns`
 shards        splits an iteration into shards and plays them concurrently
 job           the part of a shard's input that all shards of a rollout share

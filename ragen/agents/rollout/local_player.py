@@ -17,11 +17,12 @@ from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine,
 from starpo.ragen.agents.rollout.episode import UNKNOWN_DIGEST, Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
-from starpo.ragen.agents.rollout.search import play_searching
-from starpo.ragen.agents.rollout.siblings import with_siblings
+from starpo.ragen.agents.rollout.siblings import TRAVELLING, with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import SEARCHES
 
 
 class LocalPlayer:
@@ -73,7 +74,12 @@ class LocalPlayer:
             elif is_greedy:
                 turns = with_siblings(play(*place, deadline_s))
             else:
-                turns = play_searching(*place, job.search, deadline_s)
+                turns = load(SEARCHES, job.search.type)(*place, job.search, deadline_s)
+                if not (isinstance(turns, pa.Table) and turns.schema.equals(TRAVELLING)):
+                    raise EngineError(
+                        f"search '{job.search.type}' returned {type(turns).__name__}; expected a table of `turns` with "
+                        "each turn's candidates (docs/extend.md)"
+                    )
             return with_usage(turns, session.usage())
         finally:
             session.close()

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.lookup import load
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.lookup import attached, load
 from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
 from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
@@ -98,7 +99,7 @@ def assign_credit(
         values_BT=rectangle(values_N),
         state_BK=_turns([torch.from_numpy(trajectory.states) for trajectory in trajectories], -1),
         is_answer_BT=tokens.rectangle(tokens.mask("answer")),
-        starts_subgoal_BK=_turns([torch.from_numpy(trajectory.starts_subgoal) for trajectory in trajectories], False),
+        marks_BK=_marks(trajectories, config.advantage),
         greedy_returns_B=_greedy_returns(trajectories, returns_B) if "greedy" in config.needs else None,
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
@@ -124,7 +125,22 @@ def assign_credit(
     )
 
 
-def _turns(rows: Sequence[Tensor], missing: int | bool) -> Tensor:
+def _marks(trajectories: Sequence[Trajectory], advantage: str) -> Tensor | None:
+    """What the estimator's own `marks` says of each turn, float64 [B, K]; None if it has none."""
+    marks = attached(ADVANTAGES, advantage, "marks")
+    if marks is None:
+        return None
+    rows = [torch.as_tensor(marks(trajectory), dtype=torch.float64) for trajectory in trajectories]
+    for row, trajectory in zip(rows, trajectories, strict=True):
+        if row.shape != trajectory.turn_rewards.shape:
+            raise LearnerError(
+                f"the marks of estimator '{advantage}' have shape {list(row.shape)} for the "
+                f"{len(trajectory.turn_rewards)} turns of trajectory '{trajectory.trajectory_id}'; expected one a turn"
+            )
+    return _turns(rows, 0)
+
+
+def _turns(rows: Sequence[Tensor], missing: int) -> Tensor:
     """Pad per-turn values of each trajectory to [B, K]."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=missing)
 

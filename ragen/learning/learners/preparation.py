@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.core.lookup import companion
+from starpo.ragen.core.lookup import attached
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
@@ -108,7 +108,7 @@ def fit_prm(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) ->
     Raises:
         LearnerError: If the estimator needs such a model and does not say how it is trained.
     """
-    fit: FitPRM | None = companion(ADVANTAGES, inputs.config.advantage, "fit_prm")
+    fit: FitPRM | None = attached(ADVANTAGES, inputs.config.advantage, "fit_prm")
     if fit is None:
         raise LearnerError(
             f"advantage = '{inputs.config.advantage}' needs a process reward model, and does not say how it is "

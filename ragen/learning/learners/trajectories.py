@@ -57,7 +57,7 @@ class Trajectory:
         normalised_return: The return used in training: the sum after the configured normalisation.
         states: Code of the environment's state before each turn. Equal codes mean equal states, within one call of
             `assemble`. int64 [K]
-        starts_subgoal: Whether the reasoning of each turn names a subgoal, `<subgoal>`. bool [K]
+        reasoning: Reasoning of each turn, from which estimators may mark turns; None if malformed. str [K]
         turn_weights: Loss weight of each turn's tokens; less than 1 where search chose the response more often than
             the policy samples it (`objectives.chosen`). float64 [K]
         greedy_return: Return of the group's greedy member before any normalisation; None if none was played, or if it
@@ -71,7 +71,7 @@ class Trajectory:
     trajectory_return: float
     normalised_return: float
     states: np.ndarray
-    starts_subgoal: np.ndarray
+    reasoning: np.ndarray
     turn_weights: np.ndarray
     greedy_return: float | None = None
 
@@ -111,8 +111,8 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
     segments, rows_of_segments = _segments(turns, row_trajectory, spans)
     bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
     weights = selection_weight(_numpy(turns["num_as_good"]), _numpy(turns["num_candidates"]))
-    of_turns = (_numpy(rewards["total"]), _states(turns, first_rows), _starts_subgoal(turns), weights)
-    turn_rewards, states, subgoals, turn_weights = (np.split(values, first_rows[1:]) for values in of_turns)
+    of_turns = (_numpy(rewards["total"]), _states(turns, first_rows), _numpy(turns["think"]), weights)
+    turn_rewards, states, reasoning, turn_weights = (np.split(values, first_rows[1:]) for values in of_turns)
     rewards, ids = rewards.take(first_rows), turns.select(["trajectory_id", "group_id"]).take(first_rows)
     identities = zip(ids["trajectory_id"].to_pylist(), ids["group_id"].to_pylist(), strict=True)
     return [
@@ -124,7 +124,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
             rewards["trajectory_return"][number].as_py(),
             rewards["normalised_return"][number].as_py(),
             states[number],
-            subgoals[number],
+            reasoning[number],
             turn_weights[number],
             greedy.get(group_id),
         )
@@ -201,11 +201,6 @@ def _states(turns: pa.Table, first_rows: np.ndarray) -> np.ndarray:
     ):
         before[row] = digest
     return _numpy(pa.array(before).dictionary_encode().indices).astype(np.int64)
-
-
-def _starts_subgoal(turns: pa.Table) -> np.ndarray:
-    """Whether the reasoning of each row names a subgoal. bool [rows]"""
-    return _numpy(pc.fill_null(pc.match_substring(turns["think"], "<subgoal>"), False))
 
 
 def _in_order(table: pa.Table, trajectory_ids: pa.Array) -> tuple[pa.Table, np.ndarray]:

@@ -21,7 +21,7 @@ _TOKENS = {
 _TURNS = {
     "turn_rewards": pa.float64(),
     "states": pa.int64(),
-    "starts_subgoal": pa.bool_(),
+    "reasoning": pa.string(),
     "turn_weights": pa.float64(),
 }
 _SCHEMA = pa.schema(

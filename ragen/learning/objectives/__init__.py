@@ -5,7 +5,7 @@
 masks          means, deviations and whitening over the tokens of a mask; first and last tokens of turns
 estimates      inputs and outputs of estimators; the standard deviation that advantages are divided by
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
-gae            estimators with a critic: over tokens, turns, both, subgoals
+gae            estimators with a critic: over tokens, turns, both
 anchor_states  estimators that compare turns in the same state
 shaping        final transformations of the advantages
 ratios         probability ratios of a token, a turn, a sequence

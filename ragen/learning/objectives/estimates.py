@@ -34,7 +34,7 @@ class AdvantageInputs:
         state_BK: int; code of the environment's state before each turn; equal codes mean equal states, -1 means no such
             turn. None if states are unknown.
         is_answer_BT: bool; tokens of the answer, without its tags. None if unknown.
-        starts_subgoal_BK: bool; whether the reasoning of the turn names a subgoal. None if unknown.
+        marks_BK: float; what the estimator's own `marks` says of each turn (docs/extend.md). None if it has none.
         greedy_returns_B: float; return of the greedy rollout of the trajectory's group. None without greedy rollouts.
         logprobs_BT: float; log-probability of each token under the policy that is updated. None if not given.
         collision_BT: float; sum of squared probabilities of the distribution at its position. None if not given.
@@ -56,7 +56,7 @@ class AdvantageInputs:
     values_BT: Tensor | None = None
     state_BK: Tensor | None = None
     is_answer_BT: Tensor | None = None
-    starts_subgoal_BK: Tensor | None = None
+    marks_BK: Tensor | None = None
     greedy_returns_B: Tensor | None = None
     logprobs_BT: Tensor | None = None
     collision_BT: Tensor | None = None

@@ -22,7 +22,7 @@ def gae(inputs: AdvantageInputs) -> AdvantageEstimate:
 
     With gamma = lambda = 1, A_t is the sum of rewards from t onwards minus V_t.
     """
-    values_BT = _values(inputs)
+    values_BT = critic_values(inputs)
     advantages_BT = torch.zeros_like(values_BT)
     next_value_B = next_advantage_B = torch.zeros_like(values_BT[:, :1]).sum(1)
     for t in reversed(range(values_BT.shape[1])):
@@ -46,7 +46,7 @@ def bi_level_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
     With one turn this is GAE. Turn ends follow from the turn indices, so turns without a reward count like any other. A
     penalty (KL) on a token that does not end its turn acts within that turn.
     """
-    values_BT = _values(inputs)
+    values_BT = critic_values(inputs)
     is_end_BT = turn_ends(inputs.turn_BT, inputs.mask_BT)
     advantages_BT = torch.zeros_like(values_BT)
     zeros_B = torch.zeros_like(values_BT[:, :1]).sum(1)
@@ -76,66 +76,13 @@ def turn_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
     (before the response), or at its last one, by `options["value_at"]`. The critic is fitted to `A_k + V_k` at that
     token only.
     """
-    values_BT = _values(inputs)
+    values_BT = critic_values(inputs)
     edges = turn_starts if inputs.options.get("value_at", "first") == "first" else turn_ends
     is_read_BT = edges(inputs.turn_BT, inputs.mask_BT)
-    values_BK = _at(values_BT, is_read_BT, inputs)
+    values_BK = turn_values(values_BT, is_read_BT, inputs)
     advantages_BK = _over_turns(values_BK, inputs)
     advantages_BT = inputs.on_tokens(advantages_BK)
     targets_BT = torch.where(is_read_BT, advantages_BT + values_BT, 0)
-    return AdvantageEstimate(advantages_BT, targets_BT, torch.zeros_like(inputs.returns_B), is_read_BT)
-
-
-def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """GAE within and between subgoals (HiPER's hierarchical advantage estimation, 2602.16165).
-
-    Segments begin at the first turn and wherever the reasoning names a subgoal. V_k is the value at a turn's first
-    token. Within a segment, where the next value of its last turn is that of the next segment's first turn:
-
-        low:   delta_k = r_k + gamma_turn * V_{k+1} - V_k           A_k = delta_k + gamma_turn * lambda_turn * A_{k+1}
-
-    and from segment j to the next one j', d turns later, with R_j the discounted rewards in between:
-
-        high:  delta_j = R_j + gamma_turn^d * V_j' - V_j            A_j = delta_j + gamma_turn^d * lambda_turn * A_j'
-
-    Answers get the low advantage. Outside the answer, a segment's first turn, whose reasoning chooses the subgoal, gets
-    the high one, and other turns the low one. The public code has a second value head for the high level, and special
-    tokens for switching and for the subgoal. Here, both levels read one critic, fitted to the targets of the low level
-    at each turn's first token.
-    """
-    values_BT = _values(inputs)
-    assert inputs.starts_subgoal_BK is not None, "this estimator needs to know where subgoals begin"
-    assert inputs.is_answer_BT is not None, "this estimator needs to know which tokens are the answer"
-    is_read_BT = turn_starts(inputs.turn_BT, inputs.mask_BT)
-    values_BK = _at(values_BT, is_read_BT, inputs)
-    rewards_BK, has_tokens_BK = inputs.turn_rewards(), inputs.has_tokens()
-    starts_BK = inputs.starts_subgoal_BK[:, : inputs.num_turns].clone()
-    starts_BK |= has_tokens_BK & (has_tokens_BK.cumsum(1) == 1)  # the first turn with tokens begins a subgoal
-
-    gamma, gamma_lambda = inputs.gamma_turn, inputs.gamma_turn * inputs.lambda_turn
-    low_BK, high_BK = torch.zeros_like(values_BK), torch.zeros_like(values_BK)
-    zeros_B = torch.zeros_like(inputs.returns_B)
-    next_value_B, next_low_B, between_B, next_high_value_B, next_high_B = (zeros_B,) * 5
-    discount_B, starts_next_B = torch.ones_like(zeros_B), torch.ones_like(zeros_B, dtype=torch.bool)
-    for k in reversed(range(inputs.num_turns)):
-        is_there_B, value_B = has_tokens_BK[:, k], values_BK[:, k]
-        low_B = rewards_BK[:, k] + gamma * next_value_B - value_B
-        low_B = low_B + torch.where(starts_next_B, 0, gamma_lambda * next_low_B)
-        between_B = torch.where(is_there_B, rewards_BK[:, k] + gamma * between_B, between_B)
-        discount_B = torch.where(is_there_B, gamma * discount_B, discount_B)
-        high_B = between_B + discount_B * (next_high_value_B + inputs.lambda_turn * next_high_B) - value_B
-        low_BK[:, k], high_BK[:, k] = torch.where(is_there_B, low_B, 0), torch.where(is_there_B, high_B, 0)
-        is_start_B = starts_BK[:, k] & is_there_B
-        next_high_value_B = torch.where(is_start_B, value_B, next_high_value_B)
-        next_high_B = torch.where(is_start_B, high_B, next_high_B)
-        between_B, discount_B = torch.where(is_start_B, 0, between_B), torch.where(is_start_B, 1, discount_B)
-        next_value_B, next_low_B = (
-            torch.where(is_there_B, new, old) for new, old in ((value_B, next_value_B), (low_B, next_low_B))
-        )
-        starts_next_B = torch.where(is_there_B, starts_BK[:, k], starts_next_B)
-    chooses_BT = inputs.on_tokens(starts_BK.double()).bool() & ~inputs.is_answer_BT
-    advantages_BT = torch.where(chooses_BT, inputs.on_tokens(high_BK), inputs.on_tokens(low_BK))
-    targets_BT = torch.where(is_read_BT, inputs.on_tokens(low_BK) + values_BT, 0)
     return AdvantageEstimate(advantages_BT, targets_BT, torch.zeros_like(inputs.returns_B), is_read_BT)
 
 
@@ -154,14 +101,15 @@ def _over_turns(values_BK: Tensor, inputs: AdvantageInputs) -> Tensor:
     return advantages_BK
 
 
-def _at(values_BT: Tensor, is_read_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
+def turn_values(values_BT: Tensor, is_read_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
     """Value at the one marked token of each turn, [B, K]; 0 for a turn without tokens."""
     values_BK = values_BT.new_zeros(len(values_BT), inputs.num_turns)
     index_BT = torch.where(is_read_BT, inputs.turn_BT, 0)
     return values_BK.scatter_add_(1, index_BT, torch.where(is_read_BT, values_BT, 0))
 
 
-def _values(inputs: AdvantageInputs) -> Tensor:
+def critic_values(inputs: AdvantageInputs) -> Tensor:
+    """The critic's values, [B, T], which the estimator needs."""
     assert inputs.values_BT is not None, "this estimator needs a critic's values"
     return inputs.values_BT
 

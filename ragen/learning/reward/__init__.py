@@ -3,7 +3,5 @@
 components  environment reward, penalties for malformed responses and forfeited actions: pure functions of stored turns
 statements  rewards for statements in the reasoning about where things are
 reasoning   rewards for the form of the reasoning, and for acting on it
-judge       rewards by a language model as a judge
-judging     queries the judge, each question once
 compute     totals, returns and normalised returns: dataset `rewards`
 """

@@ -89,7 +89,7 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: St
 
     Raises:
         RewardError: If the component raises anything, or returns anything but one finite number a turn.
-        StarPOError: One that the component raises itself, such as a judge whose server cannot be reached.
+        StarPOError: One that the component raises itself, such as a server that cannot be reached.
     """
     pay = load(REWARDS, name)
     needed = (store,) if "store" in needs(REWARDS, name) else ()

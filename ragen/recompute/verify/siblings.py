@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.config.search import BeamConfig, SearchConfig
+from starpo.ragen.core.candidates import CandidatesConfig
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.verify.actions import Row
 
@@ -16,10 +16,10 @@ _SHARED = ("response_ids", "behaviour_logprobs", "response", "executed_actions")
 _PLACE = ["trajectory_id", "turn"]
 
 
-def sibling_differences(siblings: pa.Table, turns: pa.Table, search: SearchConfig) -> Iterator[str]:
+def sibling_differences(siblings: pa.Table, turns: pa.Table, search: CandidatesConfig) -> Iterator[str]:
     """Compare every turn chosen by search with its chosen candidate, and its counts with the candidates' scores.
 
-    Unless search is a beam search, the chosen candidate must also be the first one with the best score.
+    If the search takes the best in every turn, the chosen candidate must also be the first one with the best score.
 
     Args:
         siblings: Dataset `siblings`, rows in any order.
@@ -42,7 +42,7 @@ def sibling_differences(siblings: pa.Table, turns: pa.Table, search: SearchConfi
         yield f"trajectory {quoted(name)}, turn {number}: it has siblings, but was not chosen by search"
 
 
-def _difference(turn: Row, candidates: list[Row], search: SearchConfig) -> str:
+def _difference(turn: Row, candidates: list[Row], search: CandidatesConfig) -> str:
     taken = next((row for row in candidates if row["chosen"]), None)
     if taken is None:
         return "it was chosen by search, but none of its siblings is marked as chosen"
@@ -55,7 +55,7 @@ def _difference(turn: Row, candidates: list[Row], search: SearchConfig) -> str:
     num_as_good = sum(_place(row) <= _place(taken) for row in same)
     if num_as_good != turn["num_as_good"] and len(same) == search.num_candidates:
         return f"num_as_good is {turn['num_as_good']}, by the siblings' scores {num_as_good}"
-    if not isinstance(search, BeamConfig) and taken is not min(same, key=_place):
+    if search.takes_the_best and taken is not min(same, key=_place):
         return f"candidate {taken['candidate']} was chosen, but {min(same, key=_place)['candidate']} is better"
     return ""
 

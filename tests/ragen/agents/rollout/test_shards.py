@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pyarrow.compute as pc
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core import seeding
@@ -277,3 +279,14 @@ def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tok
         if thread.name.startswith("shard"):
             thread.join(10)  # the loop is interrupted, so nothing hangs at the end of the process
             assert not thread.is_alive()
+
+
+def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor):
+    lasting = replace(job, environment=corridor(fault="last_reset"))
+    (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
+    shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]
+    turns = LocalPlayer(TorchEngine(num_threads=1, device="cpu")).play(lasting, shard)
+    validate(turns, "turns")
+    rows = turns.to_pylist()
+    assert {row["status"] for row in rows if row["member"] == 2} == {"env_error"}
+    assert len({row["initial_state_digest"] for row in rows}) == 1

@@ -56,9 +56,9 @@ def random_trajectory(index: int, context: str = "window", num_turns: int = 2, g
     total = float(rewards.sum())
     segments = tuple(segment(rng, run, index // group_size) for run in runs)
     states = np.array([index // group_size * 10 + turn * (turn + index % 2) for turn in range(num_turns)])
-    subgoals = np.arange(num_turns) % 2 == 0
+    reasoning = np.array([None if turn % 2 else "<subgoal>" for turn in range(num_turns)], dtype=object)
     return Trajectory(
-        f"t{index}", f"g{index // group_size}", segments, rewards, total, total, states, subgoals, np.ones(num_turns)
+        f"t{index}", f"g{index // group_size}", segments, rewards, total, total, states, reasoning, np.ones(num_turns)
     )
 
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Segment
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate
 
 GRPO = UpdateConfig(advantage="grpo")
 
@@ -119,6 +121,26 @@ def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     torch.testing.assert_close(credit.advantages_N, (to_go_N - paid_N).float())
     raw = credit_of(trajectories, tokens, config.model_copy(update={"advantage": "reinforce"}), old_N, ref_N, None)
     assert float(raw.advantages_N[0]) == pytest.approx(trajectories[0].trajectory_return - 0.5 * len(tokens), abs=1e-5)
+
+
+def marked(inputs):
+    return AdvantageEstimate(inputs.on_tokens(inputs.marks_BK), None, torch.zeros_like(inputs.returns_B))
+
+
+marked.marks = lambda trajectory: [2.0 if text else 0.5 for text in trajectory.reasoning]
+
+
+def test_an_estimator_of_ones_own_marks_turns_by_what_they_say(make_trajectories, monkeypatch):
+    config = UpdateConfig(advantage=f"{__name__}:marked")
+    trajectories = [*make_trajectories(4), *make_trajectories(5, num_turns=3)[4:]]
+    tokens = ResponseTokens(trajectories)
+    credit = credit_of(trajectories, tokens, config, torch.zeros(len(tokens)), None, None)
+    assert credit.advantages_N.tolist() == [0.5 if turn % 2 else 2.0 for turn in tokens.turn_N.tolist()]
+    monkeypatch.setattr(marked, "marks", lambda trajectory: [1.0])
+    with pytest.raises(
+        LearnerError, match=r"marks of estimator .* have shape \[1\] for the 2 turns of trajectory 't0'"
+    ):
+        credit_of(trajectories, tokens, config, torch.zeros(len(tokens)), None, None)
 
 
 @pytest.mark.parametrize("greedy", [[0.0, 0.0, None, None], [None] * 4])

@@ -12,9 +12,9 @@ from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, u
 
 def assert_same(one: Trajectory, other: Trajectory) -> None:
     for field in dataclasses.fields(Trajectory):
-        if field.name not in ("segments", "turn_rewards", "states", "starts_subgoal", "turn_weights"):
+        if field.name not in ("segments", "turn_rewards", "states", "reasoning", "turn_weights"):
             assert getattr(one, field.name) == getattr(other, field.name)
-    for name in ("turn_rewards", "states", "starts_subgoal", "turn_weights"):
+    for name in ("turn_rewards", "states", "reasoning", "turn_weights"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert getattr(one, name).dtype == getattr(other, name).dtype
     assert len(one.segments) == len(other.segments)

@@ -41,11 +41,11 @@ def random_inputs(draw) -> AdvantageInputs:
     states = [[draw(st.integers(0, 2)) for _ in range(columns + 1)] for _ in range(rows)]
     logprobs = torch.tensor(table(st.floats(-5, -0.01)), dtype=torch.float64)
     others = torch.tensor(table(st.floats(0.01, 1)), dtype=torch.float64)  # contribution of the other tokens
-    subgoals = [[draw(st.booleans()) for _ in range(columns + 1)] for _ in range(rows)]
+    marks = [[float(draw(st.booleans())) for _ in range(columns + 1)] for _ in range(rows)]
     return inputs_of(
         rewards, table(finite), turns=turns, mask=mask, groups=groups, **discounts,
         state_BK=torch.tensor(states),
-        starts_subgoal_BK=torch.tensor(subgoals),
+        marks_BK=torch.tensor(marks),
         is_answer_BT=torch.tensor(table(st.booleans())),
         greedy_returns_B=torch.tensor([draw(finite) for _ in range(rows)], dtype=torch.float64),
         logprobs_BT=logprobs,

@@ -21,7 +21,7 @@ from starpo.ragen.learning.objectives.advantages import (
     reward_to_go,
 )
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, scale_advantages
-from starpo.ragen.learning.objectives.gae import bi_level_gae, gae, hierarchical_gae, turn_gae
+from starpo.ragen.learning.objectives.gae import bi_level_gae, gae, turn_gae
 from starpo.ragen.learning.objectives.masks import turn_ends
 from tests.ragen.learning.objectives.estimator_inputs import inputs_of, random_inputs
 
@@ -191,7 +191,7 @@ def test_every_registered_estimator_takes_no_tokens(name):
     empty = dataclasses.replace(
         empty,
         state_BK=torch.zeros(2, 1, dtype=torch.int64),
-        starts_subgoal_BK=torch.ones(2, 1, dtype=torch.bool),
+        marks_BK=torch.ones(2, 1),
         is_answer_BT=torch.zeros(2, 1, dtype=torch.bool),
         greedy_returns_B=torch.tensor([1.0, 2.0], dtype=torch.float64),
         logprobs_BT=torch.zeros(2, 1, dtype=torch.float64),
@@ -238,7 +238,7 @@ def test_optimal_token_baseline_by_hand():
     )
 
 
-@pytest.mark.parametrize("estimator", [gae, bi_level_gae, turn_gae, hierarchical_gae])
+@pytest.mark.parametrize("estimator", [gae, bi_level_gae, turn_gae])
 def test_critic_estimators_refuse_to_work_without_values(estimator):
     with pytest.raises(AssertionError, match="critic"):
         estimator(inputs_of([[1.0]]))

@@ -150,7 +150,7 @@ class Naive:
 
     def hierarchical_gae(self):
         levels = [self._levels(b) for b in self.rows]
-        subgoals, answers = self.i.starts_subgoal_BK.tolist(), self.i.is_answer_BT.tolist()
+        subgoals, answers = self.i.marks_BK.tolist(), self.i.is_answer_BT.tolist()
         return [
             [
                 levels[b][1 if (k == 0 or subgoals[b][k]) and not answers[b][t] else 0][k]
@@ -164,7 +164,7 @@ class Naive:
         """Low and high advantages of each turn; they differ only at turns that begin a segment."""
         turns, gamma, lam = self.turns_of(b), self.i.gamma_turn, self.i.lambda_turn
         value = {k: self.values[b][self.turn_tokens(b, k)[0]] for k in turns}
-        starts = [n for n, k in enumerate(turns) if k == 0 or self.i.starts_subgoal_BK[b, k]]
+        starts = [n for n, k in enumerate(turns) if k == 0 or self.i.marks_BK[b, k]]
         low, high = {}, {}
         for n, k in reversed(list(enumerate(turns))):
             is_last = n + 1 == len(turns)
@@ -221,11 +221,9 @@ def mean(values: list[float]) -> float:
 @settings(max_examples=60)
 def test_each_estimator_equals_its_formula_in_plain_loops(name, inputs):
     # segments begin with the trajectory, so mark a subgoal at the first turn with tokens, as at turn 0
-    first = (
-        inputs.turn_BT.masked_fill(~inputs.mask_BT, 99).min(1).values.clamp(max=inputs.starts_subgoal_BK.shape[1] - 1)
-    )
-    subgoals = inputs.starts_subgoal_BK.scatter(1, first[:, None], True)
-    inputs = dataclasses.replace(inputs, starts_subgoal_BK=subgoals)
+    first = inputs.turn_BT.masked_fill(~inputs.mask_BT, 99).min(1).values.clamp(max=inputs.marks_BK.shape[1] - 1)
+    marks = inputs.marks_BK.scatter(1, first[:, None], 1.0)
+    inputs = dataclasses.replace(inputs, marks_BK=marks)
     found = load(ADVANTAGES, name)(inputs).advantages_BT
     for b, expected in enumerate(getattr(Naive(inputs), name)()):
         assert found[b][inputs.mask_BT[b]].tolist() == pytest.approx(expected, abs=1e-9)

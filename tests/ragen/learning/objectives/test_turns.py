@@ -8,7 +8,7 @@ from hypothesis import given
 
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.anchor_states import gigpo, hgpo
-from starpo.ragen.learning.objectives.gae import gae, hierarchical_gae, turn_gae
+from starpo.ragen.learning.objectives.gae import gae, turn_gae
 from starpo.ragen.learning.objectives.masks import turn_starts
 from tests.ragen.learning.objectives.estimator_inputs import inputs_of, random_inputs
 
@@ -42,43 +42,6 @@ def test_turn_gae_of_turns_of_one_token_is_gae(inputs):
         lambda_turn=inputs.gae_lambda,
     )
     torch.testing.assert_close(turn_gae(one_each).advantages_BT, gae(one_each).advantages_BT)
-
-
-def hierarchical(rewards, subgoals, **settings):
-    turns = [list(range(len(rewards[0])))]
-    return dataclasses.replace(
-        inputs_of(rewards, [[0.5] * len(rewards[0])], turns=turns, **settings),
-        starts_subgoal_BK=torch.tensor(subgoals),
-        is_answer_BT=torch.zeros(1, len(rewards[0]), dtype=torch.bool),
-    )
-
-
-def test_hierarchical_gae_by_hand():
-    # HiPER's example: rewards 0 0 1, subgoals at turns 0 and 2, all values .5: low 0 0 .5, high .5 and .5
-    inputs = hierarchical([[0, 0, 1]], [[True, False, True]])
-    answers = dataclasses.replace(inputs, is_answer_BT=torch.ones(1, 3, dtype=torch.bool))
-    assert hierarchical_gae(answers).advantages_BT.tolist() == [[0, 0, 0.5]]
-    found = hierarchical_gae(inputs)
-    assert found.advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where a subgoal begins
-    assert found.value_targets_BT.tolist() == [[0.5, 0.5, 1.0]]  # low + value
-
-
-def test_hierarchical_gae_begins_with_the_first_turn_that_takes_part():
-    inputs = hierarchical([[0, 0, 1]], [[False, False, False]], lambda_turn=0.5)
-    later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
-    # the second turn is the first with tokens, so its reasoning gets the high advantage, 1 - .5; low: 0 + .5 * .5 = .25
-    assert hierarchical_gae(later).advantages_BT.tolist() == [[0, 0.5, 0.5]]
-
-
-def test_hierarchical_gae_discounts_by_the_turns_between():
-    # gamma .5, lambda 1: high at 2: 4 - .5 = 3.5; at 0: 1 + .5 * 2 + .25 * (.5 + 3.5) - .5 = 2.5
-    inputs = hierarchical([[1, 2, 4]], [[True, False, True]], gamma_turn=0.5)
-    assert hierarchical_gae(inputs).advantages_BT[0, [0, 2]].tolist() == [2.5, 3.5]
-
-
-def test_hierarchical_gae_without_subgoals_is_turn_gae_but_for_the_first_reasoning():
-    inputs = hierarchical([[1, 2, 4]], [[False, False, False]], gamma_turn=0.9, lambda_turn=0.8)
-    assert hierarchical_gae(inputs).advantages_BT[0, 1:].tolist() == turn_gae(inputs).advantages_BT[0, 1:].tolist()
 
 
 def two_by_two(**settings):

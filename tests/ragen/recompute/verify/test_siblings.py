@@ -7,12 +7,12 @@ import pytest
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.episode import Episode
-from starpo.ragen.agents.rollout.search import play_searching
 from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.config.search import BeamConfig, BestOfConfig
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.methods.search.play import play_searching
+from starpo.ragen.methods.search.settings import BeamConfig, BestOfConfig
 from starpo.ragen.recompute.verify.siblings import sibling_differences
 from tests.ragen.recompute.verify.conftest import ChattySession
 

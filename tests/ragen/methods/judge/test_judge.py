@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.config.reward_components import JudgeOptions
 from starpo.ragen.core.errors import EngineError
-from starpo.ragen.learning.reward.judge import checklist, judge
-from starpo.ragen.learning.reward.judging import Judge
+from starpo.ragen.methods.checklist.component import checklist
+from starpo.ragen.methods.judge.component import judge
+from starpo.ragen.methods.judge.judging import Judge
+from starpo.ragen.methods.judge.settings import JudgeOptions
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage

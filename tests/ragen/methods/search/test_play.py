@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from pydantic import TypeAdapter
 
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
@@ -14,17 +15,19 @@ from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.search import play_searching
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.config.search import BeamConfig, BestOfConfig, LookaheadConfig
+from starpo.ragen.config.search import SearchConfig
+from starpo.ragen.core.errors import EngineError
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.methods.search.play import play_searching
+from starpo.ragen.methods.search.settings import BeamConfig, BestOfConfig, LookaheadConfig
 from starpo.ragen.recompute.verify.actions import turn_differences
 from starpo.schemas.digest import content_digest
 from starpo.schemas.validate import validate
@@ -226,19 +229,26 @@ def test_what_was_passed_over_does_not_stay_in_the_cache(job, search, context):
         tokens = tokens + row["response_ids"]
 
 
+def own(name: str):
+    return TypeAdapter(SearchConfig).validate_python({"type": f"tests.ragen.methods.search.mine:{name}"})
+
+
+def test_a_search_of_ones_own_is_played_and_told_what_it_owes(job):
+    player = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
+    turns, siblings = take_siblings(player.play(replace(job, search=own("shortest")), SHARDS[0]))
+    validate(turns, "turns")
+    validate(siblings, "siblings")
+    lengths = {}
+    for row in siblings.to_pylist():
+        lengths.setdefault((row["trajectory_id"], row["turn"]), []).append((len(row["response_ids"]), row["chosen"]))
+    assert lengths
+    assert all(min(of)[0] == length for of in lengths.values() for length, is_chosen in of if is_chosen)
+    with pytest.raises(EngineError, match=r"search 'tests.*:nothing' returned NoneType; expected a table of `turns`"):
+        player.play(replace(job, search=own("nothing")), SHARDS[0])
+
+
 def stops(job: RolloutJob) -> tuple[int, ...]:
     return ContextBuilder(load_tokenizer(job.folder), job.agent, 12).stop_token_ids
-
-
-def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor):
-    lasting = replace(job, environment=corridor(fault="last_reset"))
-    (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
-    shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]
-    turns = LocalPlayer(TorchEngine(num_threads=1, device="cpu")).play(lasting, shard)
-    validate(turns, "turns")
-    rows = turns.to_pylist()
-    assert {row["status"] for row in rows if row["member"] == 2} == {"env_error"}
-    assert len({row["initial_state_digest"] for row in rows}) == 1
 
 
 def test_greedy_members_are_played_without_search_at_temperature_0_and_move_nothing_else(job):

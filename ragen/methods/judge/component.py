@@ -1,6 +1,4 @@
-"""Rewards by an external judge: 'judge' (VAGEN) and 'checklist' (CM2).
-
-    turns, template -> a prompt per turn -> Judge -> YES, NO -> rewards
+"""Reward component 'judge': a prompt for each turn, and a reward for each YES (VAGEN).
 
 Only well-formed responses are judged. The agent's text, including its actions, which may be any text, enters the prompt
 as JSON strings: it cannot close the string, and so cannot pose as the judge's own instructions.
@@ -14,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.config.reward_components import PLACEHOLDER, ChecklistOptions, JudgeOptions
-from starpo.ragen.learning.reward.judging import Judge
+from starpo.ragen.methods.judge.judging import Judge
+from starpo.ragen.methods.judge.settings import PLACEHOLDER, JudgeOptions
 from starpo.ragen.store import Store
 
 _COLUMNS = ["trajectory_id", "turn", "observation", "think", "answer", "format_ok", "executed_actions"]
@@ -40,52 +38,19 @@ def judge(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
         EngineError: If the judge gives no valid answer; see `Judge.ask`.
     """
     options = JudgeOptions.model_validate(config.options["judge"])
-    prompts = [None if facts is None else _filled_in(options.template, facts) for facts in _facts(turns)]
+    prompts = [None if facts is None else filled_in(options.template, facts) for facts in facts_of(turns)]
     verdicts = Judge(options, store, "judge").ask([prompt for prompt in prompts if prompt is not None])
     return np.array([options.reward * verdicts[prompt] if prompt is not None else 0.0 for prompt in prompts])
 
 
-def checklist(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
-    """Give `reward * sum of the weights of the items that a turn passes / sum of all weights` (after CM2).
-
-    Items are judged one after the other, each for the turns that passed all items it depends on. The other turns fail
-    the item without a query.
-
-    Args:
-        turns: Dataset `turns`.
-        config: `options["checklist"]`.
-        store: Keeps the judge's answers.
-
-    Returns:
-        float64 [rows]; 0 where the response was malformed.
-
-    Raises:
-        EngineError: If the judge gives no valid answer; see `Judge.ask`.
-    """
-    options = ChecklistOptions.model_validate(config.options["checklist"])
-    asker, rows = Judge(options, store, "checklist"), _facts(turns)
-    has_passed = np.zeros((len(options.items), len(rows)), bool)
-    for number, item in enumerate(options.items):
-        prompts = {
-            place: _filled_in(options.template, {**facts, "question": item.question})
-            for place, facts in enumerate(rows)
-            if facts is not None and all(has_passed[other, place] for other in item.depends_on)
-        }
-        verdicts = asker.ask(list(prompts.values()))
-        for place, prompt in prompts.items():
-            has_passed[number, place] = verdicts[prompt]
-    weights = np.array([item.weight for item in options.items])
-    return options.reward * (weights @ has_passed) / weights.sum()
-
-
-def _facts(turns: pa.Table) -> list[Facts | None]:
+def facts_of(turns: pa.Table) -> list[Facts | None]:
     """Return the template's values for each turn; None for a malformed response."""
     rows = turns.select(_COLUMNS).to_pylist()
     observed = {(row["trajectory_id"], row["turn"]): row["observation"] for row in rows}
-    return [_facts_of(row, observed.get((row["trajectory_id"], row["turn"] + 1), _NOT_SEEN)) for row in rows]
+    return [_facts(row, observed.get((row["trajectory_id"], row["turn"] + 1), _NOT_SEEN)) for row in rows]
 
 
-def _facts_of(row: Mapping[str, Any], after: str) -> Facts | None:
+def _facts(row: Mapping[str, Any], after: str) -> Facts | None:
     if not row["format_ok"]:
         return None
     return {
@@ -97,6 +62,6 @@ def _facts_of(row: Mapping[str, Any], after: str) -> Facts | None:
     }
 
 
-def _filled_in(template: str, facts: Facts) -> str:
+def filled_in(template: str, facts: Facts) -> str:
     """Fill in a template in one pass, so that braces in the values are not interpreted."""
     return PLACEHOLDER.sub(lambda found: facts[found[1]], template)

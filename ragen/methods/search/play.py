@@ -10,7 +10,7 @@ name is read from scratch.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,10 +24,14 @@ from starpo.ragen.agents.rollout.siblings import with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.config.search import BeamConfig, LookaheadConfig, SearchConfig
+from starpo.ragen.core.candidates import CandidatesConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.methods.search.settings import BeamConfig, LookaheadConfig
+
+Score = Callable[[Sequence[Row]], float]
+"""Rows of consecutive turns, none of which failed -> the larger, the better."""
 
 _OF_THE_RESPONSE = ("response_ids", "behaviour_logprobs", "response", "executed_actions")
 
@@ -68,13 +72,15 @@ class _Search:
         tokenizer: PreTrainedTokenizerBase,
         sampling: SamplingConfig,
         max_context_tokens: int,
-        search: SearchConfig,
+        search: CandidatesConfig,
+        score: Score,
     ) -> None:
         self._stream = as_stream(session)
         self._contexts = contexts
         self._tokenizer = tokenizer
         self._sampling = sampling
         self._max_context_tokens = max_context_tokens
+        self._score_of = score
         self._num_candidates = search.num_candidates
         self._depth = search.depth if isinstance(search, LookaheadConfig) else 1
         self._is_beam = isinstance(search, BeamConfig)
@@ -118,7 +124,7 @@ class _Search:
     def _prompt(self, beginning: _Beginning) -> list[int] | None:
         prompt_ids = prompt_with_room(beginning.live, self._sampling, self._max_context_tokens)
         if prompt_ids is None and self._is_beam:  # the score includes the cost of forfeited actions
-            beginning.score = _paid(beginning.live.rows)
+            beginning.score = self._scored(beginning.live.rows)
         return prompt_ids
 
     def _candidates(self, beginning: _Beginning, first: int) -> Iterator[_Beginning]:
@@ -161,7 +167,20 @@ class _Search:
             self._answer(requests)
         for candidate, live in zip(candidates, seen, strict=True):
             first = 0 if self._is_beam else len(candidate.live.rows) - 1
-            candidate.score = _paid(live.rows[first:])
+            candidate.score = self._scored(live.rows[first:])
+
+    def _scored(self, rows: Sequence[Row]) -> float | None:
+        """Return the score of turns; None if the environment failed."""
+        return None if any(row["status"] == "env_error" for row in rows) else self._score_of(rows)
+
+
+def paid(rows: Sequence[Row]) -> float:
+    """Return the environment's reward for turns, including the cost of forfeited actions."""
+    total = 0.0
+    for row in rows:
+        given_up = row["actions_left"] if row["status"] == "truncated" else row["forfeited_actions"]
+        total += sum(row["action_rewards"]) + given_up * row["action_cost"]
+    return total + 0.0  # never -0.0
 
 
 def play_searching(
@@ -173,12 +192,13 @@ def play_searching(
     sampling: SamplingConfig,
     max_context_tokens: int,
     episodes: Sequence[Episode],
-    search: SearchConfig,
+    search: CandidatesConfig,
     deadline_s: float | None = None,
+    score: Score = paid,
 ) -> pa.Table:
     """Play episodes to their ends as `loop.play` does, selecting each turn's response from several candidates.
 
-    The arguments are those of `loop.play`, and `search`, which says how responses are selected.
+    The arguments are those of `loop.play`, and `search`, which says how responses are selected, by their `score`.
 
     Returns:
         Dataset `turns`, the rows of an episode together, in the order of `episodes`, with each turn's siblings as an
@@ -192,7 +212,7 @@ def play_searching(
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
     roots = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
     share_initial_digests(roots)
-    shard = _Search(session, contexts, tokenizer, sampling, max_context_tokens, search)
+    shard = _Search(session, contexts, tokenizer, sampling, max_context_tokens, search, score)
     beams = [[_Beginning(live, live.episode.trajectory_id)] for live in roots]
     while live := [one.live for beginnings in beams for one in beginnings if not one.live.is_over]:
         if stop_at is not None and time.monotonic() >= stop_at:
@@ -204,17 +224,6 @@ def play_searching(
     rows = [row for beginning in chosen for row in beginning.live.rows]
     siblings = [told for beginning in chosen for told in _siblings(beginning)]
     return with_siblings(table_of(rows), siblings)
-
-
-def _paid(rows: Sequence[Row]) -> float | None:
-    """Return the environment's reward for turns, including the cost of forfeited actions; None if it failed."""
-    if any(row["status"] == "env_error" for row in rows):
-        return None
-    total = 0.0
-    for row in rows:
-        given_up = row["actions_left"] if row["status"] == "truncated" else row["forfeited_actions"]
-        total += sum(row["action_rewards"]) + given_up * row["action_cost"]
-    return total + 0.0  # never -0.0
 
 
 def _place(beginning: _Beginning) -> tuple[bool, float]:

@@ -15,8 +15,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from starpo.ragen.agents.rollout.openai_client import open_client
 from starpo.ragen.agents.rollout.openai_errors import explained
-from starpo.ragen.config.reward_components import ChecklistOptions, JudgeOptions
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.methods.judge.settings import JudgeOptions
 from starpo.ragen.store import Store
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class _UnclearError(Exception):
 class Judge:
     """Queries one model with one template."""
 
-    def __init__(self, options: JudgeOptions | ChecklistOptions, store: Store, component: str) -> None:
+    def __init__(self, options: JudgeOptions, store: Store, component: str) -> None:
         """Create a judge; it sends no request yet.
 
         Args:

@@ -7,11 +7,11 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.rollout import RolloutConfig
-from starpo.ragen.config.search import BeamConfig, BestOfConfig, LookaheadConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.base import Environment
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake
+from starpo.ragen.methods.search.settings import BeamConfig, BestOfConfig, LookaheadConfig
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
@@ -34,6 +34,24 @@ def smoke(**changes: Any) -> StarPOConfig:
 )
 def test_ways_to_search_are_told_apart_by_their_type(settings, model):
     assert RolloutConfig.model_validate({"search": settings}).search == model
+
+
+def test_a_search_of_ones_own_has_its_settings_and_its_code_in_the_keys():
+    mine = {"rollout.search.type": "tests.ragen.methods.search.mine:shortest", "update.search_rows": "weigh"}
+    config = smoke(**mine, **{"rollout.search.patience": 3})
+    assert config.model_dump(mode="json")["rollout"]["search"] == {
+        "type": "tests.ragen.methods.search.mine:shortest", "num_candidates": 4, "patience": 3,
+    }  # fmt: skip
+    assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
+    assert rollout(0, config, FIRST).code["search"] == mine["rollout.search.type"]
+    assert len({rollout(0, smoke(**mine), FIRST).key, rollout(0, config, FIRST).key}) == 2
+    for settings, said in (
+        ({"rollout.search.type": "best", "update.search_rows": "weigh"}, "no such type; known: beam, best_of, look"),
+        ({**mine, "rollout.search.depth": 3}, r"rollout\.search\.depth = 3 .*no such setting"),
+        ({**mine, "rollout.search.type": "builtins:print"}, "has options = None; expected a class derived from"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            smoke(**settings)
 
 
 def test_chosen_responses_are_refused_before_the_run_unless_they_are_weighed():
