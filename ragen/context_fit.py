@@ -20,7 +20,7 @@ from starpo.ragen.core.visible import visible
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from starpo.ragen.agents.policy.tokenizer import Speech
+    from starpo.ragen.agents.policy.tokenizer import ExtraVocabulary
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def tiny_tokenizer(config: StarPOConfig) -> "PreTrainedTokenizerBase":
 
 
 @cache
-def _tokenizer(speech: "Speech | None") -> "PreTrainedTokenizerBase":
+def _tokenizer(extra: "ExtraVocabulary | None") -> "PreTrainedTokenizerBase":
     from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 
-    return make_tokenizer(speech)
+    return make_tokenizer(extra)

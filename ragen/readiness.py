@@ -47,8 +47,8 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     """List what prevents a run: sentences, one per problem.
 
     Checked are names that stand for two things, the packages that asking a server and adapters need, things with a
-    statement weight that no environment has, the policy's folder with its tokenizer and a template to which turns can be
-    appended (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the
+    statement weight that no environment has, the policy's folder with its tokenizer and a template to which turns can
+    be appended (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the
     reward components on trial turns, and enough initial states for every panel and for training beside them; then, if
     nothing else is wrong, room for prompts and responses in the context.
     """

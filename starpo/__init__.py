@@ -7,7 +7,15 @@ base of every error that a user can cause. Each is imported when it is first use
 """
 
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
+
+if PathFinder.find_spec("starpo.schemas", __path__) is None:
+    raise ImportError(
+        f"{__path__[0]} holds no folders flows, ragen, schemas and tasks: in a checkout they are symbolic links to the "
+        "folders beside it, which some zip archives and Git on Windows leave out. Clone with 'git clone -c "
+        "core.symlinks=true URL' (on Windows, with developer mode on), or put copies of the four folders there"
+    )
 
 if TYPE_CHECKING:
     from starpo.flows.opened_run import Run, open_run, runs, sql

@@ -52,7 +52,7 @@ _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
 """Pre-tokenisation pieces: a map row with its newline, the separator, a word, a digit, a newline, a symbol, a blank."""
 
 
-class Speech(NamedTuple):
+class ExtraVocabulary(NamedTuple):
     """Source of the vocabulary that is specific to a policy.
 
     Attributes:
@@ -100,19 +100,19 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     return environment_type(environment.type).demonstrator
 
 
-def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free") -> Speech | None:
+def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free") -> ExtraVocabulary | None:
     """Return the source of policy-specific vocabulary, of an environment or a form; None if all policies have it."""
-    is_known = all(_is_spoken_by_all(part) for part in environment.tagged().values())
+    is_known = all(_is_in_every_vocabulary(part) for part in environment.tagged().values())
     if is_known and form == "free":
         return None
-    return Speech(environment.model_dump_json(), demonstrator(policy, environment), form)
+    return ExtraVocabulary(environment.model_dump_json(), demonstrator(policy, environment), form)
 
 
-def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
+def make_tokenizer(extra: ExtraVocabulary | None = None) -> "PreTrainedTokenizerFast":
     """Build the tokenizer; the same bytes in every process.
 
     Args:
-        speech: Source of words in addition to those of the built-in environments, from `unknown_speech`.
+        extra: Source of words in addition to those of the built-in environments, from `unknown_speech`.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
@@ -120,7 +120,7 @@ def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=_make_bpe(speech),
+        tokenizer_object=_make_bpe(extra),
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,
         additional_special_tokens=[TURN_START],
@@ -132,18 +132,18 @@ def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
 
 
 @cache
-def vocabulary_digest(speech: Speech | None = None) -> str:
+def vocabulary_digest(extra: ExtraVocabulary | None = None) -> str:
     """Digest of everything that determines the ids of a text and the text of a conversation: 16 hexadecimal digits.
 
     Covers the tokens in the order of their ids, the pre-tokenisation rule and the chat template, but not the libraries
     that implement them.
     """
-    vocabulary = _make_bpe(speech).get_vocab()
+    vocabulary = _make_bpe(extra).get_vocab()
     meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
     return hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:16]
 
 
-def _make_bpe(speech: Speech | None) -> Tokenizer:
+def _make_bpe(extra: ExtraVocabulary | None) -> Tokenizer:
     """Build a BPE without merges whose vocabulary consists of whole pieces (`ignore_merges`).
 
     Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
@@ -155,24 +155,24 @@ def _make_bpe(speech: Speech | None) -> Tokenizer:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    pieces = dict.fromkeys(piece for text in _spoken(speech) for piece, _ in pre_tokenizer.pre_tokenize_str(text))
+    pieces = dict.fromkeys(piece for text in _texts(extra) for piece, _ in pre_tokenizer.pre_tokenize_str(text))
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
     bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     bpe.pre_tokenizer = pre_tokenizer
     bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
-    inner = [tag for name in FORMS[speech.form if speech else "free"] for tag in (f"<{name}>", f"</{name}>")]
+    inner = [tag for name in FORMS[extra.form if extra else "free"] for tag in (f"<{name}>", f"</{name}>")]
     bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*FORMAT_TAGS, *inner)])
     return bpe
 
 
-def _is_spoken_by_all(environment: EnvironmentSettings) -> bool:
+def _is_in_every_vocabulary(environment: EnvironmentSettings) -> bool:
     is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
     return is_built_in and bool(environment_type(environment.type).spoken)
 
 
-def _spoken(speech: Speech | None) -> Iterator[str]:
+def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
     """Yield texts that occur between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
     yield "".join(f" {digit}" for digit in range(10))
@@ -185,26 +185,26 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
         for changed in environment.spoken
     ]
     own: list[EnvironmentSettings] = []
-    if speech:
-        whole = settings_type(json.loads(speech.environment)["type"]).model_validate_json(speech.environment)
-        own = [part for part in whole.tagged().values() if not _is_spoken_by_all(part)]
-        played += [(part, speech.demonstrator) for part in own]
+    if extra:
+        whole = settings_type(json.loads(extra.environment)["type"]).model_validate_json(extra.environment)
+        own = [part for part in whole.tagged().values() if not _is_in_every_vocabulary(part)]
+        played += [(part, extra.demonstrator) for part in own]
     for number, (settings, player) in enumerate(played):
-        yield from _said(settings, player, number, is_told_later=number >= len(played) - len(own))
+        yield from _played_texts(settings, player, number, has_replies=number >= len(played) - len(own))
     for part in own:
         yield from environment_type(part.type).words
-    if speech and speech.form != "free":
+    if extra and extra.form != "free":
         yield all_statements()
 
 
-def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_later: bool) -> Iterator[str]:
+def _played_texts(settings: EnvironmentSettings, player: str, number: int, *, has_replies: bool) -> Iterator[str]:
     """Yield texts from demonstrated episodes of an environment.
 
     Args:
         settings: Settings of the environment.
         player: `module:attribute` of the demonstrator.
         number: Index of the environment among those played; determines the episodes' seeds.
-        is_told_later: Whether to include later observations and the demonstrated actions, in addition to action names.
+        has_replies: Whether to include later observations and the demonstrated actions, in addition to action names.
             For environments that are in every policy's vocabulary, first observations and names are sufficient.
     """
     environment, demonstrate = make(settings), resolve(player)
@@ -221,7 +221,7 @@ def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_la
                 decision = demonstrate(environment, 0.0, rng)
                 yield decision.think
                 observation, is_over = _carry_out(environment, decision.actions)
-                if is_told_later:
+                if has_replies:
                     yield f" {ACTION_SEPARATOR} ".join(decision.actions)
                     yield observation
 

@@ -145,10 +145,10 @@ class Bandit(Environment[BanditSettings]):
         """Return the task description, which does not reveal which arm is which."""
         first, second = self.actions
         return (
-            f"You stand before two arms, {first} and {second}, and may pull one of them, once.\n"
-            "What an arm pays depends on what its name means: one pays little but surely, the other seldom but well.\n"
-            "Think about what the two names stand for, and choose the arm that pays more on average.\n"
-            f"Actions: {first}, {second}"
+            f"You are playing a bandit game with two arms, {first} and {second}. You pull one arm, and the game ends.\n"
+            "One arm always pays a small reward. The other sometimes pays a larger reward and otherwise nothing.\n"
+            "The names of the arms hint at which is which. Think about what each name stands for, then choose the arm "
+            "that you expect to pay more on average."
         )
 
     def state_digest(self) -> str:

@@ -73,16 +73,17 @@ class Rubik(Environment[RubikSettings]):
 
     def rules(self) -> str:
         """Return the task description and the format of the configured observation."""
-        shown = "a line a face: its name, then its four stickers, row by row"
+        shown = "one line per face: its name, then its four stickers, row by row"
         if self.settings.observation == "net":
-            shown = "the cube unfolded: Up above, then Left, Front, Right and Back side by side, Down below"
+            shown = "the unfolded cube: Up on top, then Left, Front, Right and Back side by side, then Down"
         return "\n".join(
             [
-                "You turn the faces of a 2 x 2 x 2 cube until each face has one colour, in any way the cube is held.",
-                "U, D, L, R, F and B turn the upper, lower, left, right, front and back layer by a quarter, clockwise "
-                "as seen from outside; with ' counter-clockwise.",
-                "Solving the cube pays 1 and everything else 0.",
-                f"Shown is {shown}. W white, O orange, G green, R red, B blue, Y yellow.",
+                "You are solving a 2x2x2 Rubik's cube. Turn its layers until every face has a single colour; it does "
+                "not matter which face has which colour.",
+                "An action turns one layer by a quarter: U (up), D (down), L (left), R (right), F (front) or B (back). "
+                "The letter alone turns it clockwise, as seen facing that side; with ' it turns counter-clockwise.",
+                f"The state shows {shown}. Colours: W white, O orange, G green, R red, B blue, Y yellow.",
+                "Solving the cube earns 1 and ends the episode. Every other action earns 0.",
                 f"Actions: {', '.join(ACTIONS)}",
             ]
         )

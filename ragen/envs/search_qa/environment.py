@@ -206,12 +206,14 @@ class SearchQA(Environment[SearchQASettings]):
 
     def rules(self) -> str:
         """Return the task description."""
+        s = self.settings
         return (
-            "Answer the question by searching documents. A search shows the documents that match its words best.\n"
-            "Often one document only names another one that you have to search for next.\n"
-            f"You have {self.settings.max_steps} steps in all. The right answer pays 1; one that shares words with it "
-            "pays less, searching nothing.\n"
-            "The answer is a name or a few words, and nothing else."
+            "Answer the question. Search the documents for what you need, then finish with your answer.\n"
+            f"A search shows up to {s.top_k} documents, those that best match the words of your query. You may need "
+            "several searches: one document may name the next one to search for.\n"
+            "The answer must be a name or a few words, without explanation. A correct answer earns 1, a partly correct "
+            "one earns less, a wrong one 0. Searching earns 0.\n"
+            f"The episode ends with your answer, or after {s.max_steps} actions without one."
         )
 
     def state_digest(self) -> str:

@@ -17,7 +17,7 @@ from starpo.ragen.envs.suites.world import World, library
 
 _GRAMMAR = Pattern(
     regex=r"[^\x00-\x1f\x7f-\x9f]+",
-    form="a command in words, such as go to <place>, take <thing> from <place>, open <thing>, inventory, look",
+    form="a text command, such as go to <place>, take <thing> from <place>, open <thing>, inventory, look",
     shown="look",
 )
 _FEW = 100
@@ -116,9 +116,12 @@ class AlfworldGame(Suite[AlfworldSettings]):
 
     def rules(self) -> str:
         """Return the settings' description of the task, or general instructions for such games."""
+        listed = "The last line of a state lists the commands that work now.\n"
         return self.settings.about or (
-            "You are in a world that is told in words, and act in it by commands. The game tells what you have to do.\n"
-            f"Having done it pays {self.settings.reward:g}; everything else pays 0."
+            "You are playing a text adventure. The game describes what you see and names your task; you act by typing "
+            f"commands.\n{listed if self.settings.should_list_admissible else ''}"
+            f"Completing the task earns {self.settings.reward:g}. Every other action earns 0.\n"
+            "The game ends when you complete the task or fail it."
         )
 
     def state_digest(self) -> str:

@@ -48,7 +48,7 @@ class Artifacts:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._seen: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._last_listing: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the artifact exists. Damage is detected on reading, not here."""
@@ -61,7 +61,7 @@ class Artifacts:
     def was_missed(self, kind: str, key: str) -> bool:
         """Whether this object's last lookup in a remote store found neither the artifact nor a dropped one. `commit`
         detects one that was stored since."""
-        return self._seen.get((kind, key)) == ()
+        return self._last_listing.get((kind, key)) == ()
 
     def manifest(self, kind: str, key: str) -> Manifest:
         """Return an artifact's manifest. A remote one is fetched once per process; whether it still exists is checked
@@ -140,7 +140,7 @@ class Artifacts:
         """List an artifact's folder; no file is read."""
         names = self._location.names(f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}")
         if self._location.local is None:
-            self._seen[kind, key] = tuple(name for name in names if name in (MANIFEST_NAME, DROPPED_NAME))
+            self._last_listing[kind, key] = tuple(name for name in names if name in (MANIFEST_NAME, DROPPED_NAME))
         return names
 
     def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
@@ -333,7 +333,7 @@ class Artifacts:
         if self._location.local is not None:
             is_ours = commit_locally(self._location.local, folder, manifest)
         else:
-            was_dropped = DROPPED_NAME in self._seen.pop((manifest.kind, manifest.key), (DROPPED_NAME,))
+            was_dropped = DROPPED_NAME in self._last_listing.pop((manifest.kind, manifest.key), (DROPPED_NAME,))
             look = self.faults if should_check else lambda _: []
             is_ours = commit_remotely(self._location, folder, manifest, look, was_dropped=was_dropped)
         return manifest if is_ours else self._take_winner(manifest)

@@ -76,6 +76,12 @@ def test_ten_steps_are_all():
         environment.step("finish[Ada]")
 
 
+def test_the_rules_state_the_limits_of_the_settings():
+    rules = SearchQA(SearchQASettings(max_steps=7, top_k=3)).rules()
+    assert "up to 3 documents" in rules
+    assert "after 7 actions" in rules
+
+
 def test_results_are_five_documents_cut_at_800_and_at_4000_in_all(mine):
     environment = SearchQA(mine)
     environment.reset(seed=0)

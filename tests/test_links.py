@@ -1,0 +1,19 @@
+"""A checkout whose links became text files fails at once, and says what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import starpo
+
+
+def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
+    package = tmp_path / "starpo"
+    package.mkdir()
+    (package / "__init__.py").write_text(Path(starpo.__file__).read_text())
+    for name in ("flows", "ragen", "schemas", "tasks"):
+        (package / name).write_text(f"../{name}")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import starpo.flows.cli"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "core.symlinks=true" in done.stderr.splitlines()[-1]
