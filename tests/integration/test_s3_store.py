@@ -66,17 +66,6 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
 
 
-def test_runs(bucket: Any) -> None:
-    runs = Store(f"s3://{bucket.name}").runs
-    assert runs.list() == []
-    runs.create("first", flow="starpo", preset=None, config={"seed": 1})
-    runs.record_stage("first", 0, "rollout", {"turns": "t"})
-    runs.set_state("first", "running", metrics={"success": 0.5})
-    assert [run.name for run in runs.list()] == ["first"]
-    assert runs.iterations("first") == {0: {"rollout": {"turns": "t"}}}
-    assert runs.state("first").metrics == {"success": 0.5}  # type: ignore[union-attr]
-
-
 def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> None:
     """Every writer has different content, and saw no artifact when it started."""
     num_writers = 4

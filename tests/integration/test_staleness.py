@@ -11,7 +11,6 @@ import pytest
 from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
-from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.config.load import recorded_config
@@ -85,24 +84,6 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
     assert verification.is_faultless
     checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]
     assert [str(finding.verdict) for finding in checked] == ["same"] * 3
-
-
-def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
-    """A replay with unchanged settings has the same updates."""
-    store, run = finished
-    name = replay(run, store=store.url)
-    updates = [[stages.get("update") for stages in store.runs.iterations(r).values()][:3] for r in (run, name)]
-    assert updates[0] == updates[1]
-
-
-def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finished: tuple[Store, str]) -> None:
-    """The key of a rollout depends on the policy that plays it, but not on when it is played."""
-    store, run = finished
-    _, other = train(Path(store.url), **{"rollout.staleness": 0, "iterations": 2})
-    ours, theirs = store.runs.iterations(run), store.runs.iterations(other)
-    assert ours[0]["rollout"] == theirs[0]["rollout"]
-    assert ours[1]["rollout"] != theirs[1]["rollout"]
-    assert staleness(store, other) == {0: 0, 1: 0}
 
 
 @pytest.mark.thorough

@@ -74,21 +74,6 @@ def test_rows_are_numbered_through_all_batches_and_duplicates_found_across_them(
     assert [case["row"] for case in cases] == [5, 40]  # row 5, and its copy after the 40 rows of the first batch
 
 
-def test_a_rule_that_several_batches_break_is_one_failure_with_all_their_rows() -> None:
-    table = example_turns(3)
-    wrong = rebuilt(table, setting_where(lambda r: r["turn"] == 2, action_cost=1.0))
-    per_batch = table.num_rows // 3
-    validator = Validator("turns")
-    for start in range(0, table.num_rows, per_batch):
-        validator.check(wrong.slice(start, per_batch))
-    with pytest.raises(ContractViolation) as caught:
-        validator.finish()
-    failing = [row for row, turn in enumerate(table["turn"].to_pylist()) if turn == 2]
-    cases = caught.value.failure_cases.to_pylist()
-    assert [case["row"] for case in cases if case["rule"] == "is finite and at most 0"] == failing
-    assert f"'action_cost' is finite and at most 0: violated in {len(failing)} rows" in caught.value.message
-
-
 def test_no_table_makes_validation_itself_fail() -> None:
     """Any invalid table raises a ContractViolation."""
     for kind in DATASETS:

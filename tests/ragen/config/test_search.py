@@ -7,7 +7,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.rollout import RolloutConfig
-from starpo.ragen.config.search import BeamConfig, BestOfConfig, LookaheadConfig
+from starpo.ragen.config.search import BestOfConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.base import Environment
@@ -22,18 +22,6 @@ BEST_OF = {"rollout.search.type": "best_of", "update.search_rows": "weigh"}
 
 def smoke(**changes: Any) -> StarPOConfig:
     return preset("smoke", changes)
-
-
-@pytest.mark.parametrize(
-    ("settings", "model"),
-    [
-        ({"type": "best_of"}, BestOfConfig(num_candidates=4)),
-        ({"type": "beam", "num_candidates": 3}, BeamConfig(num_candidates=3, beam_width=2)),
-        ({"type": "lookahead"}, LookaheadConfig(num_candidates=4, depth=2)),
-    ],
-)
-def test_ways_to_search_are_told_apart_by_their_type(settings, model):
-    assert RolloutConfig.model_validate({"search": settings}).search == model
 
 
 def test_chosen_responses_are_refused_before_the_run_unless_they_are_weighed():

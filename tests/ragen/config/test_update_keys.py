@@ -39,11 +39,6 @@ def test_a_scale_by_groups_needs_an_estimator_with_groups(advantage):
         UpdateConfig(advantage=advantage, advantage_scale="group")
 
 
-@pytest.mark.parametrize("advantage", ["grpo", "rloo"])
-def test_a_scale_by_groups_goes_with_groups(advantage):
-    assert UpdateConfig(advantage=advantage, advantage_scale="group").has_groups
-
-
 @pytest.mark.parametrize("scale", ["group", "batch"])
 @pytest.mark.parametrize(
     ("advantage", "options"), [("istar", {}), ("gigpo", {"normaliser": "std"}), ("hgpo", {"normaliser": "std"})]
@@ -54,11 +49,6 @@ def test_what_is_standardised_already_is_not_scaled_again(advantage, options, sc
     UpdateConfig(advantage=advantage, advantage_options=options)
     if options:
         UpdateConfig(advantage=advantage, advantage_scale=scale)
-
-
-def test_a_kl_that_is_only_given_a_weight_acts():
-    config = UpdateConfig(kl_coefficient=0.1)
-    assert (config.kl_estimator, config.kl_placement) == ("k3", "loss")
 
 
 @pytest.mark.parametrize("place", ["optimiser", "critic.optimiser"])

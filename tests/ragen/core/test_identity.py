@@ -422,14 +422,3 @@ def test_in_this_project_methods_are_followed_and_floors_and_docstrings_are_not(
     assert project("envs/__init__.py", '"""', '"""An edited map. ') == first
     assert project("core/errors.py", "class StarPOError", "X = 1\n\n\nclass StarPOError") == first
     assert project("envs/bandit/environment.py", "import ", "X = 1\nimport ") == first
-
-
-def test_nothing_is_imported_and_no_torch() -> None:
-    code = (
-        "import sys; from starpo.ragen.core.identity import code_identity; "
-        "from starpo.ragen.core.registry import ADVANTAGES; "
-        "code_identity(ADVANTAGES['gae']); print('torch' in sys.modules, "
-        "'starpo.ragen.learning.objectives.advantages' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]

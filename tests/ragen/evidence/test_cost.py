@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from starpo.ragen.evidence.cost import cost, hours
+from starpo.ragen.evidence.cost import cost
 from starpo.ragen.evidence.report.reading import Place
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import Run
@@ -56,12 +56,3 @@ def test_tokens_played_are_those_of_the_stored_responses(tmp_path):
     assert num_tokens > 0
     found = cost(store, RUN, {Place(0, "rollout", "turns", facts.key): manifest("12:00:10", 2.0, CPU, "turns")})
     assert (found.played.tokens, found.played.tokens_per_s) == (num_tokens, num_tokens / 2)
-
-
-def test_nothing_done_costs_nothing(tmp_path):
-    assert cost(Store(str(tmp_path)), RUN, {}).named == []
-
-
-@pytest.mark.parametrize(("seconds", "words"), [(59.4, "59 s"), (90, "1.5 min"), (360, "0.1 h"), (9000, "2.5 h")])
-def test_machine_time_is_in_hours_where_it_is_long(seconds, words):
-    assert hours(seconds) == words

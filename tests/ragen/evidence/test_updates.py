@@ -10,7 +10,3 @@ def test_an_iteration_without_an_update_counts_for_nothing():
 
 def test_a_replay_continues_from_the_updates_before_its_first_iteration():
     assert updates_before([(5, "reward"), (5, "update"), (6, "reward"), (7, "evaluate:a")], 7) == 6
-
-
-def test_a_run_without_records_has_none():
-    assert updates_before([], 3) == 0

@@ -31,12 +31,6 @@ def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Fac
     assert store.dropped("checkpoint", KEY) == manifest
 
 
-def test_nothing_else_is_left_in_its_folder(local: Store, files: str, work: Facts) -> None:
-    local.put_folder("checkpoint", files, work)
-    local.drop("checkpoint", KEY)
-    assert [path.name for path in Path(local.url, "checkpoint", KEY).rglob("*")] == ["dropped.json"]
-
-
 def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: Facts, cache: Path) -> None:
     store.put_folder("checkpoint", files, work)
     store.local_folder("checkpoint", KEY)
@@ -51,13 +45,6 @@ def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
     assert store.has("checkpoint", KEY)
     assert store.dropped("checkpoint", KEY) is None
     assert Path(store.local_folder("checkpoint", KEY), "deep", "weights.safetensors").read_bytes() == b"weights"
-
-
-def test_back_and_dropped_again_leaves_no_litter(local: Store, files: str, work: Facts) -> None:
-    for _ in range(2):
-        local.put_folder("checkpoint", files, work)
-        local.drop("checkpoint", KEY)
-    assert not list(Path(local.url, "tmp").iterdir())
 
 
 @pytest.mark.parametrize("num_calls", range(4))

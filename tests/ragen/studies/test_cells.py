@@ -53,30 +53,10 @@ def test_what_an_axis_says_counts_more_than_an_override_inside_it(base):
     assert [cell.config.update.num_epochs for cell in cells] == [1, 2]
 
 
-def test_a_slug_can_be_part_of_a_name(base):
-    slug = cells_of(base, {"update": [{"advantage": "grpo", "clip_high": 0.2}]})[0].slug
-    assert slug == "update-advantage-grpo-clip_high-0.2"
-
-
 def test_an_unknown_axis_names_its_file_and_near_settings(base):
     message = refused(base, {"filter.kep": [0.5]})
     assert message.startswith("mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'")
     assert "strategy" in message
-
-
-def test_an_unknown_section(base):
-    message = refused(base, {"filtre.keep": [1]})
-    assert "axes.filtre.keep: there is no setting 'filtre' (did you mean 'filter'?)" in message
-
-
-def test_an_unknown_override(base):
-    message = refused(base, {"online_k": [1]}, overrides={"iteration": 3})
-    assert message.startswith("mine.toml: overrides.iteration: ")
-    assert "did you mean 'iterations'" in message
-
-
-def test_a_path_through_a_number(base):
-    assert "there is no setting 'more'" in refused(base, {"online_k.more": [1]})
 
 
 @pytest.mark.parametrize(("value", "expected"), [("much", "valid number"), (1.5, "less than or equal to 1")])
@@ -116,11 +96,6 @@ def test_cells_with_names_differ_in_any_settings_and_the_first_is_the_base(base)
     assert (vanilla.is_base, ours.is_base, vanilla.config) == (True, False, base)
     assert (ours.label, ours.slug) == ("StarPO-S", "StarPO-S")
     assert (ours.config.filter.keep, ours.config.online_k) == (0.25, 5)
-
-
-def test_an_unknown_setting_of_a_cell_names_the_cell(base):
-    with pytest.raises(ConfigError, match=r"mine.toml: cells.ours.filter.kep: there is no setting 'kep'"):
-        named(base, {"vanilla": {}, "ours": {"filter.kep": 0.25}})
 
 
 @pytest.mark.parametrize("part", ["numbers", "expected"])

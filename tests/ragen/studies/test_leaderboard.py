@@ -127,23 +127,11 @@ def test_a_checkpoint_with_a_failed_cell_has_no_rank_and_loses_nothing_else() ->
     assert result.failures == {"a@1 sokoban T=0.5 seed=0": "EngineError: lost"}
 
 
-def test_a_missing_seed_takes_the_rank_and_not_the_score() -> None:
-    cells = [cell("a", seed=0), cell("a", seed=1)]
-    result = summed(cells, [outcome(9), None], {cells[1].label: "lost"})
-    assert only(result).seeds == [0]
-    assert result.leaderboard[0].rank is None
-
-
 def test_only_errors_measure_nothing() -> None:
     result = summed([cell("a")], [outcome(0, num_errors=10)])
     assert result.leaderboard[0].scores == {}
     assert result.leaderboard[0].rank is None
     assert any("10 episodes ended in an environment error" in warning for warning in result.warnings)
-
-
-def test_luck_of_the_first_is_warned_of() -> None:
-    assert any("luckiest" in warning for warning in summed([cell("a"), cell("b")], [outcome(1), outcome(2)]).warnings)
-    assert summed([cell("a")], [outcome(1)]).warnings == []
 
 
 def test_a_result_survives_json_and_is_the_same_again() -> None:
@@ -173,8 +161,3 @@ def test_prompts_that_one_training_met_count_for_none() -> None:
     (said,) = (warning for warning in result.warnings if "training" in warning)
     assert "2 of 10 prompts" in said
     assert "started 1.000, on the prompts that count 0.750" in said
-
-
-def test_nothing_is_left_out_where_training_met_nothing() -> None:
-    score = only(summed([cell("a")], [outcome(4)]))
-    assert (score.num_prompts, score.num_seen_prompts, score.seen_success) == (10, 0, None)

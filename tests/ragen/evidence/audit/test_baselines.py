@@ -84,12 +84,6 @@ def test_a_filter_that_counts_more_than_the_rewards_is_a_fault(tables: Ask) -> N
     assert finding.table["fault"].to_pylist() == ["the filter counted 4 trajectories, the rewards 3"]
 
 
-def test_where_all_are_incomplete_nothing_is_left_to_compare(tables: Ask) -> None:
-    turns = changed(one_group(), lambda *_: {**NO_RESPONSE, "status": "truncated"})
-    (row,) = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns))).table.to_pylist()
-    assert (row["incomplete"], row["mean"], row["mean_without"], row["mean_moves"]) == (4, 1.0, None, None)
-
-
 def test_an_import_says_what_its_source_does_not_tell(tables: Ask) -> None:
     turns = changed(one_group(), lambda *_: {"finish_reason": UNKNOWN_FINISH})
     assert incomplete_in_baselines(tables(turns=turns)).summary.startswith("No rewards are stored")

@@ -191,12 +191,6 @@ def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("kinds", [(), ("turns",)])
-def test_a_run_without_evaluations_is_said_to_be_one(tables: Ask, kinds: tuple[str, ...]) -> None:
-    finding = contaminated_panels(tables(**{kind: played_turns() for kind in kinds}))
-    assert finding.summary == "No evaluation is stored, so there is no panel to check."
-
-
 def test_episodes_without_a_lineage_are_unknown(tables: Ask) -> None:
     finding = contaminated_panels(tables(episodes=example("episodes")))
     assert finding.severity == "note"

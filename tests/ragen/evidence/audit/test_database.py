@@ -49,12 +49,6 @@ REACHES = [
 ]
 
 
-def test_views_are_read(tables: Ask) -> None:
-    turns = played_turns()
-    answer = tables(turns=turns).query("select run, iteration, count(*) as n from turns group by all")
-    assert answer.to_pylist() == [{"run": "r", "iteration": 0, "n": turns.num_rows}]
-
-
 @pytest.mark.parametrize("sql", WRITES)
 def test_what_is_no_reading_is_refused(tables: Ask, sql: str) -> None:
     database = tables(turns=played_turns())
@@ -135,10 +129,6 @@ def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> No
         database.query(sql)
         database.query(sql)
     assert sorted(seen) == sorted(loaded)
-
-
-def test_all_views_are_listed(tables: Ask) -> None:
-    assert set(tables().query("show tables")["name"].to_pylist()) == set(VIEW_NAMES)
 
 
 def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from starpo.ragen.evidence.diagnostics.reasoning import Reasoned, crossed, matrices, pick
 from starpo.schemas.datasets import NO_RESPONSE
@@ -73,9 +72,3 @@ def test_scores_are_laid_out_reasoning_by_context() -> None:
     found = matrices(np.array([-1.0, -3.0, -5.0, -7.0, -9.0, -11.0], dtype=np.float32), rows)
     assert found["sequence"].tolist() == [[-4.0, -12.0], [-9.0, -11.0]]
     assert found["token"].tolist() == [[-2.0, -6.0], [-9.0, -11.0]]
-
-
-@pytest.mark.parametrize("rows", [[], [said("c", think=None)]])
-def test_without_reasoning_there_is_nothing(make_turns, rows: list[dict]) -> None:
-    turns = make_turns(rows or [said("a")]).slice(0, len(rows))
-    assert pick(turns, "first_turn", 8, 0, decode) == []

@@ -48,11 +48,6 @@ def test_updates_of_responses_without_form_teach_nothing_of_the_task():
     assert diagnose(series(malformed)).status == "stalled"
 
 
-def test_what_is_not_measured_shows_nothing():
-    assert idle_metric({}) is None
-    assert diagnose({"filter/num_kept": {0: 1.0}}).status == "healthy"
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -73,10 +68,6 @@ def test_the_reason_and_the_remedy_fit(changes, said):
     assert text.startswith("nothing is learned: ")
     for part in said:
         assert part in text
-
-
-def test_longer_responses_are_not_advised_where_they_end_by_themselves():
-    assert "max_response_tokens" not in why_idle(IDLE | {"rollout/length_share": 0.1})
 
 
 def test_it_is_told_at_the_first_iteration_and_does_not_end_the_run():

@@ -58,15 +58,6 @@ def test_what_is_wanted_is_there_whatever_its_size() -> None:
     assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]
 
 
-def test_one_group_is_there_however_small_the_budget() -> None:
-    (part,) = embed([batch(0)], 1)
-    assert part.num_trajectories == 2
-
-
-def test_packing_is_the_same_every_time() -> None:
-    assert embed([batch(1)], 10**9) == embed([batch(1)], 10**9)
-
-
 def test_long_texts_are_cut_and_what_is_cut_is_counted() -> None:
     assert shortened(None) == (None, 0)
     assert shortened("x" * MAX_TEXT_CHARACTERS) == ("x" * MAX_TEXT_CHARACTERS, 0)

@@ -31,12 +31,6 @@ def test_the_end_token_is_no_part_of_the_text() -> None:
     assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
 
 
-def test_an_end_token_inside_a_response_is() -> None:
-    text = "Up<|im_end|>Up"
-    ids = [*encode("Up"), TOKENIZER.eos_token_id, *encode("Up")]
-    assert LENGTHS.measure(ids, text) == [2, 10, 2]
-
-
 def test_tokens_that_share_a_character_are_counted_with_the_last_of_them() -> None:
     # the euro sign is three bytes, so three tokens; the emoji is four, and two UTF-16 units
     assert LENGTHS.measure(encode("€"), "€") == [0, 0, 1]

@@ -312,14 +312,6 @@ def test_a_store_without_runs_is_left_alone(store: Store, make_run: MakeRun) -> 
         find_garbage(Location(store.url), now=LATER)
 
 
-def test_a_place_without_a_store_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"no artifact and no run in .*: check the store's address"):
-        find_garbage(Location(str(tmp_path)))
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"Check that .*/file is a folder"):
-        find_garbage(Location(str(tmp_path / "file")))
-
-
 def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)

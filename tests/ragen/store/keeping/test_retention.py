@@ -91,17 +91,6 @@ def test_what_was_brought_back_to_be_looked_at_is_dropped_again(store: Store, tm
     assert kept(store) == [0, 2, 3, 4, 5, 6]
 
 
-def test_by_default_nothing_is_dropped(store: Store) -> None:
-    assert Retention(store, "mine").apply(MINE) == []
-    assert kept(store) == list(range(7))
-
-
-def test_after_a_restart_what_a_killed_process_left_is_dropped(store: Store) -> None:
-    store.drop("checkpoint", "c1")
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 3, 6]
-
-
 def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
     record(store, "other", 6, checkpoint_every=2)
     Retention(store, "mine", every=3).apply(MINE)
@@ -138,12 +127,6 @@ def test_what_a_run_has_that_is_being_copied_stays(store: Store) -> None:
     (Path(store.url) / "runs" / "copied" / "run.json").unlink()  # run.json is copied last
     Retention(store, "mine", every=3).apply(MINE)
     assert kept(store) == list(range(7))
-
-
-def test_a_run_with_checkpoints_of_its_own_does_not_matter(store: Store) -> None:
-    record(store, "stranger", 6, prefix="x")
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 3, 6]
 
 
 def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:

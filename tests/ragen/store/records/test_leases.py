@@ -89,12 +89,6 @@ def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
             pass
 
 
-def test_an_error_inside_gives_it_back(store: Store) -> None:
-    with pytest.raises(RuntimeError), store.runs.hold("mine"):
-        raise RuntimeError
-    assert lease_files(store) == []
-
-
 def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) -> None:
     contenders = [python(CONTENDER, local.url) for _ in range(3)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
@@ -79,8 +79,3 @@ def test_cells_are_replaced_as_a_whole(tmp_path: Path) -> None:
     write_cells(location, "nightly", {"b": {"episodes": "1" * 32}})
     assert named_cells(location, "nightly") == {"b": {"episodes": "1" * 32}}
     assert sweep_names(location) == ["nightly"]
-
-
-def test_a_name_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"'../runs' cannot be a name of a sweep"):
-        write_cells(Location(str(tmp_path)), "../runs", {})

@@ -38,12 +38,6 @@ def test_several_checkpoints_are_rows_and_environments_with_temperatures_columns
     assert texts(picture).count("T = 1") == 2
 
 
-def test_of_one_checkpoint_environments_are_rows_and_temperatures_columns() -> None:
-    picture = draw_scores(result([("a", 5, e, t) for e in ("sokoban", "bandit") for t in (0.0, 0.5, 1.0)]))
-    assert len(squares(picture)) == 6
-    assert {"sokoban", "bandit", "T = 0", "T = 0.5", "T = 1"} <= set(texts(picture))
-
-
 def test_what_was_not_measured_is_said() -> None:
     picture = draw_scores(result([("a", 0, "bandit", 0.5), ("a", 1, "bandit", 0.5)], missing=1))
     assert sorted(squares(picture)) == ["25.0%", "not measured"]
@@ -54,7 +48,3 @@ def test_names_stay_text(name: str) -> None:
     picture = draw_scores(result([("a", 0, name, 0.5), ("b", 0, name, 0.5)]))
     assert "<script>" not in picture
     assert name in texts(picture)
-
-
-def test_nothing_at_all_is_drawn_as_nothing() -> None:
-    assert squares(draw_scores(result([]))) == []

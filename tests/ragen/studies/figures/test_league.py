@@ -4,9 +4,8 @@ import pytest
 
 from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
 from starpo.ragen.studies.cells import expand
-from starpo.ragen.studies.figures.league import draw_league, league_table
+from starpo.ragen.studies.figures.league import league_table
 from starpo.ragen.studies.grid import Grid
-from tests.ragen.pictures import lines, texts
 
 PROMPTS = [(seed, "state") for seed in range(40)]
 METHODS = {"slow": {"update.ratio": "sequence"}, "fast": {"update.clip_low": 0.1}}
@@ -63,12 +62,3 @@ def test_the_title_names_who_is_better_both_ways(result: AblationResult) -> None
     assert table.rows[0]["time"] == "2.00"
     alone = result.model_copy(update={"cells": result.cells[:2]})
     assert league_table(alone).title.startswith("none beats default")
-
-
-def test_a_line_each_way_and_what_did_not_end_is_said(result: AblationResult) -> None:
-    picture = draw_league(result)
-    assert len(lines(picture, "interval")) == 4
-    assert {"slow", "fast"} <= set(texts(picture))
-    cells = [*result.cells[:2], result.cells[2].model_copy(update={"panels": {}, "at_equal_time": None})]
-    picture = draw_league(result.model_copy(update={"cells": cells}))
-    assert any("did not finish" in text for text in texts(picture))
