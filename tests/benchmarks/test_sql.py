@@ -11,8 +11,8 @@ import pytest
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import REWARDS
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
 from starpo.schemas.manifest import Stage
+from tests.examples import GROUP_SIZE, TURNS_EACH, example_turns
 
 pytestmark = pytest.mark.benchmark
 

@@ -10,8 +10,8 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
 

@@ -21,8 +21,8 @@ from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
+from tests.examples import example
 from tests.integration.faults import PASSING, Fault, FaultyProxy, always, scripted, seeded
 
 pytestmark = pytest.mark.integration

@@ -16,8 +16,8 @@ from starpo.ragen.core.errors import ArtifactMissingError, DataError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example, example_turns
 from starpo.schemas.manifest import Stage
+from tests.examples import example, example_turns
 
 pytestmark = pytest.mark.integration
 

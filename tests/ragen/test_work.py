@@ -8,8 +8,8 @@ import pytest
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE, INPUTS = Stage(name="reward", version=1), {"turns": "t" * 32}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import ContentDigest, content_digest
-from starpo.schemas.examples import example, example_turns
+from tests.examples import example, example_turns
 
 
 def test_golden() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import example, example_turns
 from starpo.schemas.validate import ContractViolation, Validator, validate
+from tests.examples import example, example_turns
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 

@@ -10,9 +10,9 @@ import pytest
 from starpo.schemas import datasets
 from starpo.schemas.checks import CHECKS
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example
 from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 from starpo.schemas.validate import FAILURE_CASES, ContractViolation, validate
+from tests.examples import GROUP_SIZE, TURNS_EACH, example
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 

@@ -79,9 +79,3 @@ def test_frozen_lake():
     assert read("P_O\n_O_\n__G", (), {}) == Scene((0, 0), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
     assert read("__O\n_X_\n__G", (), {}) == Scene((1, 1), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
     assert read("P_O\n_O_\n__G", ("Down",), {}) is None  # the info does not say where the action led
-
-
-@pytest.mark.parametrize("env", SCENES)
-def test_what_is_no_board_has_no_scene(env):
-    for text in ("", "hello", "P P\nG G", "#####\n#PXO#"):
-        assert resolve(SCENES[env])(text, (), {}) is None

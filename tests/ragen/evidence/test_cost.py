@@ -8,8 +8,8 @@ from starpo.ragen.evidence.cost import cost
 from starpo.ragen.evidence.report.reading import Place
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import Run
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Manifest, Stage
+from tests.examples import example
 
 RUN = Run(
     name="a", flow="starpo", preset=None, created=datetime(2026, 11, 24, 12, tzinfo=UTC), config={"iterations": 2}

@@ -11,7 +11,7 @@ import pytest
 from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
+from tests.examples import example
 
 
 def places(store: Store, work: Facts) -> list[str]:

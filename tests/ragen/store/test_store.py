@@ -18,7 +18,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import artifacts, committing
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
-from starpo.schemas.examples import example, example_turns
+from tests.examples import example, example_turns
 
 KEY = "k" * 32
 

@@ -7,8 +7,8 @@ from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_series
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="evaluate", version=1)
 

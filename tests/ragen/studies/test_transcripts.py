@@ -6,8 +6,8 @@ import pytest
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.transcripts import read_transcripts
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="evaluate", version=1)
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.evaluation.panel import make_panel
-from starpo.ragen.agents.policy.tokenizer import unknown_speech
 from starpo.ragen.config.load import apply_overrides
-from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs import make
@@ -85,14 +83,6 @@ def test_a_part_plays_as_it_would_by_itself():
     assert mixture.is_success
 
 
-def test_a_clone_is_of_the_same_part_and_may_be_reset():
-    mixture = make(MIXTURE)
-    mixture.reset(seed=WET)
-    twin = mixture.clone(3)
-    twin.reset(seed=ARM)
-    assert mixture.actions == make(LAKE).actions != twin.actions
-
-
 def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
     for tag in MIXTURE.tagged():
         seeds = [fresh_env_seed(MIXTURE, "x", n, excluded=frozenset({"0" * 16}), tag=tag) for n in range(20)]
@@ -129,15 +119,6 @@ def test_parts_that_cannot_be_told_apart_or_played_are_refused(parts, message):
         MixtureSettings(parts=parts)
 
 
-def test_before_the_first_reset_there_is_no_part():
-    mixture = make(MIXTURE)
-    assert not mixture.is_success
-    assert mixture.has_chance
-    assert mixture.is_replayable
-    with pytest.raises(EnvironmentFault, match="no part before the first reset"):
-        mixture.render()
-
-
 def test_the_preset_survives_json_and_a_part_can_be_exchanged():
     config = preset("mixture")
     assert config.tags == ("bandit", "frozen_lake", "sokoban")
@@ -166,7 +147,3 @@ def test_each_part_is_demonstrated_by_its_own_player_in_its_share():
         world.reset(seed=WET)
     decisions = [demonstrate(world, 0.2, random.Random(1)) for world in (mixture, lake)]
     assert decisions[0] == decisions[1]
-
-
-def test_words_of_parts_that_every_policy_speaks_add_nothing():
-    assert unknown_speech(TinyPolicy(), MIXTURE) is None

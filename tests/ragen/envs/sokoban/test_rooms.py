@@ -81,15 +81,6 @@ def test_same_seed_same_room_in_another_process():
     assert len({room for three in here for room in three}) == 60
 
 
-def test_global_random_state_is_neither_read_nor_written():
-    random.seed(0)
-    before = random.getstate()
-    first = at_distance(python_random(3), 6, 6, 6, 10), reverse_play(python_random(3), 6, 6, 1, 300)
-    assert random.getstate() == before
-    random.seed(1)
-    assert first == (at_distance(python_random(3), 6, 6, 6, 10), reverse_play(python_random(3), 6, 6, 1, 300))
-
-
 def test_impossible_wishes_end_with_advice(monkeypatch):
     monkeypatch.setattr("starpo.ragen.envs.sokoban.rooms._MAX_ATTEMPTS", 20)
     with pytest.raises(ConfigError, match="has 90 actions was found in 20 attempts; set max_solution smaller"):

@@ -145,10 +145,6 @@ def test_a_game_that_is_none_is_told_with_its_path(tmp_path):
         make(settings).reset(seed=0)
 
 
-def test_it_says_that_it_can_be_replayed(tmp_path):
-    assert make(kitchen(tmp_path, "shelf", "sofa")).replay_fault == ""
-
-
 @pytest.mark.thorough
 def test_the_contract_is_kept_in_another_process_too(tmp_path):
     assert check(kitchen(tmp_path, "shelf", "sofa")) == []

@@ -9,7 +9,6 @@ from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.envs.suites.alfworld import AlfworldSettings
 from starpo.ragen.envs.suites.games import content_digest, folder_digest, game_of, games_of
 from starpo.ragen.envs.suites.world import names_of
-from starpo.ragen.envs.variants import variant
 
 
 def put(folder, name, **told):
@@ -106,17 +105,6 @@ def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, file
         AlfworldSettings(task=str(folder))
     assert "json_2.1.1/train" in str(refused.value)
     assert "alfworld-download" in str(refused.value)
-
-
-def test_a_folder_that_is_named_on_the_command_line_and_is_not_there_is_one_message(tmp_path):
-    with pytest.raises(ConfigError, match=r"settings of 'alfworld': digest: .* is not a folder"):
-        assert variant(f"alfworld/{tmp_path}/nowhere").settings
-
-
-def test_games_are_told_nothing_but_their_folder(tmp_path):
-    put(tmp_path, "game.tw-pddl")
-    with pytest.raises(ValidationError, match="found max_steps; leave config out"):
-        AlfworldSettings(task=str(tmp_path), config={"max_steps": 3})
 
 
 def test_names_count_down_within_a_kind_as_in_alfworld():

@@ -91,11 +91,6 @@ def test_states_are_known_by_the_seed_and_all_that_was_said():
     assert left.state_digest() != right.state_digest()
 
 
-def test_settings_that_hold_a_mapping_can_be_keys():
-    one, same, other = (SuiteSettings(type="echo", task="any", config={"size": n}) for n in (1, 1, 2))
-    assert len({one, same, other}) == 2
-
-
 def test_a_task_of_a_suite_has_a_name():
     settings = variant("reasoning_gym/gcd").settings
     assert (settings.type, settings.task) == ("reasoning_gym", "gcd")

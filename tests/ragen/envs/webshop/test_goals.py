@@ -67,7 +67,3 @@ def test_ragens_split():
 def test_an_empty_split_is_one_clear_error():
     with pytest.raises(ConfigError, match="has 10 goals, and split = 'train' begins at goal 1500"):
         goals_of([product(n) for n in range(10)]).index("train", 0)
-
-
-def test_products_without_a_wish_have_no_goal():
-    assert len(goals_of([product(1), product(2, attributes=())])) == 1

@@ -16,7 +16,7 @@ from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
-from starpo.schemas.examples import example
+from tests.examples import example
 
 from .conftest import Ask, played_turns, samples_of
 

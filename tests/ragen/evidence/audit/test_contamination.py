@@ -12,8 +12,8 @@ from starpo.ragen.evidence.audit.contamination import contaminated_panels
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 from .conftest import Ask, played_turns
 

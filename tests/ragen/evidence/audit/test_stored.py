@@ -15,8 +15,8 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Manifest, Stage
+from tests.examples import example_turns
 
 from .conftest import fill
 

@@ -8,8 +8,8 @@ from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.evidence.sizing.hours import Pace, num_passes, num_played, run_seconds
 from starpo.ragen.evidence.sizing.tokens import count_tokens
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 PACE = Pace(episode_s=0.5, pass_s=0.75, example_s=0.25)
 

@@ -17,9 +17,9 @@ from starpo.ragen.core.errors import EngineError
 from starpo.ragen.learning.reward.judge import checklist, judge
 from starpo.ragen.learning.reward.judging import Judge
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from starpo.tasks.reward import reward
+from tests.examples import example
 
 pytest.importorskip("openai")
 

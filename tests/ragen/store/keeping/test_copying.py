@@ -17,8 +17,8 @@ from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 

@@ -15,8 +15,8 @@ from starpo.ragen.store import Facts, Store, keeping
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Manifest, Stage
+from tests.examples import example
 from tests.ragen.store.keeping.garbage import LATER, MakeRun, forget, paths
 
 NOW = timedelta(0)

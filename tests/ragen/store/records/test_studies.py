@@ -15,8 +15,8 @@ from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.keeping.usage import measure
 from starpo.ragen.store.records.studies import named_cells, sweep_names, write_cells
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 EVALUATE = Stage(name="evaluate", version=2)
 

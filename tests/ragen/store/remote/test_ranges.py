@@ -12,8 +12,8 @@ from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.store.remote.ranges import RangeFile
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 DATA = bytes(range(100))
 
