@@ -56,7 +56,7 @@ def test_what_is_waited_for_can_come(compose: Compose, root: Path) -> None:
     assert adopted == {name for name, service in services.items() if service["restart"] == "no"}
 
 
-def test_addresses_name_services_and_the_ports_that_they_listen_on(compose: Compose, root: Path) -> None:
+def test_addresses_name_services_and_their_ports(compose: Compose, root: Path) -> None:
     start = (root / "infra/images/start").read_text()
     listens = {"postgres": "5432", "s3": "9000"}
     listens["server"] = re.findall(r"prefect server start --host \S+ --port (\d+)", start)[0]

@@ -65,7 +65,7 @@ def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, r
         _validate(pod, release)
 
 
-def test_workers_can_show_their_token_while_they_wait_for_the_head(cluster: Manifest) -> None:
+def test_workers_can_show_their_token(cluster: Manifest) -> None:
     """KubeRay's init container gets the `env` of the Ray container, but not its `envFrom`."""
     for group in cluster["spec"]["workerGroupSpecs"]:
         [container] = group["template"]["spec"]["containers"]

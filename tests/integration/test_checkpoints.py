@@ -78,7 +78,7 @@ def facts(capsys: pytest.CaptureFixture[str], store: Store, number: int, output:
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_run_keeps_what_its_settings_say_and_the_manifests_of_the_rest(finished: Path) -> None:
+def test_run_keeps_checkpoints_and_manifests(finished: Path) -> None:
     store = Store(str(finished))
     assert kept(store) == [0, 4, 6]
     for number in (1, 2, 3, 5):
@@ -87,7 +87,7 @@ def test_the_run_keeps_what_its_settings_say_and_the_manifests_of_the_rest(finis
         assert manifest.is_intact
 
 
-def test_running_again_needs_no_dropped_checkpoint_and_does_nothing_again(store: Store) -> None:
+def test_running_again_needs_no_dropped_checkpoint(store: Store) -> None:
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in Path(store.url).glob("*/*/*") if "runs" not in path.parts}
 
@@ -159,9 +159,7 @@ def test_an_iteration_outside_the_run(store: Store) -> None:
         print_checkpoint(store, "sparse", 37, None, as_json=True)
 
 
-def test_a_damaged_nearest_checkpoint_is_named_and_once_deleted_gone_around(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_nearest_checkpoint_is_named(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     nearest = Path(store.url, "checkpoint", keys(store)[4])
     content = bytearray((nearest / "model.safetensors").read_bytes())
     content[-1] ^= 1
@@ -247,7 +245,7 @@ def test_an_edited_estimator_is_named_with_what_it_was_and_is(
     assert kept(store) == [0, 4, 6]
 
 
-def test_a_learner_that_does_not_repeat_itself_gives_a_folder_without_proof(
+def test_nondeterministic_learner_gives_no_proof(
     store: Store, learner: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner(Honest)

@@ -104,7 +104,7 @@ def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
-def test_late_checkpoints_are_picked_up_and_no_cell_is_played_twice(swept: Store) -> None:
+def test_late_checkpoints_are_picked_up(swept: Store) -> None:
     before = stored(swept)
     starpo(CONFIG, preset="smoke", store=swept.url, run=RUN)
     dropped = [key for key in checkpoints(swept) if swept.dropped("checkpoint", key) is not None]

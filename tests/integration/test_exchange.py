@@ -62,7 +62,7 @@ def test_atif_comes_back_as_the_same_rows(finished: Path, tmp_path: Path) -> Non
     assert store.manifest("turns", keys[0]).content_digest == store.manifest("turns", keys[1]).content_digest
 
 
-def test_a_run_that_was_carried_in_a_folder_is_verified_elsewhere(finished: Path, tmp_path: Path) -> None:
+def test_carried_run_is_verified_elsewhere(finished: Path, tmp_path: Path) -> None:
     ragen(finished, "store", "copy", RUN, str(tmp_path / "carried"))
     ragen(tmp_path / "carried", "store", "copy", RUN, str(tmp_path / "other"))
     findings = verify_run(Store(str(tmp_path / "other")), RUN).findings

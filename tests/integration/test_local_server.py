@@ -145,7 +145,7 @@ def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
     return found
 
 
-def test_prefect_calls_a_run_by_its_name_and_its_log_has_a_line_an_iteration(shell: Shell, run: str) -> None:
+def test_prefect_shows_the_runs_name_and_a_line_an_iteration(shell: Shell, run: str) -> None:
     found = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
     assert found
     asked = {"flow_run_id": {"any_": [row["id"] for row in found]}}

@@ -51,7 +51,7 @@ def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict
     return metric_values(table)
 
 
-def test_shares_are_exact_and_each_part_is_filtered_and_measured_by_itself(folder: Path) -> None:
+def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))

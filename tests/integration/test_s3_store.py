@@ -168,7 +168,7 @@ def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     assert [name.rsplit("/", 1)[1] for name in names(bucket)] == ["model.safetensors", "manifest.json"]
 
 
-def test_an_artifact_that_another_process_deleted_is_missing_not_damaged(bucket: Any, tmp_path: Path) -> None:
+def test_artifact_deleted_by_another_is_missing(bucket: Any, tmp_path: Path) -> None:
     """This process has cached the manifest when it requests the files."""
     store = Store(f"s3://{bucket.name}")
     store.put_table("turns", example("turns"), work())

@@ -40,7 +40,7 @@ def finished(
     return train(folder)
 
 
-def test_every_rollout_but_the_first_is_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
+def test_later_rollouts_are_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
     store, run = finished
     records = store.runs.iterations(run)
     before = [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(3))]
@@ -87,7 +87,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 
 @pytest.mark.thorough
-def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
+def test_dropped_checkpoints_give_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
 ) -> None:
     """Only the first and the newest checkpoint are kept; the rollout ahead is still played by the right one."""
@@ -99,7 +99,7 @@ def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
 
 
 @pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])
-def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
+def test_lost_update_or_rollout_gives_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, missing: str
 ) -> None:
     """The store is as after a kill during an update and the next rollout, of which only one was stored."""

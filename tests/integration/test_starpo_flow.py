@@ -123,7 +123,7 @@ def leave_rewards_out(turns: pa.Table) -> pa.Table:
         pytest.param(leave_rewards_out, "action_rewards", "is a column of type", marks=pytest.mark.thorough),
     ],
 )
-def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_it(
+def test_rollout_that_breaks_its_contract_stops_the_run(
     finished: tuple[Path, str],
     tmp_path: Path,
     begun: Callable[..., str],
@@ -197,7 +197,7 @@ def pretrained(folder: Path) -> dict[str, object]:
     }
 
 
-def test_any_causal_model_by_folder_with_full_prompts_and_contexts(pretrained_folder: Path, tmp_path: Path) -> None:
+def test_any_causal_model_with_full_contexts(pretrained_folder: Path, tmp_path: Path) -> None:
     run = starpo(preset="smoke", overrides=pretrained(pretrained_folder), store=str(tmp_path))
     store = Store(str(tmp_path))
     stages = store.runs.iterations(run)[0]

@@ -61,7 +61,7 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
 
 
-def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Path) -> None:
+def test_untouched_run_is_verified_and_stays_untouched(folder: Path) -> None:
     before, visits = snapshot(folder), []
     verification = verify(folder, on_visit=lambda done, total, visit: visits.append((done, total)))
     assert faults(verification) == {}
@@ -74,9 +74,7 @@ def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Pat
     assert snapshot(folder) == before
 
 
-def test_episodes_are_played_on_this_machine_wherever_the_run_played(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actors on other nodes cannot read checkpoints from the scratch store, which is a folder on this machine."""
 
     def no_actors(*_: object) -> None:
@@ -87,7 +85,7 @@ def test_episodes_are_played_on_this_machine_wherever_the_run_played(
     assert faults(verify(folder)) == {}
 
 
-def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path) -> None:
+def test_flipped_byte_is_named_and_the_rest_verified(folder: Path) -> None:
     place = artifact(folder, 0, "rollout", "turns")
     content = bytearray((place / "part-00000.parquet").read_bytes())
     content[len(content) // 2] ^= 1
@@ -104,7 +102,7 @@ def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path
     assert {f.stage for f in verification.findings} == {"record", *stages}
 
 
-def test_a_missing_input_that_is_not_computed_again_is_a_fault_and_no_crash(folder: Path) -> None:
+def test_missing_input_is_a_fault_and_no_crash(folder: Path) -> None:
     place = artifact(folder, 0, "variance_filter", "selection")
     shutil.rmtree(place)
     verification = verify(folder, last=0, stages=["update"])
@@ -130,7 +128,7 @@ def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sloppy_learner")
-def test_a_difference_names_the_weights_and_does_not_reach_the_next_update(folder: Path) -> None:
+def test_difference_does_not_reach_the_next_update(folder: Path) -> None:
     found = faults(verify(folder, stages=["update"]))
     assert set(found) == {(0, "update", "checkpoint")}
     finding = found[0, "update", "checkpoint"]
@@ -139,9 +137,7 @@ def test_a_difference_names_the_weights_and_does_not_reach_the_next_update(folde
     assert "by at most 0.001" in finding.detail
 
 
-def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_version_of_the_stage_is_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_stage, "STAGE", Stage(name="reward", version=99))
     assert faults(verify(folder, last=0, stages=["reward"])) == {}
     forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
@@ -150,7 +146,7 @@ def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
     assert "made by version 1 of the stage, and this release has version 99" in finding.detail
 
 
-def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: Path) -> None:
+def test_dropped_checkpoint_is_proved_and_used(folder: Path) -> None:
     Store(str(folder)).drop("checkpoint", artifact(folder, 0, "update", "checkpoint").name)
     assert faults(verify(folder, stages=["update"])) == {}
     derived = verify(folder, first=1, last=1, stages=["evaluate"])

@@ -56,7 +56,7 @@ def test_a_long_episode_would_pass_the_models_positions() -> None:
     assert fit(positions=300, context=300).misfit is None
 
 
-def test_prompts_longer_than_the_context_are_refused_for_every_policy(model: Path) -> None:
+def test_prompts_longer_than_the_context_are_refused(model: Path) -> None:
     small = {"rollout.max_context_tokens": 72}
     with pytest.raises(ConfigError, match=r"mine: environment: first prompts of 24 tokens .*\.max_context_tokens = 88"):
         check_ready(preset("smoke", small), "mine")

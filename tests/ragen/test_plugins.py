@@ -138,7 +138,7 @@ def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -
     assert ragen(tmp_path, "runs").returncode == 0
 
 
-def test_a_package_that_cannot_be_imported_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
+def test_package_that_cannot_be_imported(tmp_path: Path) -> None:
     install(tmp_path, "broken", {"environments": {"odd": "broken:Odd"}}, source="import numpy\n1 / 0\n")
     assert ragen(tmp_path, "validate", "smoke").returncode == 0
     result = ragen(tmp_path, "validate", "smoke", "--set", "environment.type=odd")

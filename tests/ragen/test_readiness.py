@@ -44,7 +44,7 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
     assert obstacles(of(folder)) == [f"'{folder}' has no weights model.safetensors: the download or copy is incomplete"]
 
 
-def test_a_template_that_drops_earlier_reasoning_names_the_users_folder(model: Path, tmp_path: Path) -> None:
+def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
     (found,) = obstacles(of(folder))
@@ -109,16 +109,14 @@ TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
     ("used", "fault"),
     [("'by ' + separator", 'can only concatenate str (not "NoneType")'), ("1 / (separator or '')|length", "ZeroDiv")],
 )
-def test_a_prompt_that_one_of_several_environments_could_not_render(
-    played: dict[str, Any], used: str, fault: str
-) -> None:
+def test_prompt_that_one_environment_could_not_render(played: dict[str, Any], used: str, fault: str) -> None:
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
     small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
     (found,) = obstacles(preset("smoke", {**played, **small}))
     assert fault in found
 
 
-def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_together(
+def test_missing_demonstrator_and_large_panel_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Sokoban, "demonstrator", "")

@@ -22,7 +22,7 @@ def work(**changes: Any) -> Work:
     return Work(**{**defaults, **changes})
 
 
-def test_the_key_is_a_function_of_everything_that_decides_the_output() -> None:
+def test_key_is_a_function_of_all_that_decides() -> None:
     changes = [
         {"stage": Stage(name="reward", version=2)},
         {"stage": Stage(name="filter", version=1)},

@@ -14,7 +14,7 @@ from tests.examples import example, example_turns
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
-def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
+def test_message_names_rule_rows_ids_and_what_to_do() -> None:
     table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, prompt_ids=[-1]))
     with pytest.raises(ContractViolation) as caught:
         validate(table, "turns")
@@ -63,7 +63,7 @@ def reported(table: pa.Table, bounds: list[int]) -> list[tuple[str, str]]:
     return []
 
 
-def test_rows_are_numbered_through_all_batches_and_duplicates_found_across_them() -> None:
+def test_rows_are_numbered_through_all_batches() -> None:
     table = example_turns(2)
     validator = Validator("turns")
     validator.check(table)
@@ -84,7 +84,7 @@ def test_no_table_makes_validation_itself_fail() -> None:
                 validate(table, kind)
 
 
-def test_failure_cases_are_the_wrong_rows_with_long_values_in_part() -> None:
+def test_failure_cases_are_the_wrong_rows() -> None:
     def change(rows: Rows) -> None:
         for number, row in enumerate(rows):
             row["info"] = f'{{"row": {number}}}' if number % 2 else f"{number:02}" * 5_000

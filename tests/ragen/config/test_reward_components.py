@@ -96,14 +96,14 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
         ),
     ],
 )
-def test_a_component_that_could_never_pay_is_refused_before_the_run(overrides: dict, message: str) -> None:
+def test_component_that_could_never_pay_is_refused(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", [{"policy.type": "tiny"}, {"policy.fine_tuning": {}}])
-def test_demonstrations_know_every_form_where_it_is_known_where_things_are(policy: dict, form: str) -> None:
+def test_demonstrations_know_every_form(policy: dict, form: str) -> None:
     assert apply_overrides(CONFIG, {**policy, "agent.prompt": "state", "agent.form": form}).agent.form == form
 
 

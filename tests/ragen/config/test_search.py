@@ -24,7 +24,7 @@ def smoke(**changes: Any) -> StarPOConfig:
     return preset("smoke", changes)
 
 
-def test_chosen_responses_are_refused_before_the_run_unless_they_are_weighed():
+def test_chosen_responses_must_be_weighed():
     with pytest.raises(ConfigError, match=r"search_rows = 'refuse' .* set update\.search_rows = 'weigh'"):
         smoke(**{"rollout.search.type": "best_of"})
     assert smoke(**BEST_OF).update.search_rows == "weigh"
@@ -46,7 +46,7 @@ def test_what_is_left_out_is_not_in_any_key():
     assert rollout(0, same, FIRST).key == rollout(0, config, FIRST).key
 
 
-def test_search_and_greedy_members_are_in_the_keys_of_rollouts_and_not_of_evaluations():
+def test_search_is_in_keys_of_rollouts_not_evaluations():
     plain, searched, greedy = smoke(), smoke(**BEST_OF), smoke(**{"rollout.num_greedy": 1})
     assert len({rollout(0, config, FIRST).key for config in (plain, searched, greedy)}) == 3
     assert rollout(0, plain, FIRST).outputs == ("turns",)

@@ -60,7 +60,7 @@ def test_muon_is_refused_with_deepspeed(place):
     UpdateConfig.model_validate({"learner": "deepspeed", "advantage": "grpo", "critic": {"optimiser": muon}})
 
 
-def test_the_runs_length_is_in_the_key_where_a_rate_of_what_is_trained_falls():
+def test_runs_length_is_in_the_key_where_a_rate_falls():
     def key(iterations: int, **settings: object) -> str:
         config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})
         return update(config, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER).key

@@ -329,7 +329,7 @@ def test_a_namespace_shared_by_distributions_is_taken_apart(
     assert identify(reward=text) != first
 
 
-def test_the_package_of_the_target_counts_by_text_even_where_it_is_installed(
+def test_package_of_the_target_counts_by_text(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
@@ -413,7 +413,7 @@ def project(tmp_path: Path) -> Callable[..., str]:
     return identity
 
 
-def test_in_this_project_methods_are_followed_and_floors_and_docstrings_are_not(project: Callable[..., str]) -> None:
+def test_this_projects_methods_are_followed_not_floors(project: Callable[..., str]) -> None:
     first = project()
     assert len(first) == 16
     assert first == code_identity("starpo.ragen.envs.sokoban.environment:Sokoban")

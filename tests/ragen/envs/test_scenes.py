@@ -44,7 +44,7 @@ def test_what_is_derived_is_what_is_shown(settings):
 
 @pytest.mark.parametrize("form", ["grid", "coord", "compact"])
 @pytest.mark.parametrize("vocabulary", ["default", "new"])
-def test_a_board_is_read_from_every_form_as_the_environment_knows_it(form, vocabulary):
+def test_board_is_read_from_every_form(form, vocabulary):
     environment = make(SokobanSettings(observation=form, vocabulary=vocabulary, num_boxes=2, height=7, width=8))
     for seed in range(20):
         environment.reset(seed=seed)

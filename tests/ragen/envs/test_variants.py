@@ -20,12 +20,12 @@ def test_the_papers_variants_are_there_each_with_one_line():
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)
 
 
-def test_every_environment_is_listed_once_by_a_variant_or_without_one():
+def test_every_environment_is_listed_once():
     assert {one.type for one in VARIANTS.values()} | {one.type for one in OTHERS.values()} == set(ENVIRONMENTS)
     assert not {one.type for one in VARIANTS.values()} & {one.type for one in OTHERS.values()}
 
 
-def test_held_out_names_never_meet_training_names_as_initial_states():
+def test_held_out_names_never_meet_training_names():
     def digests(variant):
         environment = make(VARIANTS[variant].settings)
         for seed in range(200):

@@ -27,7 +27,7 @@ def manifest(at: str, seconds: float, hardware: dict, kind: str = "metrics", num
     return Manifest(**facts, content_digest="0" * 64, provenance=provenance, headline=headline)
 
 
-def test_work_is_counted_by_machine_and_what_others_made_before_apart(tmp_path):
+def test_work_is_counted_by_machine(tmp_path):
     manifests = {
         Place(0, "warm_start", "checkpoint", "w"): manifest("11:59:59.999", 90.0, CPU),  # before the run was begun
         Place(0, "reward", "rewards", "r0"): manifest(

@@ -48,7 +48,7 @@ def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
 
 
 @pytest.mark.parametrize("num_calls", range(4))
-def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
+def test_killed_while_dropping_it_is_whole_or_gone(
     store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int
 ) -> None:
     manifest = store.put_folder("checkpoint", files, work)
@@ -84,14 +84,14 @@ def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
     assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
 
 
-def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
+def test_dropped_artifact_says_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
     store.put_folder("checkpoint", files, work)
     store.drop("checkpoint", KEY)
     with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*ragen checkpoint RUN --iteration N"):
         store.local_folder("checkpoint", KEY)
 
 
-def test_dropped_by_another_process_while_it_is_read_it_is_missing_and_not_damaged(
+def test_dropped_while_read_is_missing_not_damaged(
     store: Store, files: str, work: Facts, nothing_verified_yet: None
 ) -> None:
     """A reader that needs it then derives it, like one that was dropped earlier."""

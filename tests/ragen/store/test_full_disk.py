@@ -41,7 +41,7 @@ def policy(hidden_size: int) -> Qwen2ForCausalLM:
     )  # fmt: skip
 
 
-def test_weights_that_do_not_fit_are_a_fault_of_the_store_and_tried_again(small_disk: Path) -> None:
+def test_weights_that_do_not_fit_are_tried_again(small_disk: Path) -> None:
     with (
         pytest.raises(StoreError, match=r"No space left on device") as refused,
         Store(str(small_disk / "store")).new_folder() as folder,

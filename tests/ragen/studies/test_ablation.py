@@ -86,7 +86,7 @@ def test_prompts_that_only_met_errors_are_left_out(base):
     assert (found.difference.mean, found.difference.num_prompts) == (pytest.approx(1 / 2), 2)
 
 
-def test_without_an_iteration_at_which_all_seeds_were_evaluated_there_is_no_peak(base):
+def test_no_peak_without_a_common_iteration(base):
     outcomes = both(run(bandit={0: [0, 0, 0, 0], 4: [1, 0, 0, 0]}), run(bandit={4: [0, 0, 0, 0]}))
     outcomes |= {(HALF, 0): run(bandit={0: [0, 1, 0, 1]}), (HALF, 1): run(bandit={4: [1, 1, 0, 0]})}
     result = summary(base, outcomes)
@@ -97,7 +97,7 @@ def test_without_an_iteration_at_which_all_seeds_were_evaluated_there_is_no_peak
     assert "last 41.7%" in texts(draw_ablation(result))
 
 
-def test_the_same_runs_give_the_same_bytes_and_json_gives_them_back(base):
+def test_same_runs_give_the_same_bytes(base):
     outcomes = both(run(bandit={0: [0, 1, 0, 1], 4: [1, 1, 0, 1]}), run(bandit={0: [0, 1, 0, 1], 4: [1, 0, 0, 1]}))
     first, second = summary(base, outcomes), summary(base, dict(reversed(outcomes.items())))
     assert first.model_dump_json() == second.model_dump_json()

@@ -88,7 +88,7 @@ def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[
         expand(Sweep(name="s", runs=runs), store, [])
 
 
-def test_panels_of_different_sizes_are_refused_unless_one_is_given(store: Store, begin: Callable[..., str]) -> None:
+def test_panels_of_different_sizes_are_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", evaluation__num_prompts=9)]
     with pytest.raises(ConfigError, match=r"num_prompts is 8 in run one and 9 in run two.*give --prompts N for both"):
         expand(Sweep(name="s", runs=runs), store, [])

@@ -80,7 +80,7 @@ def test_grids_that_extend_each_other(write):
         Grid.load(write('extends = "one"', "other"))
 
 
-def test_a_shipped_grid_is_found_from_any_folder_and_a_neighbour_comes_first(write, tmp_path):
+def test_shipped_grid_is_found_after_a_neighbour(write, tmp_path):
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     for folder in (shipped, own):
         folder.mkdir()

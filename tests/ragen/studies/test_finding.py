@@ -37,7 +37,7 @@ def test_an_end_differs_if_its_whole_interval_does(expected, low, high, said) ->
         (-0.2, -0.06, "the opposite shows"),
     ],
 )
-def test_cells_are_alike_if_the_whole_interval_is_within_the_margin(low, high, said) -> None:
+def test_cells_are_alike_within_the_margin(low, high, said) -> None:
     assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(said + " (")
 
 
@@ -95,7 +95,7 @@ def test_an_order_names_cells(base, order, said) -> None:
         expand(grid, base, "mine.toml")
 
 
-def test_a_fall_is_later_if_it_is_in_every_seed_that_falls_without_it() -> None:
+def test_fall_is_later_if_it_is_in_every_seed() -> None:
     base = {0: 40, 1: 60, 2: None}
     assert judge_fall({0: None, 1: 61, 2: 5}, base).startswith("shows in 2 of 2 seeds")
     assert judge_fall({0: None, 1: 60, 2: None}, base).startswith("does not show: later in 1 of 2 seeds")

@@ -68,7 +68,7 @@ def test_one_seed_has_wilsons_interval() -> None:
     assert (score.low, score.high) == pytest.approx(wilson_interval(7, 10))
 
 
-def test_the_best_comes_first_and_the_others_are_compared_with_it() -> None:
+def test_best_comes_first_and_others_are_compared() -> None:
     result = summed([cell("a"), cell("b"), cell("c")], [outcome(3), outcome(9), outcome(9)])
     assert [(s.rank, s.run, s.success) for s in result.leaderboard] == [(1, "b", 0.9), (1, "c", 0.9), (3, "a", 0.3)]
     first, equal, last = (standing.difference for standing in result.leaderboard)
@@ -103,7 +103,7 @@ def test_so_they_do_in_the_difference_to_the_first() -> None:
     assert -1 <= second.difference.low < -0.25 < second.difference.high
 
 
-def test_training_is_judged_from_the_first_checkpoint_to_the_last() -> None:
+def test_training_is_judged_from_first_to_last() -> None:
     cells = [*(cell("a", iteration) for iteration in (4, 0, 8)), cell("b", 0)]
     outcomes = [outcome(9), outcome(2), outcome(6), outcome(5)]
     gains = {
@@ -114,7 +114,7 @@ def test_training_is_judged_from_the_first_checkpoint_to_the_last() -> None:
     assert not any(of.scores["bandit"].gain for of in summed(cells, outcomes).leaderboard)
 
 
-def test_a_checkpoint_with_a_failed_cell_has_no_rank_and_loses_nothing_else() -> None:
+def test_checkpoint_with_a_failed_cell_has_no_rank() -> None:
     cells = [
         cell("a"),
         cell("b", environment="bandit"),

@@ -91,7 +91,7 @@ def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
     assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 10.0}
 
 
-def test_seconds_of_training_count_every_attempt_and_no_other_stage(tmp_path, make_run):
+def test_seconds_count_every_attempt(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)
     records = store.runs.iterations("mine")

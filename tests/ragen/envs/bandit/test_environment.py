@@ -15,7 +15,7 @@ def start(seed=0, dynamics_seed=0, **settings):
     return environment
 
 
-def test_there_are_12_training_and_8_held_out_pairs_and_none_is_both():
+def test_pairs_are_for_training_or_held_out():
     assert len(set(NAME_PAIRS["train"])) == 12
     assert len(set(NAME_PAIRS["held_out"])) == 8
     assert not {frozenset(p) for p in NAME_PAIRS["train"]} & {frozenset(p) for p in NAME_PAIRS["held_out"]}
@@ -34,7 +34,7 @@ def test_every_pair_is_drawn_in_both_orders(names, count):
     assert len(digests) == count <= Bandit.num_initial_states
 
 
-def test_the_chance_draw_is_each_members_own_and_has_the_probability_that_is_set():
+def test_chance_is_each_members_own_with_its_probability():
     environment = Bandit(BanditSettings(high_probability=0.25))
     paid = []
     for dynamics_seed in range(4000):
@@ -45,7 +45,7 @@ def test_the_chance_draw_is_each_members_own_and_has_the_probability_that_is_set
     assert np.mean(paid) == pytest.approx(0.25, abs=0.027)
 
 
-def test_whether_the_risky_arm_pays_has_nothing_to_do_with_the_initial_state():
+def test_risky_pay_is_independent_of_the_state():
     environment = Bandit(BanditSettings())
     pays = set()
     for seed in range(40):
@@ -65,7 +65,7 @@ def test_success_is_the_arm_of_high_risk_whether_it_pays_or_not(is_reversed, hig
 
 
 @pytest.mark.parametrize("low_reward", [0.15, 0.1])
-def test_the_arm_of_low_risk_always_pays_the_constant_and_is_no_success(low_reward):
+def test_low_risk_arm_always_pays_the_constant(low_reward):
     for dynamics_seed in range(20):
         environment = start(0, dynamics_seed, names="phoenix_dragon", low_reward=low_reward)
         assert environment.step("Phoenix")[1:4] == (low_reward, True, False)

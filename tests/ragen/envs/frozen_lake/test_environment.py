@@ -116,7 +116,7 @@ def test_the_coordinates_are_zero_based_and_below_the_grid():
     assert environment.render() == "_P\nOG\nPlayer: (0, 1)\nGoal: (1, 1)\nHoles: (1, 0)"
 
 
-def test_the_compact_observation_is_a_line_and_the_map_of_the_holes():
+def test_compact_observation_is_a_line_and_a_map():
     lake = lake_of("SFFF", "FHFH", "FFFH", "HFFG")
     environment = put(lake, 4)
     environment.settings = FrozenLakeSettings(observation="compact")
@@ -154,7 +154,7 @@ def test_values_by_hand():
 
 @given(seed=SEEDS, slip=st.floats(0.0, 1.0))
 @settings(max_examples=30, deadline=None)
-def test_values_are_probabilities_that_grow_with_the_actions_left(seed, slip):
+def test_values_grow_with_the_actions_left(seed, slip):
     lake = start(seed).lake
     values = success_probabilities(lake, transition_probabilities(lake, slip), 12)
     assert (values >= 0).all()
@@ -165,7 +165,7 @@ def test_values_are_probabilities_that_grow_with_the_actions_left(seed, slip):
 
 @given(seed=SEEDS)
 @settings(max_examples=50, deadline=None)
-def test_without_slip_the_values_are_the_distances_and_the_plan_a_shortest_path(seed):
+def test_without_slip_the_plan_is_a_shortest_path(seed):
     lake = start(seed).lake
     distance = lake.distances()[lake.start]
     values = success_probabilities(lake, transition_probabilities(lake, 0.0), 16)[:, lake.start]

@@ -55,7 +55,7 @@ def test_a_push_to_the_left_by_hand(before, after, made):
     assert slide(row_of(*before), "Left") == (row_of(*after), made)
 
 
-def test_the_other_pushes_are_the_push_to_the_left_of_a_turned_board():
+def test_other_pushes_are_turned_ones():
     board = ((2, 2, 2, 0), (0, 4, 0, 0), (2, 4, 0, 8), (4, 0, 0, 8))
     assert slide(board, "Right") == (((0, 0, 2, 4), (0, 0, 0, 4), (0, 2, 4, 8), (0, 0, 4, 8)), (4,))
     assert slide(board, "Up") == (((4, 2, 2, 16), (4, 8, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0)), (4, 8, 16))
@@ -70,7 +70,7 @@ def test_a_push_keeps_the_sum_and_frees_a_cell_for_each_pair(board, action):
     assert len(slide(board, {"Up": "Down", "Down": "Up", "Left": "Right", "Right": "Left"}[action])[1]) == len(made)
 
 
-def test_a_push_that_moves_nothing_changes_nothing_and_pays_nothing():
+def test_push_that_moves_nothing_changes_nothing():
     environment = put(row_of(2, 4, 0, 0))
     state, chance = environment.state_digest(), environment._chance.getstate()
     _, reward, terminated, _, info = environment.step("Left")
@@ -79,7 +79,7 @@ def test_a_push_that_moves_nothing_changes_nothing_and_pays_nothing():
     assert environment._chance.getstate() == chance
 
 
-def test_the_reward_is_a_tenth_of_the_logarithm_of_one_more_than_what_was_made():
+def test_reward_is_a_tenth_of_a_logarithm():
     environment = put(row_of(2, 2, 4, 4))
     _, reward, _, _, info = environment.step("Left")
     assert info["made"] == [4, 8]
@@ -87,7 +87,7 @@ def test_the_reward_is_a_tenth_of_the_logarithm_of_one_more_than_what_was_made()
     assert put(row_of(2, 0, 0, 0)).step("Right")[1] == 0.0
 
 
-def test_a_tile_appears_in_any_free_cell_and_one_in_ten_is_a_four():
+def test_tile_appears_anywhere_and_one_in_ten_is_a_four():
     appeared, cells = Counter(), Counter()
     for member in range(3000):
         environment = put(row_of(2, 0, 0, 0), dynamics_seed=member)

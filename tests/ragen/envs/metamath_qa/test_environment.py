@@ -23,7 +23,7 @@ def file(tmp_path):
     return path
 
 
-def test_a_users_file_keeps_the_conventions_and_its_digest_is_a_setting(file):
+def test_users_file_keeps_the_conventions(file):
     settings = MetaMathQASettings(path=str(file))
     assert settings.digest == file_digest(str(file)) != ""
     assert check(settings, should_start_process=False) == []
@@ -31,7 +31,7 @@ def test_a_users_file_keeps_the_conventions_and_its_digest_is_a_setting(file):
     assert {environment.reset(seed=seed)[0] for seed in range(40)} == {f"What is {n} + {n}?" for n in (1, 2, 3)}
 
 
-def test_settings_of_other_content_are_other_settings_and_stored_ones_keep_theirs(file):
+def test_settings_follow_the_content_of_the_file(file):
     settings = MetaMathQASettings(path=str(file))
     file.write_text(file.read_text().replace("Sure", "Well"))
     assert MetaMathQASettings(path=str(file)) != settings

@@ -93,7 +93,7 @@ def test_a_file_of_bad_lines_alone_is_refused(tmp_path):
         stored_questions(str(file), file_digest(str(file)))
 
 
-def test_an_empty_file_a_broken_list_and_a_missing_file_are_refused(tmp_path):
+def test_empty_broken_and_missing_files_are_refused(tmp_path):
     file = tmp_path / "mine.json"
     for content, said in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
         file.write_text(content)

@@ -33,7 +33,7 @@ def test_it_keeps_the_conventions_in_every_process():
     assert check(MIXTURE) == []
 
 
-def test_parts_whose_settings_tell_what_an_action_costs_keep_the_conventions():
+def test_parts_that_know_their_action_cost():
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     taxi = VARIANTS["GymTaxi"].settings
     parts = {"taxi": {"environment": taxi}, "sudoku": {"environment": SudokuSettings()}}
@@ -50,7 +50,7 @@ def test_groups_are_dealt_exactly_where_shares_come_out_even():
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9).map(lambda n: n / 4), min_size=1), st.integers(1, 60)
 )
-def test_no_part_is_ahead_of_its_share_by_a_group_and_more_groups_begin_alike(shares, number):
+def test_no_part_is_a_group_ahead_of_its_share(shares, number):
     weights, total = weights_of(shares), sum(shares.values())
     dealt = deal(weights, number)
     assert all(count < shares[tag] / total * number + 1 for tag, count in Counter(dealt).items())
@@ -90,7 +90,7 @@ def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
         assert len(set(seeds)) == 20
 
 
-def test_a_panel_is_dealt_like_a_rollout_and_only_what_has_many_states_is_held_out():
+def test_panel_is_dealt_and_only_many_states_held_out():
     panel = make_panel(MIXTURE, 40, panel_seed=3)
     assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.dealt(40)
     assert make_panel(MIXTURE, 8, panel_seed=3).env_seeds == panel.env_seeds[:8]
@@ -135,7 +135,7 @@ def test_the_preset_survives_json_and_a_part_can_be_exchanged():
         apply_overrides(config, needy)
 
 
-def test_each_part_is_demonstrated_by_its_own_player_in_its_share():
+def test_each_part_is_demonstrated_in_its_share():
     lessons = resolve(Mixture.lessons)(MIXTURE)
     assert Counter(lesson.type for lesson in lessons) == {"frozen_lake": 45, "bandit": 15}
     rare = MixtureSettings(parts={**PARTS, "wet": {"share": 99.0, "environment": LAKE}})

@@ -22,7 +22,7 @@ def test_rewards_by_hand():
     assert steps == pytest.approx([-0.1, -0.1, 0.9, -0.1, -0.1])
 
 
-def test_off_a_target_costs_one_and_from_target_to_target_nothing():
+def test_rewards_off_and_between_targets():
     environment = playing(Board.from_text("########\n#P√O_X_#\n########"))
     assert environment.step("Right")[1] == pytest.approx(-0.1)  # off one target and onto another: no change
     assert environment.step("Right")[1] == pytest.approx(-1.1)  # -0.1 - 1
@@ -81,7 +81,7 @@ def test_coordinates_are_zero_based_rows_and_columns():
     )
 
 
-def test_compact_observation_has_a_pair_for_everything_and_a_map_of_walls():
+def test_compact_observation_has_pairs_and_walls():
     assert playing(TWO_BOXES, observation="compact").render() == (
         "P 1 1 X 1 2 X 2 4 O 1 4 O 2 4\n########\n#______#\n#______#\n########"
     )
@@ -110,7 +110,7 @@ def test_observations_tell_different_states_apart(observation, vocabulary):
     assert len(set(digest_of.values())) == len(digest_of)
 
 
-def test_large_variant_has_two_boxes_and_the_distance_generator_its_range():
+def test_large_variant_and_distance_generator():
     large = Sokoban(SokobanSettings(height=8, width=8, num_boxes=2, search_depth=10))
     large.reset(seed=0)
     assert (large.board.height, large.board.width, len(large.board.boxes)) == (8, 8, 2)

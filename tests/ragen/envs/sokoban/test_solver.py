@@ -85,7 +85,7 @@ def test_feasible_pushes_by_hand():
 
 
 @given(seed=st.integers(0, 10_000), num_boxes=st.integers(1, 3))
-def test_every_feasible_push_is_made_by_its_path_and_none_is_missing(seed, num_boxes):
+def test_every_feasible_push_is_found(seed, num_boxes):
     board = reverse_play(python_random(seed), 7, 7, num_boxes, search_depth=15)
     pushes = feasible_pushes(board)
     for push in pushes:

@@ -45,7 +45,7 @@ def test_the_right_digits_pay_one_each_and_the_last_one_ten():
         environment.step("place 3 at row 2 col 1")
 
 
-def test_a_legal_digit_that_is_not_the_solutions_pays_a_half_and_the_right_one_then_the_rest():
+def test_legal_wrong_digit_pays_a_half():
     blank = (0, 0, *SOLUTION[2:4], 0, 0, *SOLUTION[6:8], 0, 0, *SOLUTION[10:])
     environment = put(blank)
     # Row 1 holds 3 and 4, column 1 holds 4: 1 and 2 are left for (1, 1), and 1 is correct.
@@ -93,7 +93,7 @@ def test_reading_never_raises_and_what_is_read_reads_as_itself(said):
     assert action is None or grammar.read(action) == action
 
 
-def test_the_admissible_placements_are_those_that_change_the_grid():
+def test_admissible_placements_change_the_grid():
     environment = put(should_list_admissible=True, observation="compact")
     assert environment.render() == (
         ". 2 3 .\n. 4 1 2\n2 1 4 3\n4 3 2 1\n"
@@ -103,7 +103,7 @@ def test_the_admissible_placements_are_those_that_change_the_grid():
 
 @given(seed=SEEDS)
 @settings(max_examples=30, deadline=None)
-def test_a_placement_is_admissible_exactly_where_it_changes_the_grid(seed):
+def test_placement_is_admissible_where_it_changes_the_grid(seed):
     environment = start(seed, num_blanks=8)
     rng = random.Random(seed)
     for _ in range(12):

@@ -54,7 +54,7 @@ def test_all_4x4_grids_are_found():
     assert len(set(solutions([0] * 16, 4, limit=1000))) == by_hand == 288
 
 
-def test_a_grid_that_breaks_a_rule_has_no_solution_and_an_empty_one_more_than_is_asked_for():
+def test_broken_grid_has_no_solution_and_an_empty_one_many():
     assert solutions([1, 1, *[0] * 14], 4) == []
     assert len(solutions([0] * 81, 9, limit=3)) == 3
 

@@ -110,7 +110,7 @@ def test_what_the_game_does_not_know_changes_nothing(tmp_path):
         environment.step("go\nto table 1")
 
 
-def test_the_seed_chooses_the_game_and_equal_facts_are_equal_states(tmp_path):
+def test_seed_chooses_the_game(tmp_path):
     settings = kitchen(tmp_path, "shelf", "sofa")
     left, right = make(settings), make(settings)
     assert left.num_initial_states == 2

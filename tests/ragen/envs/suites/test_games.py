@@ -25,7 +25,7 @@ def played(folder, split="all"):
     return [path.relative_to(folder).as_posix() for path in found]
 
 
-def test_games_of_alfworld_and_of_textworld_in_the_order_of_their_paths(tmp_path):
+def test_games_are_in_the_order_of_their_paths(tmp_path):
     for name in (
         "pick_and_place-Mug/trial_2/game.tw-pddl",
         "pick_and_place-Mug/trial_1/game.tw-pddl",
@@ -57,7 +57,7 @@ def test_every_tenth_game_is_held_out_beginning_with_the_first(tmp_path):
         played(tmp_path, "train")
 
 
-def test_a_seed_chooses_a_game_and_passes_over_what_cannot_be_solved(tmp_path):
+def test_seed_chooses_a_solvable_game(tmp_path):
     for number in range(4):
         put(tmp_path, f"{number}.tw-pddl", solvable=number != 1)
     games = games_of(str(tmp_path), folder_digest(str(tmp_path)), "all")
@@ -71,7 +71,7 @@ def test_a_seed_chooses_a_game_and_passes_over_what_cannot_be_solved(tmp_path):
         game_of((games[2],), 0)
 
 
-def test_the_digest_is_of_names_and_sizes_and_enters_the_settings(tmp_path):
+def test_digest_is_of_names_and_sizes(tmp_path):
     path = put(tmp_path, "a/game.tw-pddl", told="one")
     settings = AlfworldSettings(task=str(tmp_path))
     assert settings.digest == folder_digest(str(tmp_path))
@@ -95,7 +95,7 @@ def test_the_digest_is_of_names_and_sizes_and_enters_the_settings(tmp_path):
         (None, "is not a folder; expected a folder with games"),
     ],
 )
-def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, files, message):
+def test_missing_games_are_told_with_the_download(tmp_path, files, message):
     folder = tmp_path / "games"
     for name in files or []:
         put(folder, name)

@@ -45,7 +45,7 @@ def test_an_episode():
     assert environment.is_success
 
 
-def test_what_the_grammar_does_not_read_and_steps_out_of_an_episode_are_refused():
+def test_unread_and_late_actions_are_refused():
     with pytest.raises(EnvironmentFault, match="before the first reset"):
         Echo(SuiteSettings(type="echo", task="any")).step("a")
     environment = echo()
@@ -100,7 +100,7 @@ def test_a_task_of_a_suite_has_a_name():
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_suite_can_be_named_without_its_package_and_says_what_to_install(suite, monkeypatch, tmp_path):
+def test_suite_without_its_package_says_what_to_install(suite, monkeypatch, tmp_path):
     package = {"alfworld": "textworld"}.get(suite, suite)
     (tmp_path / "game.tw-pddl").touch()
     real = builtins.__import__

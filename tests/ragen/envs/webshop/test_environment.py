@@ -55,7 +55,7 @@ def test_ten_products_a_page_and_fifty_in_all():
     assert environment.shop.shown(environment.visit) == pages[-2]
 
 
-def test_options_are_chosen_replaced_and_forgotten_with_a_new_search():
+def test_options_are_forgotten_with_a_new_search():
     environment = start()
     asin, options = next((p.asin.lower(), p.options) for p in environment.catalogue.products if len(p.options) == 2)
     title = environment.catalogue.product(asin).title
@@ -151,7 +151,7 @@ def test_near_misses_are_worth_a_half_to_nine_tenths():
     assert sum(0.5 <= worth <= 0.9 for worth in scores) > 30
 
 
-def test_a_hidden_attribute_is_asked_for_and_stands_on_features_alone():
+def test_hidden_attribute_stands_on_features_alone():
     environment = start(num_hidden=1)
     goal = environment.goal
     _, _, hidden = goal.attributes
@@ -163,7 +163,7 @@ def test_a_hidden_attribute_is_asked_for_and_stands_on_features_alone():
     assert [page for page in shown if hidden in shown[page].replace(goal.instruction, "")] == ["features"]
 
 
-def test_environments_share_a_catalogue_and_copies_do_not_copy_it():
+def test_environments_share_a_catalogue():
     one, other = start(0), start(1, observation="compact")
     assert one.catalogue is other.catalogue
     twin = one.clone(3)

@@ -105,7 +105,7 @@ def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told
 
 @pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
 @pytest.mark.parametrize("told", [5, "soft"])
-def test_a_persons_wish_is_left_out_if_its_attributes_or_options_are_no_list(folder, field, told):
+def test_wish_whose_attributes_are_no_list_is_left_out(folder, field, told):
     asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
     (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
     assert product.human_wishes == ()

@@ -49,7 +49,7 @@ def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
     assert (finding.severity, finding.summary[-35:]) == ("note", "trajectories; 1 incomplete ones are left out."[-35:])
 
 
-def test_a_full_context_that_counts_is_a_warning_with_what_it_moves(tables: Ask) -> None:
+def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", **NO_RESPONSE, status="truncated", truncated=True)
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "warning"

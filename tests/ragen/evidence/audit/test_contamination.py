@@ -135,7 +135,7 @@ def test_training_counts_up_to_the_evaluated_policy(tmp_path: Path) -> None:
     assert (row["seen"], row["mixed_in"]) == (1, 0)
 
 
-def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path: Path) -> None:
+def test_panel_with_few_states_covers_all(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
     run.evaluate(1, {"c": True, "e": False}, env="bandit")
     finding = run.finding()
@@ -145,7 +145,7 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
 
 
 @pytest.mark.parametrize("is_part", [False, True])
-def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: Path, is_part: bool) -> None:
+def test_task_with_few_states_is_not_contaminated(tmp_path: Path, is_part: bool) -> None:
     """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
@@ -158,7 +158,7 @@ def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: 
     assert (finding.severity, finding.table["covers_all"].to_pylist()) == ("note", [True])
 
 
-def test_seen_states_of_an_environment_that_cannot_be_made_here_are_a_warning(tmp_path: Path) -> None:
+def test_seen_states_of_an_unknown_environment(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
     run.evaluate(1, {"c": True, "e": False}, env="gone", environment={"type": "gone"})
     finding = run.finding()

@@ -137,7 +137,7 @@ def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
     assert answer.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
 
 
-def test_a_failure_to_read_is_explained_by_whoever_knows_the_files() -> None:
+def test_failure_to_read_is_explained_by_the_caller() -> None:
     def batches() -> pa.RecordBatchReader:
         def broken() -> object:
             raise OSError("the disk is on fire")

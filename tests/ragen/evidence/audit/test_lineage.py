@@ -96,7 +96,7 @@ def test_what_is_not_there_is_said(filled: Store, name: str, error: type[Excepti
         lineage(filled, name)
 
 
-def test_an_edited_manifest_in_the_chain_is_an_error_and_elsewhere_a_remark(copied: Path) -> None:
+def test_edited_manifest_in_the_chain_is_an_error(copied: Path) -> None:
     store = Store(str(copied))
     edited = key(store, 0, "reward")
     file = copied / "rewards" / edited / "manifest.json"

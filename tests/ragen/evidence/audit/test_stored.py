@@ -46,7 +46,7 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
             assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
 
 
-def test_a_reused_rollout_is_there_for_every_iteration_that_trains_on_it(filled: Store) -> None:
+def test_reused_rollout_is_in_every_iteration(filled: Store) -> None:
     with open_database(filled, ["mine"]) as database:
         seen = database.query("select iteration, is_reused, count(*) as n from turns group by all order by all")
         played = database.query("select count(*) as n from turns where not is_reused")["n"][0].as_py()

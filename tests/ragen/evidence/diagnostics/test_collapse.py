@@ -181,7 +181,7 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (idle.severity, idle.iteration, idle.ended) == ("standstill", 0, 8)
 
 
-def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():
+def test_drift_is_told_until_it_is_back():
     drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # a value equal to the bound, 0.2, raises no signal
     (signal,) = diagnose({DRIFT: drift}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)

@@ -108,7 +108,7 @@ def test_rollout_metrics_by_hand(turns):
     )
 
 
-def test_runs_of_words_that_stand_twice_in_a_response_are_counted(make_turns):
+def test_repeated_ngrams_are_counted(make_turns):
     echo, other = "go up and up and up and up", "one two three"  # five 4-grams, two of which are repeats
     turns = make_turns([{"group_id": g, "response": text} for g, text in (("a", echo), ("b", echo), ("c", other))])
     assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)

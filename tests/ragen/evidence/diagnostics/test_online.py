@@ -111,5 +111,5 @@ def test_updates_are_grouped_by_earlier_uses_of_their_rollout() -> None:
     assert rows[1]["clip_fraction"] == 0.5
 
 
-def test_what_search_passed_over_stands_beside_the_first_use_alone() -> None:
+def test_search_stands_beside_the_first_use() -> None:
     assert [row["num_updates"] for row in reuse_rows("aaab", [0, 0.1, 0.2, 0], has_siblings=True)] == [2, 1, 1]

@@ -41,7 +41,7 @@ def test_a_dependence_that_falls_to_chance_is_lost() -> None:
     assert [point.regime for point in path(series)] == ["baseline", "template", "collapsed"]
 
 
-def test_the_picture_says_where_and_when_and_is_the_same_each_time() -> None:
+def test_picture_says_where_and_when() -> None:
     points = path(probes((0.4, 2.0), (0.2, 1.9), (0.1, 0.1)))
     drawn = draw_plane("a <run>", points)
     assert drawn == draw_plane("a <run>", points)

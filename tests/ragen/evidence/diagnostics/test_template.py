@@ -35,7 +35,7 @@ def test_an_equal_prompt_is_the_reasonings_own() -> None:
     assert found["retrieval_at_1_above_chance"] == pytest.approx(2 / 3 - (2 / 3 + 2 / 3 + 1 / 3) / 3)
 
 
-def test_chance_is_what_a_matrix_that_says_nothing_reaches_with_equal_prompts_too() -> None:
+def test_uninformative_matrix_reaches_chance() -> None:
     found = template_metrics(np.zeros((6, 6)), "aaabbc")
     for k in (1, 2, 4):
         assert found[f"retrieval_at_{k}_above_chance"] == pytest.approx(0.0)

@@ -29,7 +29,7 @@ def lines(file: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("agent", [FULL, WINDOW, PREFILLED, SYSTEM], ids=["full", "window", "prefilled", "system"])
-def test_messages_rendered_by_the_template_are_the_tokens_that_the_model_saw(store, put_run, tmp_path, agent):
+def test_rendered_messages_are_the_tokens_that_were_seen(store, put_run, tmp_path, agent):
     table = put_run(agent=agent)
     exported(store, tmp_path / "out", "messages")
     rows = table.to_pylist()

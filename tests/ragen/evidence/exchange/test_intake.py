@@ -327,7 +327,7 @@ def test_broken_documents_are_set_aside(take: TakeIn, value: Any, reason: str) -
     assert reason in next(aside.lines())
 
 
-def test_a_file_may_be_named_by_a_symlink_and_a_folder_does_not_lead_out_by_one(take: TakeIn, tmp_path: Path) -> None:
+def test_symlinks_are_followed_by_name_and_not_in_folders(take: TakeIn, tmp_path: Path) -> None:
     folder, outside = tmp_path / "folder", tmp_path / "outside.json"
     folder.mkdir()
     outside.write_text(json.dumps(document(trajectory_id="outside")))

@@ -124,7 +124,7 @@ def settings_of(config: dict):
         {"seed": 4},
     ],
 )
-def test_an_episode_that_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+def test_episode_that_is_not_repeated_is_not_drawn(change: dict) -> None:
     assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
 
 

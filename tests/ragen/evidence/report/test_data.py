@@ -72,7 +72,7 @@ def test_rows_may_lie_in_any_order(stored_run: Store) -> None:
     assert any(len(turns) > 1 for turns in members[0].values())
 
 
-def test_tokens_are_those_that_were_sampled_and_spell_the_response(data) -> None:
+def test_tokens_spell_the_response_as_sampled(data) -> None:
     for group in unpacked(data.rollouts[0].packed):
         for member in group["members"]:
             for turn in member["turns"]:
@@ -96,7 +96,7 @@ def test_evaluated_episodes_are_embedded_with_their_boards(data, stored_run: Sto
         assert [" || ".join(turn["executed"]) for turn in member["turns"]] == row["actions"]
 
 
-def test_a_small_budget_embeds_a_part_of_the_last_iteration_and_all_curves(stored_run: Store, data) -> None:
+def test_small_budget_embeds_a_part(stored_run: Store, data) -> None:
     small = gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1)
     assert [(e.iteration, e.num_trajectories, e.num_all) for e in small.rollouts] == [(3, 2, 6)]
     assert [e.iteration for e in small.evaluations] == [4]

@@ -69,7 +69,7 @@ def test_search_finds_text_everywhere_and_leads_to_the_turn(page) -> None:
     assert find(page, text="no response says this") == "None of 33 trajectories."
 
 
-def test_the_map_of_decisions_is_walked_with_the_keyboard_and_opens_groups(page) -> None:
+def test_map_of_decisions_opens_groups(page) -> None:
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         page.press("canvas.map", key)
     assert page.text("#heatmap .readout").startswith("Iteration 1, group i1-g")

@@ -94,7 +94,7 @@ def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run:
     )
 
 
-def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, stored_run: Store) -> None:
+def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 1, "rollout", "turns") if "\U0001f600" in r["response"])
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}")
     card = f".turn[data-turn='{row['turn']}']"
@@ -200,9 +200,7 @@ def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) 
     assert browser.complaints() == []
 
 
-def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint_to_checkpoint(
-    page, stored_run: Store
-) -> None:
+def test_evaluated_episodes_are_followed_over_checkpoints(page, stored_run: Store) -> None:
     page.go("#iteration=2")
     page.follow(".iteration a[href*='source=sokoban']")
     assert page.text(".trajectory-title") == "Evaluation sokoban after 2 updates, episode p0000-0"
@@ -218,7 +216,7 @@ def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint
     page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
 
 
-def test_the_first_paragraph_says_what_goes_wrong_and_leads_there(page, data_of_failures) -> None:
+def test_first_paragraph_says_what_goes_wrong(page, data_of_failures) -> None:
     assert page.text("#failures .headline").startswith(f"What goes wrong now: {data_of_failures.num_failed} of ")
     assert [int(text) for text in page.texts("#failures li b")] == [kind.count for kind in data_of_failures.kinds]
     page.follow("#failures li a")

@@ -73,7 +73,7 @@ def test_logits_of_a_micro_batch() -> None:
     assert LOGITS_AT_A_TIME == scoring._LOGITS_AT_A_TIME
 
 
-def test_logits_of_a_large_micro_batch_are_there_a_few_positions_at_a_time() -> None:
+def test_logits_are_there_a_few_positions_at_a_time() -> None:
     large = 2 * LOGITS_AT_A_TIME // 128
     assert logits_part(SMALL, large, has_entropy=True).size_bytes == 20 * LOGITS_AT_A_TIME
     assert logits_part(SMALL, large, has_entropy=True, is_cut_up=True).size_bytes == 20 * 2 * LOGITS_AT_A_TIME

@@ -112,9 +112,7 @@ def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, ma
     assert other.runs.state("a") == local.runs.state("a")
 
 
-def test_a_run_that_ends_while_it_is_copied_is_not_complete_there(
-    local: Store, other: Store, make_run: MakeRun
-) -> None:
+def test_run_that_ends_during_the_copy_is_not_complete(local: Store, other: Store, make_run: MakeRun) -> None:
     """Its records were read before it ended; a target that marks it completed would seal incomplete records."""
     make_run(local, "a", 2)
     local.runs.set_state("a", "running", "update")
@@ -262,9 +260,7 @@ def put_study(
         location.replace(f"{place}/cells.json", json.dumps(cells).encode())
 
 
-def test_a_sweep_goes_along_with_its_only_run_and_so_do_its_cells(
-    local: Store, other: Store, make_run: MakeRun
-) -> None:
+def test_sweep_goes_along_with_its_run(local: Store, other: Store, make_run: MakeRun) -> None:
     made = make_run(local, "a", 1)
     inputs = {"checkpoint": made[-1][1]}
     evaluate = Stage(name="evaluate", version=3)

@@ -204,7 +204,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
     assert all(store.faults(manifest) == [] for manifest in manifests)
 
 
-def test_a_killed_deletion_leaves_nothing_half_visible_and_is_finished_by_the_next(
+def test_killed_deletion_is_finished_by_the_next(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)

@@ -36,7 +36,7 @@ def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tup
     return store, cells[0], cells[1]
 
 
-def test_garbage_collection_keeps_named_cells_and_what_they_were_made_from(swept: tuple[Store, str, str]) -> None:
+def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) -> None:
     store, named, unnamed = swept
     location = Location(store.url)
     store.runs.forget("mine")

@@ -29,7 +29,7 @@ def squares(picture: str) -> list[str]:
     return [text for text in texts(picture) if text in ("25.0%", "not measured")]
 
 
-def test_several_checkpoints_are_rows_and_environments_with_temperatures_columns() -> None:
+def test_several_checkpoints_are_rows() -> None:
     places = [(r, i, e, t) for r in ("a", "b") for i in (0, 10) for e in ("sokoban", "bandit") for t in (0.0, 1.0)]
     picture = draw_scores(result(places))
     assert squares(picture) == ["25.0%"] * 16

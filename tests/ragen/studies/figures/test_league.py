@@ -33,7 +33,7 @@ def result(base) -> AblationResult:
     return summarise(grid, expand(grid, base, "mine.toml", METHODS), outcomes)
 
 
-def test_at_equal_time_a_slow_method_is_judged_by_what_it_had_by_then(result: AblationResult) -> None:
+def test_slow_method_at_equal_time(result: AblationResult) -> None:
     slow, fast = (cell.at_equal_time for cell in result.cells[1:])
     assert (slow.relative_seconds, slow.updates) == (2.0, {0: pytest.approx(2.4), 1: pytest.approx(2.4)})
     assert slow.success == pytest.approx(0.25 + 0.75 / 5)
@@ -43,7 +43,7 @@ def test_at_equal_time_a_slow_method_is_judged_by_what_it_had_by_then(result: Ab
     assert result.cells[0].at_equal_time is None
 
 
-def test_what_was_not_evaluated_within_the_time_has_no_place_at_equal_time(base) -> None:
+def test_late_evaluation_has_no_place_at_equal_time(base) -> None:
     grid = Grid(name="mine", preset="bandit", cells={"default": {}}, methods=["slow"], figure="league", seeds=[0, 1, 2])
     late = {"bandit": {4: curve(0, 0, 1)["bandit"][4]}}
     outcomes = {("default", s): RunOutcome("run", late, seconds={0: 0.0, 4: 40.0}) for s in (0, 1, 2)}

@@ -23,7 +23,7 @@ def result(study):
     return study("signals", {"vanilla": vanilla, "fresh": {0: falling(99, 99, None)}}, fell={"vanilla": {0: 40, 1: 35}})
 
 
-def test_the_std_falls_before_the_return_and_the_norm_spikes_by_the_fall(result) -> None:
+def test_std_falls_before_the_return(result) -> None:
     first, second, sound = events(result)
     assert (first.raised[GRADIENT], second.raised[GRADIENT]) == (38, 30)
     assert 15 < first.raised[REWARD_STD] < first.raised[RETURN]
