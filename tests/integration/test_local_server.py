@@ -129,12 +129,6 @@ def test_wandb_has_the_run_offline(shell: Shell, run: str) -> None:
     assert list((shell.folder / "state").glob(f"wandb/offline-run-*-{run}"))
 
 
-def test_following_an_ended_run_returns_at_once(shell: Shell, run: str) -> None:
-    result = shell("ragen", "follow", run)
-    assert result.returncode == 0, result.stderr
-    assert "iteration 1/1" in result.stdout
-
-
 def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
     request = urllib.request.Request(
         f"{shell.env['PREFECT_API_URL']}/{what}/filter",
