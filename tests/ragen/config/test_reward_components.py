@@ -40,10 +40,8 @@ def test_components_without_options_are_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("component", "options", "message"),
     [
-        ("grounding", {"rewards": 1.0}, "options of 'grounding': rewards: Extra inputs"),
         ("grounding", {"weights": {"box": 0.0}}, "expected weights of at least 0, and at least one above 0"),
         ("format", {"penalty": 1.0}, "'format' takes no options, found penalty"),
-        ("judge", {}, "options of 'judge': base_url: Field required"),
         ("judge", {**SERVER, "base_url": "http://me:secret@host/v1"}, "base_url: String should match"),
         (
             "judge",
@@ -51,7 +49,6 @@ def test_components_without_options_are_as_they_were() -> None:
             r"\{thought\} is not known here; known: \{observation\}, \{think",
         ),
         ("judge", {**SERVER, "template": "Is it true?"}, "expected a part of the turn in it"),
-        ("checklist", {**SERVER, "items": []}, "items: List should have at least 1 item"),
         ("checklist", {**SERVER, "items": [{"question": "?"}], "template": "{think}"}, r"expected \{question\} in it"),
         (
             "checklist",

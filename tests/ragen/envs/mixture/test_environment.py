@@ -104,13 +104,11 @@ def test_panel_is_dealt_and_only_many_states_held_out():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({}, "at least 1 item"),
         ({"a b": PARTS["wet"]}, "a part is named 'a b': expected 1 to 32 letters"),
         ({"seen": PARTS["wet"]}, "none of mixture, seen"),
         ({"bandit": PARTS["wet"]}, "part 'bandit' has the name of an environment but plays another, 'frozen_lake'"),
         ({"both": {"environment": {"type": "mixture", "parts": PARTS}}}, "part 'both' is a mixture itself"),
         ({"x": {"environment": {"type": "lake"}}}, "'lake' is not known here; known: alfworld, bandit"),
-        ({"x": {"environment": {"type": "bandit", "arms": 3}}}, "Extra inputs are not permitted"),
         ({**PARTS, "x": {"share": 1e-5, "environment": LAKE}}, "less than one group in 10000"),
     ],
 )

@@ -128,7 +128,6 @@ def test_large_variant_and_distance_generator():
         ({"generator": "distance", "search_depth": 10}, "search_depth has no effect while generator = 'distance'"),
         ({"min_solution": 3}, "no effect while generator = 'reverse_play'"),
         ({"height": 5, "width": 5, "num_boxes": 5}, "needs 11 cells .* 5x5 has 9 inside"),
-        ({"height": 4}, "greater than or equal to 5"),
         ({"boxes": 1}, "boxes"),
         ({"vocabulary": "emoji"}, "'default' or 'new'"),
     ],
