@@ -96,10 +96,6 @@ EDITS = {
         {"shared": "from .tables import ROWS\n"},
         {"shared": "from .tables import ROWS\n", "tables": TABLES.replace("3", "4")},
     ),
-    "a table that a decorator fills": (
-        {"reward": "T = {}\ndef put(f):\n    T['a'] = f\n\n@put\ndef a():\n    return 1\n" + R},
-        {"reward": "T = {}\ndef put(f):\n    T['a'] = f\n\n@put\ndef a():\n    return 2\n" + R},
-    ),
     "import for its effect": (
         {"reward": "import mine.patches\n" + R, "patches": "import os\nos.x = 1\n"},
         {"reward": "import mine.patches\n" + R, "patches": "import os\nos.x = 2\n"},
@@ -109,10 +105,6 @@ EDITS = {
         {"__init__": "from . import other\n", "other": "X = 1\n"},
         {"__init__": "from . import other\n", "other": "X = 2\n"},
     ),
-    "setattr at module level": (
-        {"reward": "class A: pass\nsetattr(A, 'x', 1)\n" + R},
-        {"reward": "class A: pass\nsetattr(A, 'x', 2)\n" + R},
-    ),
     "a bare call at module level": (
         {"reward": "def put(x): globals()['R'] = x\nput(1)\n" + R},
         {"reward": "def put(x): globals()['R'] = x\nput(2)\n" + R},
@@ -121,21 +113,9 @@ EDITS = {
         {"reward": FALLBACK, "slow": "R = 1\n"},
         {"reward": FALLBACK, "slow": "R = 2\n"},
     ),
-    "a definition that an import replaces": (
-        {"reward": "R = 1\nfrom mine.other import R\n" + R, "other": "R = 2\n"},
-        {"reward": "R = 1\nfrom mine.other import R\n" + R, "other": "R = 3\n"},
-    ),
     "the first of two star imports": (
         {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "S = 1\n"},
         {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 2\n", "two": "S = 1\n"},
-    ),
-    "the second of two star imports": (
-        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "R = 1\n"},
-        {"reward": "from .one import *\nfrom .two import *\n" + R, "one": "R = 1\n", "two": "R = 2\n"},
-    ),
-    "a registry of subclasses": (
-        {"reward": "class B:\n    def __init_subclass__(cls): T.append(cls)\nT = []\nclass C(B): x = 1\n" + R},
-        {"reward": "class B:\n    def __init_subclass__(cls): T.append(cls)\nT = []\nclass C(B): x = 2\n" + R},
     ),
     "import_module": (
         {"reward": "import importlib\nR = importlib.import_module('mine.core').R\n" + R, "core": "R = 1\n"},
@@ -150,21 +130,9 @@ EDITS = {
         {"reward": "R = __import__('mine.core')\n" + R, "core": "R = 2\n"},
     ),
     "a docstring": ({}, {"reward": REWARD.replace("Pay.", "Pay what is due.")}),
-    "a module's docstring": ({}, {"reward": REWARD.replace("A component.", "Another.")}),
-    "an annotation of an argument": ({}, {"reward": REWARD.replace("turns, config", "turns: 'Table', config")}),
-    "an annotated field": ({"tables": "class A:\n    x: int = 1\n"}, {"tables": "class A:\n    x: str = 1\n"}),
-    "a result's annotation": ({}, {"reward": REWARD.replace("config):", "config) -> 'Paid':")}),
-    "a monkey patch of a class": (
-        {"reward": "from .shared import factor\nfactor.rate = 1\n" + R},
-        {"reward": "from .shared import factor\nfactor.rate = 2\n" + R},
-    ),
     "a base class": (
         {"reward": "from .base import Base\nclass G(Base): pass\n" + R, "base": "class Base:\n    x = 1\n"},
         {"reward": "from .base import Base\nclass G(Base): pass\n" + R, "base": "class Base:\n    x = 2\n"},
-    ),
-    "a metaclass's table": (
-        {"reward": "from .base import *\n" + R, "base": "__all__ = ['R']\nR = 1\nT = {'a': 1}\n"},
-        {"reward": "from .base import *\n" + R, "base": "__all__ = ['R']\nR = 1\nT = {'a': 2}\n"},
     ),
 }  # fmt: skip
 """Kind of edit -> the files before it and after it; the target is `mine.reward:bonus`."""
