@@ -120,8 +120,8 @@ def make_run() -> Callable[..., list[tuple[str, str]]]:
 def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5) -> list[tuple[str, str]]:
     from starpo.ragen.store import Facts
     from starpo.ragen.store.artifacts.keys import stage_key
-    from starpo.schemas.examples import example
     from starpo.schemas.manifest import Stage
+    from tests.examples import example
 
     made: list[tuple[str, str]] = []
 

@@ -71,7 +71,7 @@ def seconds(work):
     return time.perf_counter() - started
 
 
-def test_two_actors_are_1_6_times_as_fast_as_one_pinned_to_a_core(job, shards):
+def test_two_actors_against_one_pinned(job, shards):
     from starpo.ragen.agents.rollout.ray_pool import RayPool
 
     pools, turns = {}, {}
@@ -99,7 +99,7 @@ def test_two_actors_are_1_6_times_as_fast_as_one_pinned_to_a_core(job, shards):
     assert statistics.median(ratios) >= 1.6
 
 
-def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_update(tmp_path, monkeypatch):
+def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch):
     """Two actors run on one core and the update on the other, so that each has its own resources, as on a cluster.
 
     On shared cores nothing can overlap: an iteration then takes as long as rollout and update together.

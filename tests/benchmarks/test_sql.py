@@ -1,9 +1,6 @@
 """Duration of an SQL query over a million stored turns, as a user makes it."""
 
-import os
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +11,8 @@ import pytest
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import REWARDS
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
 from starpo.schemas.manifest import Stage
+from tests.examples import GROUP_SIZE, TURNS_EACH, example_turns
 
 pytestmark = pytest.mark.benchmark
 
@@ -84,21 +81,3 @@ def test_a_question_to_a_million_turns(filled: Store) -> None:
     for name, values in times.items():
         print(f"  {name:12} median {statistics.median(values):.2f} s, best {min(values):.2f} s")
     assert statistics.median(times["joined"]) < LIMIT_S
-
-
-def test_the_command_answers_as_fast_as_it_can(filled: Store) -> None:
-    """Includes the start of a process: Python, imports, the query and the table."""
-    command = [sys.executable, "-m", "starpo.flows.cli", "sql", "large", QUESTION, "--json", "--store", filled.url]
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ})
-        times.append(time.perf_counter() - started)
-    print(f"\n  ragen sql    median {statistics.median(times):.2f} s")
-
-
-def test_verifying_costs_the_reading_of_every_byte(filled: Store) -> None:
-    started = time.perf_counter()
-    with open_database(filled, ["large"], should_verify=True) as database:
-        database.query(QUESTION)
-    print(f"\n  --verify     {time.perf_counter() - started:.2f} s")

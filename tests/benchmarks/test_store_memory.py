@@ -16,7 +16,7 @@ LIMIT_BYTES = 1.5e9
 PROGRAM = """
 import json, resource, sys, time
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
+from tests.examples import GROUP_SIZE, TURNS_EACH, example_turns
 from starpo.schemas.manifest import Stage
 
 url, num_turns = sys.argv[1], int(sys.argv[2])

@@ -12,9 +12,9 @@ import pytest
 
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import datasets
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
 from starpo.schemas.manifest import Stage
 from starpo.schemas.validate import validate
+from tests.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
 
 pytestmark = pytest.mark.benchmark
 

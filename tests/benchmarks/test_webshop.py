@@ -12,7 +12,6 @@ import time
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.envs.webshop.catalogue import load_catalogue
 from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.search import words
 from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
@@ -20,15 +19,6 @@ from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 pytestmark = pytest.mark.benchmark
 
 EPISODES, STEPS, QUERIES = 1000, 10, 500
-
-
-def test_a_catalogue_of_5000_is_made_in_two_seconds() -> None:
-    load_catalogue.cache_clear()
-    started = time.process_time()
-    WebShop(WebShopSettings(num_products=5000)).reset(seed=0)
-    seconds = time.process_time() - started
-    print(f"catalogue of 5,000: {seconds:.2f} s")
-    assert seconds < 2
 
 
 def test_a_search_among_10000_takes_less_than_5_ms() -> None:

@@ -12,8 +12,8 @@ from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 HOSTILE = (

@@ -19,8 +19,8 @@ from starpo.ragen.evidence.audit.finding import Finding, shown_rows
 from starpo.ragen.evidence.audit.lineage import Lineage, Work
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.flows import command as in_process
 
 KINDS = ("turns", "rewards", "selection", "samples", "metrics")

@@ -9,7 +9,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
-from starpo.schemas.examples import example
+from tests.examples import example
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "audit.md"
 QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)

@@ -15,8 +15,8 @@ from starpo.flows.presets import preset
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.flows.command import Result, ragen
 from tests.permissions import obey_permissions
 

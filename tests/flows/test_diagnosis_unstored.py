@@ -10,8 +10,8 @@ from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.permissions import obey_permissions
 
 

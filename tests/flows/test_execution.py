@@ -12,8 +12,8 @@ from starpo.flows.execution import NUM_ATTEMPTS, InProcess
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 
 @pytest.fixture

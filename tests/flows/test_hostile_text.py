@@ -22,8 +22,8 @@ from starpo.ragen.core.visible import quoted, shortened, visible
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.studies import Ablations, Sweeps
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.flows import command as in_process
 from tests.flows.hostile import (
     BROKEN,

@@ -20,7 +20,7 @@ from starpo.ragen.evidence.report.words import embedded_words, facts
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
-from starpo.schemas.examples import example_turns
+from tests.examples import example_turns
 
 KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")
 

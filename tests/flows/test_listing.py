@@ -15,8 +15,8 @@ from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="evaluate", version=1)
 NAME = "replay-of-sokoban-starpo-s-s1-f0664c94"

@@ -11,7 +11,7 @@ import pytest
 import starpo
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, QueryError, StoreError
 from starpo.ragen.store import Store
-from starpo.schemas.examples import example
+from tests.examples import example
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from starpo.flows.plan import Planner, plan_run
 from starpo.flows.presets import preset
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
-from starpo.schemas.examples import example
 from starpo.tasks.diagnose import STAGE as DIAGNOSE
+from tests.examples import example
 
 
 def names(plan) -> dict[str, int]:

@@ -23,8 +23,8 @@ from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.result import Difference
 from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.ragen.studies.tables import ablation_tables, sweep_tables
-from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Stage
+from tests.examples import example_turns
 
 WIDTHS = pytest.mark.parametrize("width", [80, 200])
 LONG = "replay-of-sokoban-starpo-s-s1-f0664c94-with-a-name-as-long-as-names-get"

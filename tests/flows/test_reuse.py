@@ -12,8 +12,8 @@ from starpo.flows.reuse import Reuse, reused
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 CONFIG = apply_overrides(preset("smoke"), {"iterations": 2})
 HERE = {"versions": versions(), "code": code_revision()}

@@ -12,8 +12,8 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="rollout", version=1)
 TOKENIZER = make_tokenizer()

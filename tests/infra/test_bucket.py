@@ -45,10 +45,6 @@ def test_it_is_made_once_and_keeps_its_promise(root: Path, endpoint: str) -> Non
     assert checked.stdout == "bucket starpo: one winner of 8 conditional puts, 5 times\n", checked.stderr
 
 
-def test_a_folder_needs_no_bucket(root: Path) -> None:
-    assert "nothing to do" in _bucket(root, "http://127.0.0.1:1", "create", "/a/folder").stdout
-
-
 def test_a_server_that_ignores_the_condition_is_found_out(root: Path) -> None:
     import importlib.util
 

@@ -56,15 +56,6 @@ def test_a_script_is_sound(path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_there_are_scripts() -> None:
-    assert {"start", "secrets", "smoke", "train.sbatch"} <= {path.name for path in SCRIPTS}
-
-
-def test_shellcheck_finds_faults() -> None:
-    done = subprocess.run([_tool("shellcheck"), "-"], input="#!/bin/bash\nrm $1\n", capture_output=True, text=True)
-    assert done.returncode == 1
-
-
 @pytest.mark.parametrize("path", FILES, ids=_name)
 def test_every_variable_is_one_that_the_project_reads(
     path: Path, variables: set[str], named_variables: Callable[[str], set[str]]

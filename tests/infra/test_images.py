@@ -21,19 +21,10 @@ def _hadolint() -> str:
     return found
 
 
-def test_there_is_one_for_cpus_and_one_for_gpus() -> None:
-    assert NAMES == ["cpu.Dockerfile", "gpu.Dockerfile"]
-
-
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
 def test_hadolint_finds_nothing(path: Path) -> None:
     done = subprocess.run([_hadolint(), "--no-color", path], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_hadolint_finds_faults() -> None:
-    done = subprocess.run([_hadolint(), "-"], input="FROM debian:latest\nRUN cd /x\n", capture_output=True, text=True)
-    assert "DL3007" in done.stdout
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)

@@ -1,7 +1,5 @@
 """The manifests are valid by Kubernetes' own schemas, and their names, ports and secrets agree."""
 
-import copy
-import importlib.metadata
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,7 +65,7 @@ def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, r
         _validate(pod, release)
 
 
-def test_workers_can_show_their_token_while_they_wait_for_the_head(cluster: Manifest) -> None:
+def test_workers_can_show_their_token(cluster: Manifest) -> None:
     """KubeRay's init container gets the `env` of the Ray container, but not its `envFrom`."""
     for group in cluster["spec"]["workerGroupSpecs"]:
         [container] = group["template"]["spec"]["containers"]
@@ -78,13 +76,6 @@ def test_ray_knows_the_parameters_that_it_is_started_with(cluster: Manifest, com
     options = set(re.findall(r'"--([a-z-]+)"', commands_of_ray))
     for group in _groups(cluster):
         assert set(group["rayStartParams"]) <= options
-
-
-def test_the_schemas_refuse_what_is_wrong(manifests: list[Manifest]) -> None:
-    worker = copy.deepcopy(next(m for m in manifests if m["metadata"]["name"] == "worker"))
-    worker["spec"]["template"]["spec"]["containers"][0]["arguments"] = ["worker"]
-    with pytest.raises(Exception, match="arguments"):
-        _validate(worker, RELEASES[-1])
 
 
 def test_every_file_is_applied_in_the_namespace(root: Path, manifests: list[Manifest], documents: Any) -> None:
@@ -190,11 +181,3 @@ def test_pods_have_no_more_rights_than_they_need(manifests: list[Manifest], vers
                 assert set(container["args"]) <= roles
             mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
             assert mounted == {volume["name"] for volume in pod.get("volumes", [])} or name == "postgres"
-
-
-def test_ray_is_the_release_that_is_tested_with(cluster: Manifest) -> None:
-    try:
-        tested = importlib.metadata.version("ray")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
-    assert cluster["spec"]["rayVersion"] == tested

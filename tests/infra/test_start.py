@@ -56,10 +56,6 @@ def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Cal
     return run
 
 
-def test_the_server_listens_in_its_container(start: Callable[..., list[str]]) -> None:
-    assert start("server") == ["prefect server start --host 0.0.0.0 --port 4200"]
-
-
 def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..., list[str]], address: str) -> None:
     calls = start("setup", PREFECT_API_URL=f"http://{address}/api", RAGEN_STORE="/a/folder")
     assert calls == [
@@ -86,10 +82,6 @@ def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str
     assert "--pool starpo --type process --limit 1" in calls[1]
 
 
-def test_without_ray_it_joins_nothing(start: Callable[..., list[str]], address: str) -> None:
-    assert len(start("worker", PREFECT_API_URL=f"http://{address}/api")) == 1
-
-
 @pytest.mark.parametrize("role", ["worker", "ray-worker"])
 @pytest.mark.parametrize("own", [None, "glibc.malloc.hugetlb=0"])
 def test_who_computes_keeps_the_memory_that_it_frees(
@@ -98,10 +90,6 @@ def test_who_computes_keeps_the_memory_that_it_frees(
     given = {} if own is None else {"GLIBC_TUNABLES": own}
     start(role, RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", **given)
     assert (tmp_path / "malloc").read_text().strip() == (own or KEEP_FREED_MEMORY)
-
-
-def test_anything_else_is_a_command(start: Callable[..., list[str]]) -> None:
-    assert start("ragen", "runs") == ["ragen runs"]
 
 
 def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
@@ -226,12 +214,6 @@ def test_a_run_that_fails_fails_the_job_and_leaves_nothing(
     assert (code, calls[-1]) == (1, "ragen down")
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
     assert not Path(environment["PREFECT_HOME"]).exists()
-
-
-def test_outside_slurm_it_says_so(sbatch: Callable[..., tuple[int, list[str], str]]) -> None:
-    code, calls, said = sbatch("smoke", SLURM_JOB_ID="")
-    assert (code, calls) == (1, [])
-    assert "this script is for sbatch" in said
 
 
 def test_nodes_that_do_not_join_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
 
@@ -34,7 +34,7 @@ def test_the_newest_run_is_audited(tmp_path: Path) -> None:
     assert state.message == "no fault in Sound.run"
 
 
-def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audited(tmp_path: Path) -> None:
+def test_fault_in_one_run_keeps_no_other_from_its_audit(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store_run(store, "faulty", ("turns",))
     stage, turns = Stage(name="reward", version=1), example("turns")

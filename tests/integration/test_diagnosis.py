@@ -91,7 +91,7 @@ def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:
     assert "is not drawn" in str(said.exception)
 
 
-def test_trajectories_from_elsewhere_are_judged_and_what_cannot_be_is_said(folder: Path, tmp_path: Path) -> None:
+def test_foreign_trajectories_are_judged(folder: Path, tmp_path: Path) -> None:
     store = Store(str(folder))
     turns = store.local_folder("turns", store.runs.iterations("plain")[0]["rollout"]["turns"])
     shutil.copy(next(Path(turns).glob("*.parquet")), tmp_path / "turns.parquet")

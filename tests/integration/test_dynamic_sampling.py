@@ -101,20 +101,8 @@ def test_the_update_is_on_the_kept_groups_of_all_attempts(finished: tuple[Store,
     assert {group >= f"g{NUM_GROUPS:04d}" for group in trained} == {False, True}
 
 
-def test_what_it_costs_is_counted(finished: tuple[Store, str]) -> None:
-    store, run = finished
-    stages = store.runs.iteration(run, 0)
-    data, values = recorded_data(stages), metrics(store, stages["diagnose"]["metrics"])
-    num_attempts = len(of_kind(data, "turns"))
-    assert values["filter/num_attempts"] == num_attempts
-    assert values["filter/num_groups"] == num_attempts * NUM_GROUPS
-    assert values["rollout/num_trajectories"] == num_attempts * NUM_GROUPS * 2
-    fates = ("num_kept", "num_surplus", "num_outranked", "num_zero_variance", "num_invalid")
-    assert sum(values[f"filter/{fate}"] for fate in fates) == values["filter/num_groups"]
-
-
 @pytest.mark.thorough
-def test_the_first_attempt_is_the_rollout_of_a_run_that_does_not_play_on(finished: tuple[Store, str]) -> None:
+def test_first_attempt_is_that_of_a_plain_run(finished: tuple[Store, str]) -> None:
     """And the attempts together start where one larger rollout would."""
     store, run = finished
     stages = store.runs.iteration(run, 0)
@@ -259,9 +247,7 @@ def test_dropped_checkpoints_are_derived_from_all_attempts(finished: tuple[Store
     assert store.has("checkpoint", dropped)
 
 
-def test_where_attempts_run_out_it_trains_on_what_varies_and_says_so(
-    finished: tuple[Store, str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_exhausted_attempts_train_on_what_varies(finished: tuple[Store, str], caplog: pytest.LogCaptureFixture) -> None:
     overrides = {"rollout.max_attempts": 2, "filter.num_wanted": 100, "iterations": 1}
     store, run = train(Path(finished[0].url), **overrides)
     data = recorded_data(store.runs.iteration(run, 0))

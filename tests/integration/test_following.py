@@ -18,7 +18,7 @@ def nothing() -> None:
     pass
 
 
-def test_a_run_is_starting_from_its_flow_run_on_until_its_process_has_had_a_minute(
+def test_run_is_starting_until_its_process_had_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = f"mine-{uuid4()}"

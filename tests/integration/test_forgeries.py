@@ -76,7 +76,7 @@ def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_warm_start_whose_manifest_says_that_it_took_long_is_named_as_left_out(folder: Path) -> None:
+def test_long_warm_start_is_left_out(folder: Path) -> None:
     no_torch_difference_but_seconds(folder)
     verification = verify(folder, stages=["warm_start"])
     assert [f.verdict for f in verification.findings if f.stage == "warm_start"] == [Verdict.LEFT_OUT]
@@ -92,7 +92,7 @@ def test_what_was_not_forged_is_verified(folder: Path) -> None:
     assert verify(folder, **RECORD).outcome == "verified"
 
 
-def test_what_was_found_in_a_record_names_the_file_both_values_and_what_to_do(folder: Path) -> None:
+def test_record_fault_names_file_and_values(folder: Path) -> None:
     moved(EVALUATE, 0, 2)(folder)
     [finding] = [f for f in verify(folder, **RECORD).findings if f.verdict.is_fault]
     assert (finding.iteration, finding.stage, finding.check) == (2, EVALUATE, "place")
@@ -135,9 +135,7 @@ def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_ended(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Online-k, the second update uses the rollout and the rewards of the first."""
     settings = preset("smoke", {**SETTINGS, "online_k": 2})
     with monkeypatch.context() as patch:

@@ -46,7 +46,7 @@ def train(store: Store, run: str, iteration: int, change: dict[str, object], nam
     starpo(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
 
 
-def test_what_came_before_is_shared_and_what_comes_after_is_the_forks(folder: Path) -> None:
+def test_fork_shares_what_came_before(folder: Path) -> None:
     store = Store(str(folder))
     base, fork = (store.runs.iterations(name) for name in ("base", "fork"))
     assert {n: fork[n] for n in (0, 1, 2)} == {n: base[n] for n in (0, 1, 2)}
@@ -78,7 +78,7 @@ def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> Non
     }
 
 
-def test_a_fork_is_forked_and_changes_after_the_place_are_left_out(own: Store) -> None:
+def test_fork_of_a_fork_leaves_later_changes_out(own: Store) -> None:
     again = plan_fork(own, "fork", 3, {"filter.keep": 0.25})
     assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
     earlier = plan_fork(own, "fork", 1, {"filter.keep": 0.25})

@@ -38,7 +38,3 @@ def test_a_setting_of_the_table_exists(name: str) -> None:
     for key in name.split("."):
         found = setting(found, key)
         assert found is not None, name
-
-
-def test_all_eight_questions_are_answered() -> None:
-    assert re.findall(r"issues/(\d+)\)", PAGE) == ["52", "79", "80", "92", "114", "115", "132", "68"]

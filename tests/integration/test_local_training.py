@@ -35,9 +35,7 @@ def local(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_record_and_the_digests_are_those_of_a_run_with_prefect(
-    local: Store, tmp_path: Path, begun: Callable[..., str]
-) -> None:
+def test_local_run_has_the_record_of_one_with_prefect(local: Store, tmp_path: Path, begun: Callable[..., str]) -> None:
     other = Store(begun(tmp_path))
     starpo(preset("smoke", SETTINGS), preset="smoke", store=other.url, run="mine")
     assert other.runs.iterations("mine") == local.runs.iterations("mine")

@@ -11,8 +11,6 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.ragen.evidence.audit.audits import run_audits
-from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.recompute.verify.verdict import Verdict
@@ -53,7 +51,7 @@ def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict
     return metric_values(table)
 
 
-def test_shares_are_exact_and_each_part_is_filtered_and_measured_by_itself(folder: Path) -> None:
+def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))
@@ -88,11 +86,6 @@ def test_the_run_is_verified(folder: Path) -> None:
     verification = verify(folder)
     unlike = [f for f in verification.findings if f.verdict not in (Verdict.SAME, Verdict.LEFT_OUT)]
     assert unlike == []
-
-
-def test_audits_find_no_fault(folder: Path) -> None:
-    findings = dict(run_audits(open_database(Store(str(folder)), [RUN])))
-    assert {name: finding.summary for name, finding in findings.items() if finding.severity == "fault"} == {}
 
 
 def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:

@@ -13,7 +13,7 @@ NAME = "starpo/smoke"
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_deployment_of_other_settings_is_registered_anew_and_its_runs_can_be_cancelled() -> None:
+def test_deployment_of_other_settings_is_registered_anew() -> None:
     (made,) = [deployed.to_runner() for deployed in deployments() if deployed.full_name == NAME]
     schema = made._parameter_openapi_schema
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})

@@ -58,7 +58,7 @@ def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[An
     assert 19 in store.runs.iterations(run)
 
 
-def test_the_incident_holds_signals_transcripts_and_what_was_done(ended: tuple[Store, str, list[Any]]) -> None:
+def test_incident_holds_signals_and_transcripts(ended: tuple[Store, str, list[Any]]) -> None:
     store, run, _ = ended
     iteration = max(store.runs.iterations("mine"))
     folder = Path(store.local_folder("incident", store.runs.iterations("mine")[iteration]["incident"]["incident"]))

@@ -21,8 +21,8 @@ from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
+from tests.examples import example
 from tests.integration.faults import PASSING, Fault, FaultyProxy, always, scripted, seeded
 
 pytestmark = pytest.mark.integration
@@ -248,18 +248,11 @@ class TestAddress:
         assert message.startswith("cannot read s3://bucket/x/runs/r/run.json: EndpointConnectionError")
         assert "Given up after 3 tries. Check that the server runs and can be reached (AWS_ENDPOINT_URL" in message
 
-    def test_no_such_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert "Could not connect" in self.refuse(monkeypatch, "http://no-such-host.invalid:9000")
-
     def test_silence(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(object_storage, "FIRST_PATIENCE_S", 2.0)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             message = self.refuse(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert "no answer in time" in message
-
-    def test_another_service(self, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-        proxy.schedule = always(Fault.HTML)
-        assert "does not speak S3: check AWS_ENDPOINT_URL" in self.refuse(monkeypatch, proxy.url)
 
     def test_a_page_that_says_200(self, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
         """The console of some servers does this, on the next port."""
@@ -335,14 +328,6 @@ class TestSecrets:
 
 class TestFullDisk:
     """Full disk of this machine, which holds downloaded copies and staged uploads."""
-
-    def test_while_it_is_fetched(self, location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def full(path: Path, data: bytes) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(Path, "write_bytes", full)
-        with pytest.raises(StoreError, match=r"No space left on device\nThe disk of this machine is full: free some"):
-            location.download("a/file", tmp_path / "fetched", 7)
 
     def test_in_parts(self, location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(object_storage, "PART_BYTES", 3)

@@ -1,6 +1,5 @@
 """Copies, deletion, usage and checks on a real S3 endpoint: moto's server, on loopback, started and stopped here."""
 
-import os
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,14 +9,12 @@ from typing import Any
 import boto3
 import pytest
 
-from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store, keeping
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.usage import measure
 from starpo.ragen.store.remote.location import Location
-from tests.integration.faults import Fault, FaultyProxy, always
 
 pytestmark = pytest.mark.integration
 
@@ -73,43 +70,3 @@ def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun, monkeypatch: pyt
     delete_garbage(location, garbage)
     assert {item.key for item in bucket.objects.all()} == kept
     assert verify_store(location).damages == []
-
-
-def test_one_process_at_a_time(bucket: Any) -> None:
-    runs = Store(f"s3://{bucket.name}/store").runs
-    with (
-        runs.hold("mine"),
-        pytest.raises(StoreError, match="on this machine is working on run 'mine'"),
-        Store(f"s3://{bucket.name}/store").runs.hold("mine"),
-    ):
-        pytest.fail("held twice")
-    assert list(bucket.objects.all()) == []
-
-
-def test_a_target_that_is_not_there(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
-    make_run(Store(str(tmp_path / "store")), "mine", 1)
-    with pytest.raises(StoreError, match=r"no-such-bucket.*\nCreate the bucket first"):
-        copy_run(Location(str(tmp_path / "store")), "mine", Location("s3://no-such-bucket/x"))
-
-
-@pytest.mark.parametrize("look", [find_garbage, measure, verify_store])
-def test_a_bucket_that_is_not_there(bucket: Any, look: Callable[[Location], object]) -> None:
-    with pytest.raises(StoreError, match="no-such-bucket"):
-        look(Location("s3://no-such-bucket/x"))
-
-
-def test_a_key_that_may_not_write(
-    bucket: Any, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proxy refuses as S3 does, since moto lets everyone write."""
-    source = Location(str(tmp_path / "store"))
-    make_run(Store(source.name), "mine", 1)
-    with FaultyProxy(
-        os.environ["AWS_ENDPOINT_URL"], always(Fault.DENIED, lambda method, path: method == "PUT")
-    ) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        with pytest.raises(
-            StoreError, match=r"cannot write s3://.*/b/.*403 AccessDenied.*\nCheck the credentials' rights"
-        ):
-            copy_run(source, "mine", Location(f"s3://{bucket.name}/b"))
-    assert not list(bucket.objects.filter(Prefix="b/"))

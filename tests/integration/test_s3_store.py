@@ -16,8 +16,8 @@ from starpo.ragen.core.errors import ArtifactMissingError, DataError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example, example_turns
 from starpo.schemas.manifest import Stage
+from tests.examples import example, example_turns
 
 pytestmark = pytest.mark.integration
 
@@ -64,17 +64,6 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "model.safetensors").write_bytes(b"weights")
     store.put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
-
-
-def test_runs(bucket: Any) -> None:
-    runs = Store(f"s3://{bucket.name}").runs
-    assert runs.list() == []
-    runs.create("first", flow="starpo", preset=None, config={"seed": 1})
-    runs.record_stage("first", 0, "rollout", {"turns": "t"})
-    runs.set_state("first", "running", metrics={"success": 0.5})
-    assert [run.name for run in runs.list()] == ["first"]
-    assert runs.iterations("first") == {0: {"rollout": {"turns": "t"}}}
-    assert runs.state("first").metrics == {"success": 0.5}  # type: ignore[union-attr]
 
 
 def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> None:
@@ -179,7 +168,7 @@ def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     assert [name.rsplit("/", 1)[1] for name in names(bucket)] == ["model.safetensors", "manifest.json"]
 
 
-def test_an_artifact_that_another_process_deleted_is_missing_not_damaged(bucket: Any, tmp_path: Path) -> None:
+def test_artifact_deleted_by_another_is_missing(bucket: Any, tmp_path: Path) -> None:
     """This process has cached the manifest when it requests the files."""
     store = Store(f"s3://{bucket.name}")
     store.put_table("turns", example("turns"), work())

@@ -11,7 +11,6 @@ import pytest
 from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
-from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.config.load import recorded_config
@@ -41,7 +40,7 @@ def finished(
     return train(folder)
 
 
-def test_every_rollout_but_the_first_is_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
+def test_later_rollouts_are_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
     store, run = finished
     records = store.runs.iterations(run)
     before = [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(3))]
@@ -87,26 +86,8 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
     assert [str(finding.verdict) for finding in checked] == ["same"] * 3
 
 
-def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
-    """A replay with unchanged settings has the same updates."""
-    store, run = finished
-    name = replay(run, store=store.url)
-    updates = [[stages.get("update") for stages in store.runs.iterations(r).values()][:3] for r in (run, name)]
-    assert updates[0] == updates[1]
-
-
-def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finished: tuple[Store, str]) -> None:
-    """The key of a rollout depends on the policy that plays it, but not on when it is played."""
-    store, run = finished
-    _, other = train(Path(store.url), **{"rollout.staleness": 0, "iterations": 2})
-    ours, theirs = store.runs.iterations(run), store.runs.iterations(other)
-    assert ours[0]["rollout"] == theirs[0]["rollout"]
-    assert ours[1]["rollout"] != theirs[1]["rollout"]
-    assert staleness(store, other) == {0: 0, 1: 0}
-
-
 @pytest.mark.thorough
-def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
+def test_dropped_checkpoints_give_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
 ) -> None:
     """Only the first and the newest checkpoint are kept; the rollout ahead is still played by the right one."""
@@ -118,7 +99,7 @@ def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
 
 
 @pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])
-def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
+def test_lost_update_or_rollout_gives_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, missing: str
 ) -> None:
     """The store is as after a kill during an update and the next rollout, of which only one was stored."""

@@ -66,7 +66,7 @@ def not_shown(verification: Verification) -> set[tuple[str, str]]:
     return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in found}
 
 
-def test_what_was_played_is_not_shown_and_all_that_follows_is_the_same(finished: Path) -> None:
+def test_played_is_not_shown_and_the_rest_verified(finished: Path) -> None:
     verification = verify(finished)
     assert verification.outcome == "not shown"
     assert not_shown(verification) == PLAYED
@@ -100,7 +100,7 @@ def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.Captur
     assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout", "evaluate"}
 
 
-def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(finished: Path) -> None:
+def test_replay_mark_excuses_no_forgery(finished: Path) -> None:
     marked = manifest_of(artifact(finished, 0, "rollout", "turns")).model_copy(update={"replay_fault": "so it says"})
     of_a_user = settings_type(f"{Bandit.__module__}:Bandit")()  # declares no fault
     assert unreplayable(of_a_user, marked) == f"the environment {of_a_user.type} cannot be replayed (so it says)"

@@ -107,7 +107,7 @@ def worst_gap(turns, folder, temperature=1.0):
 
 
 @pytest.mark.usefixtures("vllm_interpreter", "prefect_server")
-def test_a_run_trains_on_what_it_played_with_the_learners_logprobs(tmp_path: Path, begun: Callable[..., str]) -> None:
+def test_run_trains_on_the_learners_logprobs(tmp_path: Path, begun: Callable[..., str]) -> None:
     """The second rollout is played with the weights of the first update."""
     store = Store(begun(tmp_path))
     run = starpo(preset("smoke", {"rollout.engine": "vllm"}), preset="smoke", store=store.url)

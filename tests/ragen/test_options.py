@@ -61,7 +61,6 @@ def test_they_are_filled_in_and_given_to_it() -> None:
     ("overrides", "said"),
     [
         ({"filter.strategy": "mine_optional:odd", "filter.options.remainder": 2}, "remainder: .* less than or equal"),
-        ({"filter.strategy": "mine_optional:odd", "filter.options.rest": 1}, "rest: Extra inputs are not permitted"),
         ({"filter.options.rest": 1}, "'top_fraction' takes no options, found rest"),
         ({"update.advantage": "mine_optional:plain", "update.advantage_options.k": 1}, "takes no options, found k"),
         ({"reward.options.format.k": 1}, "'format' takes no options"),

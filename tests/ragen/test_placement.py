@@ -15,9 +15,7 @@ from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
-def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
-) -> None:
+def test_without_a_gpu_vllm_has_its_own_process(monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type) -> None:
     """On the CPU, vLLM fails when another thread of its process continues what one has started."""
     monkeypatch.setattr(VLLMEngineConfig, "python", lambda self: sys.executable)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)

@@ -138,21 +138,12 @@ def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -
     assert ragen(tmp_path, "runs").returncode == 0
 
 
-def test_a_package_that_cannot_be_imported_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
+def test_package_that_cannot_be_imported(tmp_path: Path) -> None:
     install(tmp_path, "broken", {"environments": {"odd": "broken:Odd"}}, source="import numpy\n1 / 0\n")
     assert ragen(tmp_path, "validate", "smoke").returncode == 0
     result = ragen(tmp_path, "validate", "smoke", "--set", "environment.type=odd")
     assert result.returncode == 1
     assert f"{tmp_path}/broken.py, line 2: ZeroDivisionError" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("target", ["broken", "broken:Odd.inner"])
-def test_an_entry_point_that_names_no_attribute_is_told_to_who_asks_for_it(tmp_path: Path, target: str) -> None:
-    install(tmp_path, "broken", {"environments": {"odd": target}})
-    result = ragen(tmp_path, "validate", "smoke", "--set", "environment.type=odd")
-    assert result.returncode == 1
-    assert f"'odd' is registered as {target}: '{target}' is no module:attribute" in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
 
 
@@ -189,8 +180,8 @@ def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: obj
 
 
 def test_a_target_is_used(here: None, tmp_path: Path) -> None:
-    from starpo.schemas.examples import example
     from starpo.tasks.reward import reward
+    from tests.examples import example
 
     config = apply_overrides(CONFIG, {"reward.components": ["environment", "mine_here:bonus"]})
     store = Store(str(tmp_path / "store"))

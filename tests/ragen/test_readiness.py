@@ -8,11 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.load import save_policy
-from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.trial import trial_turns
-from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core import registry
 from starpo.ragen.core.errors import ConfigError
@@ -22,14 +18,6 @@ from starpo.schemas.validate import validate
 
 TEMPLATES = Path(__file__).parent / "agents" / "prompting" / "templates"
 PRETRAINED = {"policy.type": "pretrained"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
-    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
-    return folder
 
 
 def of(folder: Path | str) -> StarPOConfig:
@@ -45,10 +33,6 @@ def test_a_whole_model_is_ready(model: Path) -> None:
     check_ready(of(model), "mine")
 
 
-def test_a_model_of_the_hub_is_not_looked_for() -> None:
-    check_ready(of("nobody/no-such-model"), "mine")
-
-
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"mine: policy.name_or_path = '{tmp_path}/typo': there is no such folder"):
         check_ready(of(tmp_path / "typo"), "mine")
@@ -60,7 +44,7 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
     assert obstacles(of(folder)) == [f"'{folder}' has no weights model.safetensors: the download or copy is incomplete"]
 
 
-def test_a_template_that_drops_earlier_reasoning_names_the_users_folder(model: Path, tmp_path: Path) -> None:
+def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
     (found,) = obstacles(of(folder))
@@ -132,23 +116,14 @@ TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
     ("used", "fault"),
     [("'by ' + separator", 'can only concatenate str (not "NoneType")'), ("1 / (separator or '')|length", "ZeroDiv")],
 )
-def test_a_prompt_that_one_of_several_environments_could_not_render(
-    played: dict[str, Any], used: str, fault: str
-) -> None:
+def test_prompt_that_one_environment_could_not_render(played: dict[str, Any], used: str, fault: str) -> None:
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
     small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
     (found,) = obstacles(preset("smoke", {**played, **small}))
     assert fault in found
 
 
-def test_a_variant_is_named() -> None:
-    variant = {"type": "sokoban", "height": 5, "width": 5, "generator": "distance", "max_solution": 1}
-    variant |= {"min_solution": 1}
-    (found,) = obstacles(preset("smoke", {"evaluation.variants": {"Small": variant}, "evaluation.num_prompts": 300}))
-    assert found.startswith("evaluation.variants.Small: sokoban: ")
-
-
-def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_together(
+def test_missing_demonstrator_and_large_panel_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Sokoban, "demonstrator", "")
@@ -170,14 +145,6 @@ def test_fine_tuning_needs_a_demonstrator(model: Path, monkeypatch: pytest.Monke
     (told,) = obstacles(config)
     assert told.startswith("environment 'sokoban' has no demonstrator, and policy.fine_tuning imitates one")
     assert told.endswith("or leave policy.fine_tuning out")
-
-
-def test_a_base_model_has_no_chat_template(model: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(model, tmp_path / "base"))
-    (folder / "chat_template.jinja").unlink()
-    (told,) = obstacles(of(folder))
-    assert str(folder) in told
-    assert "chat template" in told
 
 
 class Unlucky(Sokoban):

@@ -73,7 +73,7 @@ def test_greedy_decoding_is_that_of_generate(smollm2, plain):
         assert response.token_ids == expected[0, len(prompt) :].tolist()
 
 
-def test_a_conversation_has_the_ids_of_its_template_in_every_turn(smollm2):
+def test_conversation_has_the_ids_of_its_template(smollm2):
     ours, theirs = load_tokenizer(smollm2), AutoTokenizer.from_pretrained(smollm2)
     pieces = derive_pieces(ours, AgentConfig())
     assert pieces.inserted_system_prompt == "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -146,7 +146,7 @@ def test_an_update_of_adapters_is_read_alike_by_all(smollm2, tmp_path):
     assert not torch.allclose(merged, before, atol=1e-2)
 
 
-def test_a_first_checkpoint_is_a_plain_folder_with_the_same_logits(smollm2, plain, tmp_path):
+def test_first_checkpoint_is_a_plain_folder(smollm2, plain, tmp_path):
     copy_policy(PretrainedPolicy(name_or_path=smollm2), tmp_path / "c")
     again, tokenizer = (
         AutoModelForCausalLM.from_pretrained(tmp_path / "c"),

@@ -10,15 +10,10 @@ import pytest
 
 from starpo.flows.console.trial import describe, show_trial
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.load import save_policy
-from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.evidence.sizing.hours import Pace
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, _summarise, play_trial
@@ -28,14 +23,6 @@ SEEN = Trial(
     num_groups=4, num_differing=4, return_std=0.3, seconds=8.0, tokens_s=40.0, trained_tokens_s=100.0,
     episode_tokens=75.0,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
-    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
-    return folder
 
 
 def of(model: Path | str = "nobody/none", **settings: Any) -> StarPOConfig:
@@ -63,17 +50,9 @@ def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
     assert found.episode_tokens == 7.0  # two tokens of prompt each: (4 * 2 + 20) / 4
 
 
-def test_its_pace_is_arithmetic() -> None:
-    assert SEEN.pace == Pace(episode_s=8 / 16, pass_s=75 / 100, example_s=75 / 100)  # one response an episode
-
-
 def advice(trial: Trial, config: StarPOConfig, *, is_start: bool = True) -> str:
     (told,) = trial.advice(config, is_start=is_start)
     return told
-
-
-def test_nothing_to_advise() -> None:
-    assert SEEN.advice(of(), is_start=True) == []
 
 
 def test_a_cut_response_needs_room() -> None:

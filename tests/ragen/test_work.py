@@ -8,8 +8,8 @@ import pytest
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE, INPUTS = Stage(name="reward", version=1), {"turns": "t" * 32}
 
@@ -22,7 +22,7 @@ def work(**changes: Any) -> Work:
     return Work(**{**defaults, **changes})
 
 
-def test_the_key_is_a_function_of_everything_that_decides_the_output() -> None:
+def test_key_is_a_function_of_all_that_decides() -> None:
     changes = [
         {"stage": Stage(name="reward", version=2)},
         {"stage": Stage(name="filter", version=1)},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import ContentDigest, content_digest
-from starpo.schemas.examples import example, example_turns
+from tests.examples import example, example_turns
 
 
 def test_golden() -> None:
@@ -35,7 +35,7 @@ def test_independent_of_batches(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_independent_of_large_view_and_dictionary_types_and_of_flags(kind: str) -> None:
+def test_independent_of_large_and_dictionary_types(kind: str) -> None:
     table = example(kind)
 
     def variant(type_: pa.DataType, large: bool) -> pa.DataType:

@@ -46,7 +46,7 @@ def test_unsealed_is_not_intact_and_unknown_keys_are_refused() -> None:
         Manifest.model_validate({**manifest().model_dump(), "extra": 1})
 
 
-def test_why_a_played_environment_cannot_be_replayed_is_written_only_where_it_cannot() -> None:
+def test_replay_fault_is_written_only_where_it_is() -> None:
     assert "replay_fault" not in manifest().model_dump_json()
     marked = manifest().model_copy(update={"replay_fault": "it asks the clock"}).sealed()
     assert marked.manifest_digest != manifest().sealed().manifest_digest

@@ -10,9 +10,9 @@ import pytest
 from starpo.schemas import datasets
 from starpo.schemas.checks import CHECKS
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example
 from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 from starpo.schemas.validate import FAILURE_CASES, ContractViolation, validate
+from tests.examples import GROUP_SIZE, TURNS_EACH, example
 from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
@@ -291,9 +291,7 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
         ('{"name":"go", "arguments":{}}', ['{"arguments": {}, "name": "go"}']),
     ],
 )
-def test_an_action_may_have_another_case_and_other_white_space_than_in_the_answer(
-    answer: str, actions: list[str]
-) -> None:
+def test_action_may_differ_in_case_and_white_space(answer: str, actions: list[str]) -> None:
     said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
     done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
     how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}

@@ -19,7 +19,6 @@ from starpo.ragen.envs.mixture.environment import MixtureSettings, Part
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.reward import reward
@@ -27,6 +26,7 @@ from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
+from tests.examples import example
 
 CONFIG = StarPOConfig(environment=SokobanSettings(observation="compact"), evaluation=EvaluationConfig(num_prompts=4))
 TURNS, OTHER = "a" * 32, "b" * 32

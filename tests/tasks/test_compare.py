@@ -7,9 +7,9 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from starpo.tasks.compare import STAGE, Side, compare
+from tests.examples import example
 
 FIRST, BASE, BRANCH = "0" * 32, "1" * 32, "2" * 32
 

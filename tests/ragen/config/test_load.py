@@ -73,11 +73,6 @@ def test_extends_may_be_a_path_relative_to_the_file(presets):
     assert load_config(folder / "own" / "run.toml", folder, {}).iterations == 9
 
 
-def test_a_file_may_be_extended_on_two_ways(presets):
-    files = {"a": 'extends = ["base"]', "b": 'extends = ["base"]\nseed = 4', "run": 'extends = ["a", "b"]'}
-    assert _load(presets(files)).seed == 4
-
-
 def test_a_changed_alternative_replaces_the_inherited_one(presets):
     config = _load(presets({"run": 'extends = ["base"]\n[environment]\ntype = "bandit"'}))
     assert config.environment.type == "bandit"  # `size` and `slip`, which a bandit does not have, are dropped
@@ -227,18 +222,10 @@ def test_overrides_that_contradict_each_other_are_refused(presets):
     assert _message(presets({}), "base", {"filter": 3, "filter.keep": 0.5}) == message
 
 
-def test_without_environment(presets):
-    assert _message(presets({"run": "iterations = 3"})) == "environment is missing and has no default"
-
-
 def test_a_cycle_is_refused_and_shown(presets):
     files = {"a": 'extends = ["b"]', "b": 'extends = ["a"]', "run": 'extends = ["a"]'}
     with pytest.raises(ConfigError, match=r"extends itself: a\.toml -> b\.toml -> a\.toml; remove one"):
         _load(presets(files))
-
-
-def test_a_file_that_extends_itself_is_refused(presets):
-    assert "extends itself: run.toml -> run.toml" in _message(presets({"run": 'extends = ["run"]'}))
 
 
 def test_an_unknown_preset_is_refused_with_near_names(presets):
@@ -258,12 +245,6 @@ def test_what_is_not_toml_is_refused_with_its_place(presets):
     assert "line 2" in message
 
 
-def test_bytes_that_are_no_text_are_refused(presets):
-    folder = presets({})
-    (folder / "run.toml").write_bytes(b"\xff\xfe")
-    assert _message(folder).startswith("is not TOML: ")
-
-
 def test_a_missing_file_is_refused(presets):
     assert _message(presets({})) == "cannot be read (No such file or directory); expected a TOML file"
 
@@ -281,12 +262,6 @@ def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
 
     with pytest.raises(ConfigError, match=said):
         preset("smoke", overrides)
-
-
-def test_a_ratio_to_the_sampler_corrects_for_staleness() -> None:
-    from starpo.flows.presets import preset
-
-    assert preset("smoke", {"rollout.staleness": 1, "update.ratio_to": "behaviour"}).rollout.staleness == 1
 
 
 @pytest.mark.parametrize(
@@ -311,22 +286,6 @@ def test_several_attempts_need_an_end(overrides, said) -> None:
         preset("smoke", overrides)
 
 
-def test_settings_of_attempts_that_do_nothing_leave_settings_as_they_were_recorded() -> None:
-    from starpo.flows.presets import preset
-
-    plain = preset("smoke").model_dump(mode="json")
-    assert "max_attempts" not in plain["rollout"]
-    assert "num_wanted" not in plain["filter"]
-
-
-def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
-    from starpo.flows.presets import preset
-
-    assert "staleness" not in preset("smoke").model_dump(mode="json")["rollout"]
-    ahead = preset("smoke", {"rollout.staleness": 1, "update.importance_cap": 2.0})
-    assert ahead.model_dump(mode="json")["rollout"]["staleness"] == 1
-
-
 def test_a_price_that_no_response_can_reach_is_refused() -> None:
     """Responses of the preset have at most 64 tokens; by default the first 512 - 128 are free."""
     from starpo.flows.presets import preset
@@ -336,20 +295,6 @@ def test_a_price_that_no_response_can_reach_is_refused() -> None:
         preset("smoke", components)
     fitting = {"reward.options": {"overlong": {"max_tokens": 24, "buffer_tokens": 8}}}
     assert preset("smoke", components | fitting).reward.options["overlong"]["max_tokens"] == 24
-
-
-def test_a_component_that_is_named_twice_is_refused(presets):
-    folder = presets({})
-    with pytest.raises(ConfigError, match="names 'format' more than once"):
-        load_config(folder / "base.toml", folder, {"reward.components": ["format", "format"]})
-
-
-def test_a_component_that_does_not_exist_is_refused_with_those_that_do(presets):
-    folder = presets({})
-    with pytest.raises(
-        ConfigError, match=r"'bonus' is not known here; known: agreement, checklist, environment, forfeit, format"
-    ):
-        load_config(folder / "base.toml", folder, {"reward.components": ["bonus"]})
 
 
 @pytest.mark.parametrize("where", ["file", "override"])

@@ -1,8 +1,5 @@
 """Options of the built-in reward components: defaults and checks."""
 
-import subprocess
-import sys
-
 import pytest
 
 from starpo.ragen.config.agent import FORMS
@@ -42,7 +39,6 @@ def test_components_without_options_are_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("component", "options", "message"),
     [
-        ("grounding", {"rewards": 1.0}, "options of 'grounding': rewards: Extra inputs"),
         ("grounding", {"weights": {"box": 0.0}}, "expected weights of at least 0, and at least one above 0"),
         ("format", {"penalty": 1.0}, "'format' takes no options, found penalty"),
     ],
@@ -78,26 +74,12 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
         ),
     ],
 )
-def test_a_component_that_could_never_pay_is_refused_before_the_run(overrides: dict, message: str) -> None:
+def test_component_that_could_never_pay_is_refused(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", [{"policy.type": "tiny"}, {"policy.fine_tuning": {}}])
-def test_demonstrations_know_every_form_where_it_is_known_where_things_are(policy: dict, form: str) -> None:
+def test_demonstrations_know_every_form(policy: dict, form: str) -> None:
     assert apply_overrides(CONFIG, {**policy, "agent.prompt": "state", "agent.form": form}).agent.form == form
-
-
-def test_all_of_them_fit_a_form_with_all_parts() -> None:
-    components = ["environment", "grounding", "world_model", "agreement", "reasoning_format"]
-    assert apply_overrides(CONFIG, {"reward.components": components}).reward.components == components
-
-
-def test_they_are_checked_without_torch() -> None:
-    code = (
-        "import sys; from starpo.ragen.config.reward import RewardConfig; "
-        "RewardConfig(components=['grounding', 'agreement', 'reasoning_format']); "
-        "assert not {'torch', 'polars', 'openai'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

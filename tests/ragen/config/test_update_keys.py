@@ -40,11 +40,6 @@ def test_a_scale_by_groups_needs_an_estimator_with_groups(advantage):
         UpdateConfig(advantage=advantage, advantage_scale="group")
 
 
-@pytest.mark.parametrize("advantage", ["grpo", "rloo"])
-def test_a_scale_by_groups_goes_with_groups(advantage):
-    assert UpdateConfig(advantage=advantage, advantage_scale="group").has_groups
-
-
 @pytest.mark.parametrize("scale", ["group", "batch"])
 @pytest.mark.parametrize(
     ("advantage", "options"), [("istar", {}), ("gigpo", {"normaliser": "std"}), ("hgpo", {"normaliser": "std"})]
@@ -57,11 +52,6 @@ def test_what_is_standardised_already_is_not_scaled_again(advantage, options, sc
         UpdateConfig(advantage=advantage, advantage_scale=scale)
 
 
-def test_a_kl_that_is_only_given_a_weight_acts():
-    config = UpdateConfig(kl_coefficient=0.1)
-    assert (config.kl_estimator, config.kl_placement) == ("k3", "loss")
-
-
 @pytest.mark.parametrize("place", ["optimiser", "critic.optimiser"])
 def test_muon_is_refused_with_deepspeed(place):
     muon = {"type": "muon"}
@@ -71,7 +61,7 @@ def test_muon_is_refused_with_deepspeed(place):
     UpdateConfig.model_validate({"learner": "deepspeed", "advantage": "grpo", "critic": {"optimiser": muon}})
 
 
-def test_the_runs_length_is_in_the_key_where_a_rate_of_what_is_trained_falls():
+def test_runs_length_is_in_the_key_where_a_rate_falls():
     def key(iterations: int, **settings: object) -> str:
         config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})
         return update(config, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER).key

@@ -31,7 +31,7 @@ def test_no_text_of_an_exception_has_a_secret(show) -> None:
         ConfigError(f"{SECRET} is wrong"),
     ],
 )
-def test_an_exception_that_leaves_our_code_keeps_its_type_and_loses_its_secrets(error: BaseException) -> None:
+def test_exception_keeps_its_type_and_loses_its_secrets(error: BaseException) -> None:
     error.__cause__ = ValueError(f"because of {SECRET}")
     error.__cause__.__context__ = error  # a circle ends
     assert redacted(error) is error

@@ -55,7 +55,7 @@ def test_the_longest_call_in_progress_is_known() -> None:
     assert longest_call_s() == 0.0
 
 
-def test_a_module_that_imports_torch_first_does_not_change_it_either(tmp_path: Path) -> None:
+def test_importing_torch_first_changes_no_settings(tmp_path: Path) -> None:
     (tmp_path / "mine_first.py").write_text(
         "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\nX = 1\n"
     )

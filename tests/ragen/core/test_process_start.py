@@ -57,7 +57,7 @@ def test_what_was_started_is_found_after_the_clock_was_set(tmp_path: Path, reque
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="of Linux")
-def test_a_name_with_brackets_and_blanks_does_not_move_the_fields(tmp_path: Path) -> None:
+def test_process_name_with_brackets_and_blanks(tmp_path: Path) -> None:
     strange = tmp_path / "a) R 1 (b"
     strange.symlink_to(sys.executable)
     child = subprocess.Popen(

@@ -35,7 +35,7 @@ def test_a_secret_that_is_longer_than_what_is_shown_is_masked(monkeypatch: pytes
         "\U000e01ef",
     ],
 )
-def test_an_invisible_character_is_replaced_although_python_calls_it_printable(unseen: str) -> None:
+def test_invisible_printable_character_is_replaced(unseen: str) -> None:
     assert unseen.isprintable()
     assert visible(f"run{unseen}name") == "run\ufffdname"
     assert visible(f"run{unseen}name", lambda _: "") == "runname"

@@ -38,12 +38,12 @@ def test_no_training_state_is_a_panel_state():
     assert not panel & {digest(small, seed) for seed in training}
 
 
-def test_bandits_few_states_are_shared_between_panel_and_training():
+def test_few_states_are_shared_by_panel_and_training():
     bandit = BanditSettings()
     everything = frozenset(digest(bandit, seed) for seed in range(400))
     assert fresh_env_seed(bandit, "train", 0, excluded=everything) == derive_seed("train", 0)
 
 
-def test_when_everything_is_excluded_it_says_so_instead_of_searching_for_ever():
+def test_everything_excluded_ends_the_search():
     with pytest.raises(EnvironmentFault, match=r"101 initial states drawn.*lower evaluation\.num_prompts"):
         fresh_env_seed(TINY, "train", excluded=frozenset({digest(TINY, 0)}))

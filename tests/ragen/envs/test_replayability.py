@@ -72,11 +72,6 @@ def test_the_command_says_it_in_words_and_as_json(capsys):
     assert "no, because what its arms pay" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_package_that_is_missing_is_told_by_the_command():
-    with pytest.raises(MissingPackageError, match="pip install arms"):
-        envs([f"{HERE}:BanditThatCannotBeMade"], check=True)
-
-
 def test_a_mixture_is_as_replayable_as_its_parts():
     parts = {
         "plain": {"environment": {"type": "bandit"}},

@@ -124,9 +124,7 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
         (7, 7, 3, 7, range(10)),
     ],
 )
-def test_reverse_play_makes_the_same_rooms_from_the_same_random_numbers(
-    gym_sokoban, height, width, num_boxes, search_depth, seeds
-):
+def test_reverse_play_makes_gym_sokobans_rooms(gym_sokoban, height, width, num_boxes, search_depth, seeds):
     for seed in seeds:
         theirs = gym_room(gym_sokoban, python_random(seed), height, width, num_boxes, search_depth)
         ours = reverse_play(python_random(seed), height, width, num_boxes, search_depth)

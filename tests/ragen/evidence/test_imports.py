@@ -6,8 +6,8 @@ import pytest
 
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.evidence.imports import read_turns
-from starpo.schemas.examples import example
 from starpo.schemas.validate import validate
+from tests.examples import example
 
 
 def test_rows_that_do_not_say_how_they_were_come_by_were_sampled(tmp_path):

@@ -8,9 +8,5 @@ def test_an_iteration_without_an_update_counts_for_nothing():
     assert [updates_before(stages, iteration) for iteration in range(4)] == [0, 0, 1, 2]
 
 
-def test_a_replay_continues_from_the_updates_before_its_first_iteration():
+def test_replay_counts_updates_before_its_start():
     assert updates_before([(5, "reward"), (5, "update"), (6, "reward"), (7, "evaluate:a")], 7) == 6
-
-
-def test_a_run_without_records_has_none():
-    assert updates_before([], 3) == 0

@@ -9,8 +9,8 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.recompute import derive as deriving
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.ragen.recompute.adapted import DATA, FIRST, NUMBERS, key_of, write_adapted
 
 

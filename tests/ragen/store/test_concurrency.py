@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example_turns
+from tests.examples import example_turns
 
 KEY = "k" * 32
 NUM_WRITERS = 3
@@ -21,7 +21,7 @@ WRITER = """
 import json, pathlib, sys, time
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts import datasets
-from starpo.schemas.examples import example_turns
+from tests.examples import example_turns
 from starpo.schemas.manifest import Stage
 
 datasets.MAX_BATCH_ROWS = 50  # so that rows are on disk before the end

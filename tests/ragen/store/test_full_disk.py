@@ -41,7 +41,7 @@ def policy(hidden_size: int) -> Qwen2ForCausalLM:
     )  # fmt: skip
 
 
-def test_weights_that_do_not_fit_are_a_fault_of_the_store_and_tried_again(small_disk: Path) -> None:
+def test_weights_that_do_not_fit_are_tried_again(small_disk: Path) -> None:
     with (
         pytest.raises(StoreError, match=r"No space left on device") as refused,
         Store(str(small_disk / "store")).new_folder() as folder,
@@ -64,12 +64,6 @@ def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) ->
     ):
         save_checkpoint(Checkpoint(model), str(folder))
     assert list((small_disk / "store" / "tmp").iterdir()) == []
-
-
-def test_one_that_fits_is_written(small_disk: Path) -> None:
-    with Store(str(small_disk / "store")).new_folder() as folder:
-        save_checkpoint(Checkpoint(policy(64)), str(folder))
-        assert (folder / "model.safetensors").stat().st_size < SIZE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -99,9 +93,3 @@ def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"cannot write {tmp_path}/tmp/"), done.stdout + done.stderr
     assert f"[Errno {errno.EFBIG}] File too large" in done.stdout
-
-
-def test_another_fault_of_safetensors_stays_what_it_is(tmp_path: Path) -> None:
-    shared = torch.zeros(4)
-    with pytest.raises(RuntimeError, match="share memory"), Store(str(tmp_path)).new_folder() as folder:
-        save_file({"a": shared, "b": shared}, folder / "model.safetensors")

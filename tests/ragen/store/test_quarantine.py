@@ -11,7 +11,7 @@ import pytest
 from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.examples import example
+from tests.examples import example
 
 
 def places(store: Store, work: Facts) -> list[str]:
@@ -51,9 +51,7 @@ def test_a_copy_that_was_cut_off_is_made_again(local: Store, work: Facts) -> Non
         assert {file.name for file in folder.iterdir()} == {"data.parquet", "failure_cases.parquet", "reason.txt"}
 
 
-def test_data_that_cannot_be_kept_are_refused_with_the_reason_all_the_same(
-    local: Store, work: Facts, tmp_path: Path
-) -> None:
+def test_data_that_cannot_be_quarantined_are_refused(local: Store, work: Facts, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "quarantine").write_text("no folder")
     with pytest.raises(DataError, match=r"column 'turn'(?s:.*)could not be kept in quarantine: cannot .*/quarantine/"):

@@ -34,6 +34,6 @@ def test_a_file_is_verified(store: Store) -> None:
         store.read_file("checkpoint", "k", "tokenizer.json")
 
 
-def test_a_file_that_the_artifact_does_not_have_is_named_with_those_it_has(store: Store) -> None:
+def test_unknown_file_is_named_with_those_there(store: Store) -> None:
     with pytest.raises(ArtifactMissingError, match=r"no file \.\./x; it has: model\.safetensors, tokenizer\.json"):
         store.read_file("checkpoint", "k", "../x")

@@ -19,7 +19,7 @@ def test_difference_by_hand():
     assert found.low < 1 / 3 < found.high
 
 
-def test_the_interval_of_one_seed_is_the_bootstrap_of_its_prompts():
+def test_interval_of_one_seed_is_the_bootstrap_of_prompts():
     # One seed: a resample is the mean of n draws from the differences, so the standard error is sd / sqrt(n).
     # 200 prompts, 60 of them +1, 20 of them -1: mean 0.2, sd sqrt(0.4 - 0.04) = 0.6; 1.96 * 0.6 / sqrt(200) = 0.0832.
     difference = np.array([1.0] * 60 + [-1.0] * 20 + [0.0] * 120)
@@ -61,14 +61,6 @@ def test_a_rate_is_as_uncertain_at_its_upper_end_as_at_its_lower():
     assert (never.low, never.high) == pytest.approx((0.0, unseen))
 
 
-def test_nor_are_pairs_that_differ_by_rounding_alone():
-    cell, base = np.array([[0.3] * 20 + [0.2] * 20]), np.array([[0.2] * 20 + [0.1] * 20])
-    found = paired_difference(cell, base)
-    assert found.mean == pytest.approx(0.1)
-    assert found.low < 0.05
-    assert found.high > 0.15
-
-
 def test_pairs_with_a_missing_half_are_left_out():
     nan = float("nan")
     cell = np.array([[1.0, nan, 0.0, 1.0], [1.0, 0.0, nan, 1.0]])
@@ -79,15 +71,8 @@ def test_pairs_with_a_missing_half_are_left_out():
     assert found.num_prompts == 3
 
 
-def test_a_seed_without_a_pair_is_refused():
-    with pytest.raises(ValueError, match="for every seed"):
-        paired_difference(np.array([[1.0, 1.0], [np.nan, np.nan]]), np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="of one shape"):
-        paired_difference(np.zeros((2, 2)), np.zeros((2, 3)))
-
-
 @given(RATES, st.data())
-def test_it_is_deterministic_bounded_and_changes_sign_with_its_arguments(cell, data):
+def test_difference_is_bounded_and_antisymmetric(cell, data):
     base = data.draw(arrays(np.float64, cell.shape, elements=st.sampled_from([0.0, 0.5, 1.0])))
     found = paired_difference(cell, base, num_resamples=200)
     assert found == paired_difference(cell, base, num_resamples=200)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.envs.variants import VARIANTS, variant
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.store import Store
 from starpo.ragen.studies.checkpoints import expand
 from starpo.ragen.studies.sweep import Sweep
@@ -80,19 +80,6 @@ def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin
         expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store, [])
 
 
-def test_a_task_of_a_suite_is_an_environment(store: Store, begin: Callable[..., str]) -> None:
-    begin("mine")
-    name = "gymnasium/FrozenLake-v1"
-    (cell,) = expand(Sweep(name="s", runs=["mine"], environments=[name]), store, []).cells
-    assert (cell.environment, cell.settings) == (name, variant(name).settings)
-
-
-def test_an_unknown_run_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
-    begin("mine")
-    with pytest.raises(StoreError, match=r"there is no run 'mime'.*did you mean mine"):
-        expand(Sweep(name="s", runs=["mime"]), store, [])
-
-
 def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment__max_solution=4)]
     with pytest.raises(
@@ -101,7 +88,7 @@ def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[
         expand(Sweep(name="s", runs=runs), store, [])
 
 
-def test_panels_of_different_sizes_are_refused_unless_one_is_given(store: Store, begin: Callable[..., str]) -> None:
+def test_panels_of_different_sizes_are_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", evaluation__num_prompts=9)]
     with pytest.raises(ConfigError, match=r"num_prompts is 8 in run one and 9 in run two.*give --prompts N for both"):
         expand(Sweep(name="s", runs=runs), store, [])
@@ -134,17 +121,3 @@ def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Call
     assert (turns["arms", "bandit"], turns["lake", "bandit"]) == (1, 1)
     assert turns["arms", "frozen_lake"] == turns["lake", "frozen_lake"] == 5
     assert {cell.agent.prompt for cell in cells} == {"state"}  # everything else is the run's own
-
-
-def test_of_a_matrix_environments_can_be_named(store: Store, begin: Callable[..., str]) -> None:
-    runs = [begin("lake", environment={"type": "frozen_lake"}), begin("rooms")]
-    sweep = Sweep(name="s", runs=runs, environments=["sokoban", "BanditRev"], is_matrix=True)
-    assert {(cell.run, cell.environment) for cell in expand(sweep, store, []).cells} == {
-        (run, panel) for run in runs for panel in ("sokoban", "BanditRev")
-    }
-
-
-def test_of_a_matrix_too_one_name_is_one_environment(store: Store, begin: Callable[..., str]) -> None:
-    runs = [begin("one"), begin("two", environment__max_solution=4)]
-    with pytest.raises(ConfigError, match="'sokoban' means one environment in run one and another"):
-        expand(Sweep(name="s", runs=runs, is_matrix=True), store, [])

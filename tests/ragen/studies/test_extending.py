@@ -69,30 +69,9 @@ def test_cells_are_chosen_in_order_and_the_first_is_the_base(cut):
     assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}
 
 
-def test_a_chain_of_grids(cut, write):
-    cut('only = ["KL", "critic"]')
-    assert list(Grid.load(write('extends = "cut"\nonly = ["critic"]', "third")).cells) == ["critic"]
-
-
-def test_an_extended_grid_survives_json(cut):
-    grid = cut('only = ["vanilla", "KL"]')
-    assert Grid.model_validate_json(grid.model_dump_json()) == grid
-
-
 def test_a_cell_that_is_not_there_suggests_near_ones(cut):
     with pytest.raises(ConfigError, match=r"cut\.toml: only: there is no cell 'critics' \(did you mean 'critic'\?\)"):
         cut('only = ["critics"]')
-
-
-def test_a_choice_of_cells_needs_cells(write):
-    with pytest.raises(ConfigError, match=r"only = \['a'\]: expected a list of names of `cells`"):
-        Grid.load(write('preset = "bandit"\nseeds = [0]\nonly = ["a"]\n[axes]\nonline_k = [1, 2]\n'))
-
-
-def test_a_grid_that_is_not_there_suggests_near_ones(write):
-    write(BASE, "base")
-    with pytest.raises(ConfigError, match=r"extends = 'bases': there is no such grid in .* \(did you mean 'base'\?\)"):
-        Grid.load(write('extends = "bases"', "cut"))
 
 
 def test_grids_that_extend_each_other(write):
@@ -101,7 +80,7 @@ def test_grids_that_extend_each_other(write):
         Grid.load(write('extends = "one"', "other"))
 
 
-def test_a_shipped_grid_is_found_from_any_folder_and_a_neighbour_comes_first(write, tmp_path):
+def test_shipped_grid_is_found_after_a_neighbour(write, tmp_path):
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     for folder in (shipped, own):
         folder.mkdir()

@@ -2,13 +2,12 @@
 
 import pytest
 
-from starpo.ragen.studies.figures.heat_maps import draw_generalisation, draw_heat_maps
+from starpo.ragen.studies.figures.heat_maps import draw_heat_maps
 from starpo.ragen.studies.generalisation import entries, generalisation_conclusion, generalisation_table
 from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.result import Difference
 from starpo.ragen.studies.sweep import Sweep
 from starpo.ragen.studies.tables import sweep_conclusion, sweep_tables
-from tests.ragen.pictures import lines, texts
 
 TRAINED = {"b": "bandit", "s": "sokoban", "b2": "bandit"}
 PANELS = ["bandit", "sokoban"]
@@ -46,10 +45,6 @@ def result() -> SweepResult:
     )  # fmt: skip
 
 
-def test_runs_of_one_environment_stand_together(result) -> None:
-    assert list(dict.fromkeys(run for run, _ in entries(result))) == ["b", "b2", "s"]
-
-
 def test_an_entry_has_both_ends_and_knows_its_own_environment(result) -> None:
     found = entries(result)
     assert found["b", "bandit"].is_own
@@ -85,19 +80,6 @@ def test_a_sentence_says_where_training_helps(result) -> None:
     assert generalisation_conclusion(result.model_copy(update={"leaderboard": firsts})) == ""
 
 
-def test_a_frame_around_what_a_run_trains_on(result) -> None:
-    picture = draw_generalisation(result)
-    assert len(lines(picture, "own")) == 3
-    assert texts(picture).count("not measured") == 1
-    assert {"plays", "trains on", "b2", "sokoban"} <= set(texts(picture))
-
-
 def test_only_a_matrix_is_drawn_as_one(result) -> None:
     assert list(draw_heat_maps(result)) == ["success.svg", "generalisation.svg"]
     assert list(draw_heat_maps(result.model_copy(update={"sweep": Sweep(name="g")}))) == ["success.svg"]
-
-
-def test_nothing_measured_is_still_a_picture(result) -> None:
-    nothing = [of.model_copy(update={"scores": {}}) for of in result.leaderboard]
-    picture = draw_generalisation(result.model_copy(update={"leaderboard": nothing}))
-    assert texts(picture).count("not measured") == 6

@@ -35,26 +35,10 @@ def test_quoted_and_nested_paths_are_the_same(write):
     assert nested == quoted
 
 
-def test_a_whole_table_can_be_a_value(write):
-    values = '[{ advantage = "grpo" }, { advantage = "gae" }]'
-    grid = Grid.load(write(f"seeds = [0]\n[axes]\nupdate = {values}"))
-    assert grid.axes == {"update": [{"advantage": "grpo"}, {"advantage": "gae"}]}
-
-
-def test_it_survives_json(write):
-    grid = Grid.load(write())
-    assert Grid.model_validate_json(grid.model_dump_json()) == grid
-
-
 def test_no_toml(write):
     path = write("axes = = 3")
     with pytest.raises(ConfigError, match=r"keep\.toml: is not TOML: .*line 1"):
         Grid.load(path)
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read \(No such file"):
-        Grid.load(tmp_path / "none.toml")
 
 
 def test_a_misspelt_part_of_a_grid_suggests_the_right_one(write):
@@ -73,33 +57,14 @@ def test_an_axis_that_is_no_list(write):
         Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = 0.5"))
 
 
-@pytest.mark.parametrize("cells", [{}, {"a": {"online_k": 1}}], ids=["neither", "both"])
-def test_axes_or_cells(cells):
-    axes = {"filter.keep": [0.5]} if cells else {}
-    assert "expected either `axes`, whose values are multiplied out, or `cells`" in refused(axes=axes, cells=cells)
-
-
 def test_named_cells_are_dotted_paths(write):
     grid = Grid.load(write('preset = "bandit"\nseeds = [0]\n[cells.vanilla]\n[cells."StarPO-S"]\nfilter.keep = 0.25'))
     assert grid.cells == {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25}}
 
 
-def test_an_empty_table_empties_what_is_inherited(write):
-    grid = Grid.load(write('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nupdate.advantage_options = {}'))
-    assert grid.cells["b"] == {"update.advantage_options": {}}
-
-
-def test_a_cell_may_not_set_the_seed():
-    assert "`seed` cannot be a setting of a cell" in refused(axes={}, cells={"a": {"seed": 3}})
-
-
 def test_a_name_that_cannot_be_a_folders(write):
     with pytest.raises(ConfigError, match=r"name = '\.\./up'"):
         Grid.load(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
-
-
-def test_a_good_grid_passes():
-    check_grid(make(), "keep.toml")
 
 
 def test_too_few_seeds():
@@ -112,28 +77,6 @@ def test_too_few_seeds():
 def test_repeated_seeds_are_named():
     assert "repeated: 1" in refused(seeds=[0, 1, 1, 2])
     assert "repeated: 1" in refused(seeds=[1, 1], allow_few_seeds=True)
-
-
-def test_a_negative_seed():
-    assert "0 or more" in refused(seeds=[0, 1, -1])
-
-
-@pytest.mark.parametrize("base", [{"preset": None}, {"run": "mine"}])
-def test_one_base_and_not_two_or_none(base):
-    assert "either `preset` or `run`" in refused(**base)
-
-
-@pytest.mark.parametrize("place", [{"axes": {"seed": [0, 1]}}, {"overrides": {"seed": 3}}])
-def test_seed_is_the_grids_own(place):
-    assert "`seed`" in refused(**place)
-
-
-def test_an_empty_axis():
-    assert "axes.online_k is empty" in refused(axes={"online_k": []})
-
-
-def test_a_value_twice():
-    assert "axes.filter.keep = [0.5, 0.5]: a value appears twice" in refused(axes={"filter.keep": [0.5, 0.5]})
 
 
 @pytest.mark.parametrize("overrides", [{"filter.keep": 0.5}, {"filter": {"keep": 0.5}}])

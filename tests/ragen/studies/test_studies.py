@@ -36,12 +36,6 @@ def test_a_damaged_result_says_how_to_mend_it(tmp_path):
         records.get("keep")
 
 
-def test_a_store_that_cannot_be_written(tmp_path):
-    (tmp_path / "store").write_text("a file where a folder should be")
-    with pytest.raises(StoreError, match=r"cannot write .*ablations/keep/grid\.json"):
-        Ablations(str(tmp_path / "store")).begin(GRID)
-
-
 def test_a_name_cannot_lead_elsewhere(tmp_path):
     with pytest.raises(StoreError, match=r"'\.\./runs' cannot be a name of an ablation"):
         Ablations(str(tmp_path)).get("../runs")

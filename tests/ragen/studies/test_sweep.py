@@ -35,12 +35,6 @@ def test_what_is_chosen_is_there_and_ascending(numbers: set[int], last: int, ite
     assert chosen == sorted(chosen)
 
 
-def test_late_checkpoints_are_added_and_none_is_lost() -> None:
-    sweep = Sweep(name="s", iterations="every:4")
-    assert sweep.chosen(range(9), last=20) == [0, 4, 8]
-    assert sweep.chosen(range(15), last=20) == [0, 4, 8, 12]
-
-
 @pytest.mark.parametrize("iterations", ["first", "every:0", "every:", [], [3, 3]])
 def test_unknown_iterations_are_refused(iterations: object) -> None:
     with pytest.raises(
@@ -54,7 +48,6 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
     [
         ({"temperatures": [0.5, 0.5]}, "0.5 appears twice"),
         ({"seeds": []}, "seeds"),
-        ({"seeds": [-1]}, "greater than or equal to 0"),
         ({"temperature": [0.5]}, r"no such setting \(did you mean 'temperatures'\?\)"),
         ({"name": "a/b"}, "name = 'a/b'"),
     ],
@@ -67,9 +60,3 @@ def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
 def test_a_file_gives_its_name(tmp_path: Path) -> None:
     (tmp_path / "nightly.toml").write_text('runs = ["a"]\niterations = "all"\n')
     assert Sweep.load(tmp_path / "nightly.toml") == Sweep(name="nightly", runs=["a"], iterations="all")
-
-
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.toml").write_text("runs = [")
-    with pytest.raises(ConfigError, match=r"broken.toml: is not TOML"):
-        Sweep.load(tmp_path / "broken.toml")

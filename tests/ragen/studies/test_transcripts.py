@@ -6,8 +6,8 @@ import pytest
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.transcripts import read_transcripts
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="evaluate", version=1)
 
@@ -53,18 +53,3 @@ def test_a_prompt_that_met_an_error_is_left_out(store) -> None:
     put(store, 8, responses=responses("c", "d"), status=["env_error", "format_error"])
     (only,) = read_transcripts(store, "mine", "sokoban")
     assert (only.before.text, only.after.text) == ("b", "d")
-
-
-def test_a_long_response_is_cut(store) -> None:
-    put(store, 0, responses=responses("a" * 9000, "b"))
-    put(store, 8, responses=responses("c", "d"))
-    shown = read_transcripts(store, "mine", "sokoban")[0].before.text
-    assert shown.startswith("a" * 1500)
-    assert len(shown) < 2100
-    assert "9,000" in shown  # its length is stated
-
-
-def test_one_evaluation_is_no_comparison(store) -> None:
-    assert read_transcripts(store, "mine", "sokoban") == []
-    put(store, 0)
-    assert read_transcripts(store, "mine", "sokoban") == []

@@ -8,8 +8,8 @@ from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tok
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 STAGE = Stage(name="warm_start", version=1)
 

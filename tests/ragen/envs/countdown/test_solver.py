@@ -51,11 +51,6 @@ def test_known_puzzles(numbers, target):
     assert numbers_in(write(solution)) == sorted(numbers)
 
 
-@pytest.mark.parametrize(("numbers", "target"), [((1, 1), 3), ((1, 1, 1, 1), 24), ((2, 2, 2, 2), 100), ((7, 7, 7), 9)])
-def test_puzzles_without_a_solution(numbers, target):
-    assert solve(numbers, target) is None
-
-
 @settings(max_examples=6)
 @given(st.integers(0, 2**32))
 def test_what_was_drawn_from_an_expression_is_solved(seed):

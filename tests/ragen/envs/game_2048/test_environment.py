@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.game_2048.board import ACTIONS, free_cells, moves, slide
@@ -56,7 +55,7 @@ def test_a_push_to_the_left_by_hand(before, after, made):
     assert slide(row_of(*before), "Left") == (row_of(*after), made)
 
 
-def test_the_other_pushes_are_the_push_to_the_left_of_a_turned_board():
+def test_other_pushes_are_turned_ones():
     board = ((2, 2, 2, 0), (0, 4, 0, 0), (2, 4, 0, 8), (4, 0, 0, 8))
     assert slide(board, "Right") == (((0, 0, 2, 4), (0, 0, 0, 4), (0, 2, 4, 8), (0, 0, 4, 8)), (4,))
     assert slide(board, "Up") == (((4, 2, 2, 16), (4, 8, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0)), (4, 8, 16))
@@ -71,7 +70,7 @@ def test_a_push_keeps_the_sum_and_frees_a_cell_for_each_pair(board, action):
     assert len(slide(board, {"Up": "Down", "Down": "Up", "Left": "Right", "Right": "Left"}[action])[1]) == len(made)
 
 
-def test_a_push_that_moves_nothing_changes_nothing_and_pays_nothing():
+def test_push_that_moves_nothing_changes_nothing():
     environment = put(row_of(2, 4, 0, 0))
     state, chance = environment.state_digest(), environment._chance.getstate()
     _, reward, terminated, _, info = environment.step("Left")
@@ -80,7 +79,7 @@ def test_a_push_that_moves_nothing_changes_nothing_and_pays_nothing():
     assert environment._chance.getstate() == chance
 
 
-def test_the_reward_is_a_tenth_of_the_logarithm_of_one_more_than_what_was_made():
+def test_reward_is_a_tenth_of_a_logarithm():
     environment = put(row_of(2, 2, 4, 4))
     _, reward, _, _, info = environment.step("Left")
     assert info["made"] == [4, 8]
@@ -88,7 +87,7 @@ def test_the_reward_is_a_tenth_of_the_logarithm_of_one_more_than_what_was_made()
     assert put(row_of(2, 0, 0, 0)).step("Right")[1] == 0.0
 
 
-def test_a_tile_appears_in_any_free_cell_and_one_in_ten_is_a_four():
+def test_tile_appears_anywhere_and_one_in_ten_is_a_four():
     appeared, cells = Counter(), Counter()
     for member in range(3000):
         environment = put(row_of(2, 0, 0, 0), dynamics_seed=member)
@@ -117,15 +116,6 @@ def test_a_game_begins_with_two_tiles_that_the_members_share(seed, member):
     assert environment.board == start(seed, member + 1).board
 
 
-def test_new_tiles_are_each_members_own_and_drawn_anew_by_reseed():
-    def play(environment):
-        return [environment.step(action)[0] for action in ("Left", "Up", "Right", "Down")]
-
-    assert play(start(1, 5)) == play(start(1, 5))
-    assert len({str(play(start(1, member))) for member in range(8)}) > 4
-    assert play(start(1, 6).clone(5)) == play(start(1, 5))
-
-
 def test_the_game_ends_with_the_goal():
     environment = put(row_of(32, 32, 0, 0), goal=64)
     assert not environment.is_success
@@ -150,15 +140,3 @@ def test_both_observations():
     board = ((2, 0, 0, 128), (0, 0, 4, 0), (0, 0, 0, 0), (16, 8, 2, 2))
     assert put(board).render() == "  2   .   . 128\n  .   .   4   .\n  .   .   .   .\n 16   8   2   2"
     assert put(board, observation="compact").render() == "1 0 0 7\n0 0 2 0\n0 0 0 0\n4 3 1 1"
-
-
-def test_a_goal_that_no_tile_can_be_is_refused():
-    with pytest.raises(ValidationError, match="is not a power of two"):
-        Game2048Settings(goal=100)
-    with pytest.raises(ValidationError, match="131072"):
-        Game2048Settings(goal=2**18)
-
-
-def test_unknown_actions_are_refused():
-    with pytest.raises(EnvironmentFault, match="'left' is not an action"):
-        start().step("left")

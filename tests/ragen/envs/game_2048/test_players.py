@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,28 +41,6 @@ def test_one_move_ahead_it_takes_the_move_of_the_greatest_worth():
     values = {action: worth(slide(board, action)[0]) for action in moves(board)}
     assert values == {"Down": 16 * 0 + 8 / 2**14 + 8 / 2**15, "Left": 16.0, "Right": 16 / 2**3}
     assert best_action(board, 1) == "Left"
-
-
-def test_two_moves_ahead_it_averages_over_new_tiles():
-    # Each move leaves one free cell: a 2 or a 4 appears there, and the best reply to each counts by its probability.
-    board = ((64, 32, 16, 8), (2, 8, 2, 4), (4, 2, 8, 2), (2, 4, 2, 0))
-    by_hand = {}
-    for action in moves(board):
-        pushed = slide(board, action)[0]
-        ((row, column),) = [(r, c) for r, tiles in enumerate(pushed) for c, tile in enumerate(tiles) if not tile]
-        by_hand[action] = 0.0
-        for tile, probability in ((2, 0.9), (4, 0.1)):
-            rows = [list(tiles) for tiles in pushed]
-            rows[row][column] = tile
-            filled = tuple(map(tuple, rows))
-            by_hand[action] += probability * max((worth(slide(filled, a)[0]) for a in moves(filled)), default=0.0)
-    assert set(by_hand) == {"Down", "Right"}
-    assert best_action(board, 2) == max(by_hand, key=by_hand.get)
-
-
-def test_there_is_nothing_to_choose_after_the_end():
-    with pytest.raises(AssertionError, match="no move is possible"):
-        best_action(((2, 4, 2, 4), (4, 2, 4, 2), (2, 4, 2, 4), (4, 2, 4, 2)))
 
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 20))

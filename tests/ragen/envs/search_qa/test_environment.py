@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-from pydantic import ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
@@ -34,20 +33,11 @@ def mine(tmp_path):
     return SearchQASettings(documents=str(documents), questions=str(questions))
 
 
-def test_the_conventions():
-    assert check(SearchQASettings(actions="tools", hops="two")) == []
-
-
 def test_a_users_files_keep_the_conventions(mine):
     for actions in ("text", "tools"):
         assert check(mine.model_copy(update={"actions": actions}), should_start_process=False) == []
     assert mine.documents_digest
     assert SearchQASettings.model_validate_json(mine.model_dump_json()) == mine
-
-
-def test_one_file_alone_is_refused(mine):
-    with pytest.raises(ValidationError, match="questions names a file and documents does not"):
-        SearchQASettings(questions=mine.questions)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +72,7 @@ def test_the_rules_state_the_limits_of_the_settings():
     assert "after 7 actions" in rules
 
 
-def test_results_are_five_documents_cut_at_800_and_at_4000_in_all(mine):
+def test_results_are_five_documents_cut(mine):
     environment = SearchQA(mine)
     environment.reset(seed=0)
     observation, *_ = environment.step("search[bridge]")
@@ -148,18 +138,9 @@ def test_any_text_can_be_searched_for(text, expected):
     assert plain(text) == expected
 
 
-def test_one_document_a_search_is_enough_for_a_player_without_faults():
-    environment = make(SearchQASettings(hops="two", top_k=1))
-    for seed in range(150):
-        environment.reset(seed=seed)
-        while not environment.is_over:
-            environment.step(demonstrate(environment, 1.0, random.Random(seed)).actions[0])
-        assert environment.is_success, environment.render()
-
-
 @pytest.mark.parametrize("actions", ["text", "tools"])
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.05, 0.3), (1.0, 1.0, 1.0)])
-def test_the_player_is_as_good_as_its_skill_and_says_what_it_has_read(actions, skill, least, most):
+def test_player_is_as_good_as_its_skill(actions, skill, least, most):
     environment, successes = make(SearchQASettings(actions=actions)), 0
     sentences = {fact.sentence for document in environment.library.documents for fact in read_facts(document.text)}
     for seed in range(200):

@@ -1,8 +1,6 @@
 """SQuAD's comparison of answers, and the rewards of RAGEN-2's SearchQA."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from starpo.ragen.envs.search_qa.scoring import exact_match, f1, normalised, score
 
@@ -60,10 +58,3 @@ def test_the_best_of_several_right_answers_counts():
     assert exact_match("Bombay", ("Mumbai", "Bombay"))
     assert f1("city of Bombay", ("Mumbai", "Bombay")) == 0.5
     assert score("city of Bombay", ("Mumbai", "Bombay"), 0.3) == 0.5
-
-
-@given(st.text(), st.text(min_size=1))
-def test_any_text_is_scored(answer, gold):
-    paid = score(answer, (gold,), 0.3)
-    assert paid == 0.0 or 0.3 <= paid <= 1.0
-    assert score(gold, (gold,), 0.3) == 1.0

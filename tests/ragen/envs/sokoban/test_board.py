@@ -7,17 +7,6 @@ from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board
 from starpo.ragen.envs.sokoban.rooms import reverse_play
 
-ROOM = Board.from_text("#######\n#P_X_O#\n#_X√__#\n#__O__#\n#######")
-
-
-def test_cells_are_numbered_row_by_row():
-    # Width 7: row 1, column 1 is cell 8; row 1, column 3 is cell 10; row 2, columns 2 and 3 are 16 and 17.
-    assert ROOM.player == 8
-    assert ROOM.boxes == {10, 16, 17}
-    assert ROOM.targets == {12, 17, 24}
-    assert ROOM.coordinates(24) == (3, 3)
-    assert ROOM.num_boxes_on_target == 1
-
 
 @pytest.mark.parametrize(
     ("before", "action", "after"),

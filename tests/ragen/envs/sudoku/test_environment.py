@@ -45,7 +45,7 @@ def test_the_right_digits_pay_one_each_and_the_last_one_ten():
         environment.step("place 3 at row 2 col 1")
 
 
-def test_a_legal_digit_that_is_not_the_solutions_pays_a_half_and_the_right_one_then_the_rest():
+def test_legal_wrong_digit_pays_a_half():
     blank = (0, 0, *SOLUTION[2:4], 0, 0, *SOLUTION[6:8], 0, 0, *SOLUTION[10:])
     environment = put(blank)
     # Row 1 holds 3 and 4, column 1 holds 4: 1 and 2 are left for (1, 1), and 1 is correct.
@@ -72,12 +72,6 @@ def test_what_the_rules_forbid_changes_nothing_and_costs(action):
     assert environment.action_cost == -0.1
 
 
-def test_the_same_digit_again_changes_nothing_and_costs():
-    environment = put()
-    environment.step("place 1 at row 1 col 1")
-    assert environment.step("place 1 at row 1 col 1")[1] == -0.1
-
-
 def test_both_forms_are_one_action():
     grammar = Placements(9)
     for said in ("place 5 at row 2 col 3", "2,3,5", " 2, 3 ,5\n", "Place 5 at  ROW 2 col 3"):
@@ -99,15 +93,7 @@ def test_reading_never_raises_and_what_is_read_reads_as_itself(said):
     assert action is None or grammar.read(action) == action
 
 
-@pytest.mark.parametrize("said", ["2,3,1", "place 5 at row 1 col 1", "PLACE 1 at row 1 col 1"])
-def test_a_step_takes_only_the_canonical_spelling(said):
-    with pytest.raises(
-        EnvironmentFault, match="is not a placement on a grid of size 4, such as 'place 1 at row 1 col 2'"
-    ):
-        put().step(said)
-
-
-def test_the_admissible_placements_are_those_that_change_the_grid():
+def test_admissible_placements_change_the_grid():
     environment = put(should_list_admissible=True, observation="compact")
     assert environment.render() == (
         ". 2 3 .\n. 4 1 2\n2 1 4 3\n4 3 2 1\n"
@@ -117,7 +103,7 @@ def test_the_admissible_placements_are_those_that_change_the_grid():
 
 @given(seed=SEEDS)
 @settings(max_examples=30, deadline=None)
-def test_a_placement_is_admissible_exactly_where_it_changes_the_grid(seed):
+def test_placement_is_admissible_where_it_changes_the_grid(seed):
     environment = start(seed, num_blanks=8)
     rng = random.Random(seed)
     for _ in range(12):
@@ -132,12 +118,6 @@ def test_own_digits_are_marked():
     environment = put()
     environment.step("place 1 at row 1 col 1")
     assert environment.render() == "1* 2  |3  .\n.  4  |1  2\n------+------\n2  1  |4  3\n4  3  |2  1"
-
-
-def test_large_grids_are_aligned():
-    lines = start(size=16, num_blanks=60).render().splitlines()
-    assert len(lines) == 19
-    assert {line.index("|") for line in lines if "|" in line} == {16}
 
 
 @given(seed=SEEDS)

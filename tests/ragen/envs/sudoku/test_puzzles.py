@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.sudoku.demonstrations import demonstrate
 from starpo.ragen.envs.sudoku.environment import SudokuSettings
-from starpo.ragen.envs.sudoku.grid import digits_left, peers, units
+from starpo.ragen.envs.sudoku.grid import digits_left, units
 from starpo.ragen.envs.sudoku.puzzles import draw_puzzle, full_grid
 from starpo.ragen.envs.sudoku.solver import solutions
 
@@ -40,12 +39,6 @@ def is_valid(grid, size):
                for cell, three in enumerate(units(size)) for unit in three)  # fmt: skip
 
 
-def test_a_cell_sees_its_row_its_column_and_its_box():
-    assert units(4)[5] == ((4, 6, 7), (1, 9, 13), (0, 1, 4))
-    assert peers(4)[5] == (0, 1, 4, 6, 7, 9, 13)
-    assert {len(seen) for seen in peers(9)} == {20}
-
-
 def test_a_known_puzzle_has_its_known_solution():
     assert solutions(list(map(int, KNOWN)), 9) == [tuple(map(int, KNOWN_SOLUTION))]
 
@@ -61,7 +54,7 @@ def test_all_4x4_grids_are_found():
     assert len(set(solutions([0] * 16, 4, limit=1000))) == by_hand == 288
 
 
-def test_a_grid_that_breaks_a_rule_has_no_solution_and_an_empty_one_more_than_is_asked_for():
+def test_broken_grid_has_no_solution_and_an_empty_one_many():
     assert solutions([1, 1, *[0] * 14], 4) == []
     assert len(solutions([0] * 81, 9, limit=3)) == 3
 
@@ -80,17 +73,6 @@ def test_puzzles_have_so_many_blanks_and_one_solution(size, num_blanks):
 @settings(max_examples=20, deadline=None)
 def test_shuffled_grids_keep_the_rules(seed, size):
     assert is_valid(full_grid(size, random.Random(seed)), size)
-
-
-def test_shuffling_gives_most_4x4_grids_and_many_puzzles():
-    grids = {full_grid(4, random.Random(seed)) for seed in range(4000)}
-    assert len(grids) in (96, 192)  # one of the two classes of grids that shuffling cannot turn into each other
-    assert len({draw_puzzle(4, 6, seed) for seed in range(300)}) > 290
-
-
-def test_too_many_blanks_are_one_clear_error():
-    with pytest.raises(EnvironmentFault, match="num_blanks = 13 has one solution; lower num_blanks"):
-        draw_puzzle(4, 13, 0)  # no 4 x 4 puzzle with three digits has a unique solution
 
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 6))

@@ -110,7 +110,7 @@ def test_what_the_game_does_not_know_changes_nothing(tmp_path):
         environment.step("go\nto table 1")
 
 
-def test_the_seed_chooses_the_game_and_equal_facts_are_equal_states(tmp_path):
+def test_seed_chooses_the_game(tmp_path):
     settings = kitchen(tmp_path, "shelf", "sofa")
     left, right = make(settings), make(settings)
     assert left.num_initial_states == 2
@@ -143,10 +143,6 @@ def test_a_game_that_is_none_is_told_with_its_path(tmp_path):
     path.write_text(path.read_text().replace("(:goal", "(:gaol"))
     with pytest.raises(EnvironmentFault, match=r"game\.tw-pddl cannot be played"):
         make(settings).reset(seed=0)
-
-
-def test_it_says_that_it_can_be_replayed(tmp_path):
-    assert make(kitchen(tmp_path, "shelf", "sofa")).replay_fault == ""
 
 
 @pytest.mark.thorough

@@ -9,7 +9,6 @@ from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.envs.suites.alfworld import AlfworldSettings
 from starpo.ragen.envs.suites.games import content_digest, folder_digest, game_of, games_of
 from starpo.ragen.envs.suites.world import names_of
-from starpo.ragen.envs.variants import variant
 
 
 def put(folder, name, **told):
@@ -26,7 +25,7 @@ def played(folder, split="all"):
     return [path.relative_to(folder).as_posix() for path in found]
 
 
-def test_games_of_alfworld_and_of_textworld_in_the_order_of_their_paths(tmp_path):
+def test_games_are_in_the_order_of_their_paths(tmp_path):
     for name in (
         "pick_and_place-Mug/trial_2/game.tw-pddl",
         "pick_and_place-Mug/trial_1/game.tw-pddl",
@@ -58,7 +57,7 @@ def test_every_tenth_game_is_held_out_beginning_with_the_first(tmp_path):
         played(tmp_path, "train")
 
 
-def test_a_seed_chooses_a_game_and_passes_over_what_cannot_be_solved(tmp_path):
+def test_seed_chooses_a_solvable_game(tmp_path):
     for number in range(4):
         put(tmp_path, f"{number}.tw-pddl", solvable=number != 1)
     games = games_of(str(tmp_path), folder_digest(str(tmp_path)), "all")
@@ -72,7 +71,7 @@ def test_a_seed_chooses_a_game_and_passes_over_what_cannot_be_solved(tmp_path):
         game_of((games[2],), 0)
 
 
-def test_the_digest_is_of_names_and_sizes_and_enters_the_settings(tmp_path):
+def test_digest_is_of_names_and_sizes(tmp_path):
     path = put(tmp_path, "a/game.tw-pddl", told="one")
     settings = AlfworldSettings(task=str(tmp_path))
     assert settings.digest == folder_digest(str(tmp_path))
@@ -96,7 +95,7 @@ def test_the_digest_is_of_names_and_sizes_and_enters_the_settings(tmp_path):
         (None, "is not a folder; expected a folder with games"),
     ],
 )
-def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, files, message):
+def test_missing_games_are_told_with_the_download(tmp_path, files, message):
     folder = tmp_path / "games"
     for name in files or []:
         put(folder, name)
@@ -106,17 +105,6 @@ def test_missing_games_are_told_with_where_the_download_puts_them(tmp_path, file
         AlfworldSettings(task=str(folder))
     assert "json_2.1.1/train" in str(refused.value)
     assert "alfworld-download" in str(refused.value)
-
-
-def test_a_folder_that_is_named_on_the_command_line_and_is_not_there_is_one_message(tmp_path):
-    with pytest.raises(ConfigError, match=r"settings of 'alfworld': digest: .* is not a folder"):
-        assert variant(f"alfworld/{tmp_path}/nowhere").settings
-
-
-def test_games_are_told_nothing_but_their_folder(tmp_path):
-    put(tmp_path, "game.tw-pddl")
-    with pytest.raises(ValidationError, match="found max_steps; leave config out"):
-        AlfworldSettings(task=str(tmp_path), config={"max_steps": 3})
 
 
 def test_names_count_down_within_a_kind_as_in_alfworld():

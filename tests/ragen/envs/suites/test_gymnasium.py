@@ -30,12 +30,6 @@ def test_the_lake_is_played_as_gymnasium_plays_it():
     assert observation.endswith("HFF[G]")
 
 
-def test_a_step_against_the_wall_has_no_effect():
-    environment = make(DRY)
-    environment.reset(seed=0)
-    assert environment.step("Left")[-1] == {"effective": False, "is_success": False}
-
-
 def test_chance_and_few_starts_are_read_off_the_tables():
     assert make(LAKE).has_chance
     assert not make(DRY).has_chance

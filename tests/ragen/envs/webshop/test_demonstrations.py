@@ -39,7 +39,7 @@ def test_a_skilled_player_succeeds_and_an_unskilled_one_seldom(config):
     assert success(config.policy.demonstration_skill) < 0.3
 
 
-def test_demonstrations_are_read_as_they_are_meant_and_fit_into_a_response(config):
+def test_demonstrations_are_read_and_fit(config):
     tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment))
     lengths, prompts = [], []
     for environment, decision in turns(config, 0.3, range(60)):

@@ -3,12 +3,11 @@
 import json
 import logging
 import random
-import sys
 
 import pytest
 from pydantic import ValidationError
 
-from starpo.ragen.core.errors import ConfigError, MissingPackageError
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.files import files_digest, read_products
@@ -106,7 +105,7 @@ def test_a_product_is_left_out_if_its_attributes_are_no_list(folder, field, told
 
 @pytest.mark.parametrize("field", ["instruction_attributes", "instruction_options"])
 @pytest.mark.parametrize("told", [5, "soft"])
-def test_a_persons_wish_is_left_out_if_its_attributes_or_options_are_no_list(folder, field, told):
+def test_wish_whose_attributes_are_no_list_is_left_out(folder, field, told):
     asked = {"B1": [{"instruction": "boots", "instruction_attributes": ["soft"], field: told}]}
     (product,), refused = read_products(folder([item()], wishes("B1"), asked), None)
     assert product.human_wishes == ()
@@ -131,11 +130,6 @@ def test_what_is_refused_is_counted_and_said(folder, caplog):
     assert "'C1' (name is missing), 'B1' (an earlier product has the same asin)" in caplog.text
 
 
-def test_a_price_that_is_missing_is_a_hundred(folder):
-    (product,), _ = read_products(folder([item(pricing="")], {}), None)
-    assert product.price_range == (100.0, 100.0)
-
-
 def test_changed_files_are_another_environment(folder):
     settings = WebShopSettings(folder=folder([item(), item("B2")], wishes("B1", "B2")), split="all")
     assert settings.digest == files_digest(settings.folder)
@@ -154,13 +148,6 @@ def test_the_users_files_keep_the_conventions_and_can_be_solved(folder):
     assert check(settings, should_start_process=False) == []
     assert results_of(solver, settings, range(8)) == (1.0, 1.0)
     assert results_of(rule_policy, settings, range(8))[0] >= 0.5
-
-
-def test_spacy_is_asked_for_before_anything_is_played(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    settings = WebShopSettings(folder=folder([item("B7")], wishes("B7")), split="all", nouns="spacy")
-    with pytest.raises(MissingPackageError, match="python -m spacy download en_core_web_sm"):
-        WebShop(settings)
 
 
 def test_human_goals(folder):

@@ -18,14 +18,14 @@ def goals_of(products, kind="synthetic", digest="d"):
     return Goals(products, [price_of(p, digest) for p in products], digest, kind)
 
 
-def test_the_limit_is_one_of_the_four_next_tens_and_not_the_first():
+def test_limit_is_one_of_the_four_next_tens():
     # Above 35 are 40, 50, 60, 70; in six pairs, the larger one is 50 once, 60 twice and 70 three times.
     counts = Counter(price_limit(f"B{n}", 35.0, "d") for n in range(3000))
     assert set(counts) == {50.0, 60.0, 70.0}
     assert [counts[limit] / 3000 for limit in (50.0, 60.0, 70.0)] == pytest.approx([1 / 6, 1 / 3, 1 / 2], abs=0.03)
 
 
-def test_where_fewer_than_two_round_prices_lie_above_there_is_no_limit():
+def test_no_limit_above_the_last_round_prices():
     assert price_limit("B1", 970.0, "d") == 990.0
     assert price_limit("B1", 980.0, "d") == NO_LIMIT
     (goal,) = [goals_of([product(1, (985.0, 985.0))]).goal(0)]
@@ -67,7 +67,3 @@ def test_ragens_split():
 def test_an_empty_split_is_one_clear_error():
     with pytest.raises(ConfigError, match="has 10 goals, and split = 'train' begins at goal 1500"):
         goals_of([product(n) for n in range(10)]).index("train", 0)
-
-
-def test_products_without_a_wish_have_no_goal():
-    assert len(goals_of([product(1), product(2, attributes=())])) == 1

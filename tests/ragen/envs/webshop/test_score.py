@@ -49,10 +49,6 @@ def test_title_scores(wanted, bought, expected):
     assert title_score(bought, wanted, every_word) == pytest.approx(expected, abs=0.01)
 
 
-def test_a_title_without_nouns_scores_a_fifth():
-    assert title_score("anything", "", every_word) == 0.2
-
-
 @pytest.mark.parametrize(
     ("query", "categories", "title", "expected"),
     [

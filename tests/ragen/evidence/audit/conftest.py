@@ -23,6 +23,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import SAMPLES, TURNS
 from starpo.schemas.manifest import Stage
+from tests.ragen.conftest import DEFAULT_TURN
 
 SETTINGS = SokobanSettings(generator="distance", observation="compact")
 MAX_TURNS = 3
@@ -56,7 +57,7 @@ def _played(
             done.append((action, reward, info["effective"]))
             if is_over:
                 break
-        yield {
+        yield DEFAULT_TURN | {
             "trajectory_id": f"{group_id}-{member}",
             "group_id": group_id,
             "env": settings.type,
@@ -66,13 +67,8 @@ def _played(
             "member": member,
             "turn": turn,
             "observation": shown,
-            "is_context_start": True,
-            "prompt_ids": [1, 2],
             "response_ids": list(range(3, 6 + turn)),
             "behaviour_logprobs": [-0.5] * (3 + turn),
-            "origin": "policy",
-            "num_candidates": 1,
-            "num_as_good": 1,
             "response": f"<think>{demonstration.think}</think><answer>{answer}</answer>",
             "think": demonstration.think,
             "answer": answer,
@@ -80,18 +76,12 @@ def _played(
             "executed_actions": [action for action, _, _ in done],
             "action_rewards": [reward for _, reward, _ in done],
             "action_effective": [is_effective for _, _, is_effective in done],
-            "format_ok": True,
-            "forfeited_actions": 0,
-            "action_cost": -0.1,
-            "finish_reason": "stop",
-            "status": "ok",
             "terminated": is_over,
             "truncated": not is_over and turn == MAX_TURNS - 1,
             "success": environment.is_success,
             "actions_left": actions_left,
             "initial_state_digest": first,
             "state_digest": environment.state_digest(),
-            "info": "{}",
         }
         actions_left -= len(done)
         if is_over:

@@ -49,7 +49,7 @@ def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
     assert (finding.severity, finding.summary[-35:]) == ("note", "trajectories; 1 incomplete ones are left out."[-35:])
 
 
-def test_a_full_context_that_counts_is_a_warning_with_what_it_moves(tables: Ask) -> None:
+def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", **NO_RESPONSE, status="truncated", truncated=True)
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "warning"
@@ -82,12 +82,6 @@ def test_a_filter_that_counts_more_than_the_rewards_is_a_fault(tables: Ask) -> N
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns), selection=selection))
     assert finding.severity == "fault"
     assert finding.table["fault"].to_pylist() == ["the filter counted 4 trajectories, the rewards 3"]
-
-
-def test_where_all_are_incomplete_nothing_is_left_to_compare(tables: Ask) -> None:
-    turns = changed(one_group(), lambda *_: {**NO_RESPONSE, "status": "truncated"})
-    (row,) = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns))).table.to_pylist()
-    assert (row["incomplete"], row["mean"], row["mean_without"], row["mean_moves"]) == (4, 1.0, None, None)
 
 
 def test_an_import_says_what_its_source_does_not_tell(tables: Ask) -> None:

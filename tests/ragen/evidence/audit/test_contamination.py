@@ -12,8 +12,8 @@ from starpo.ragen.evidence.audit.contamination import contaminated_panels
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 from .conftest import Ask, played_turns
 
@@ -135,7 +135,7 @@ def test_training_counts_up_to_the_evaluated_policy(tmp_path: Path) -> None:
     assert (row["seen"], row["mixed_in"]) == (1, 0)
 
 
-def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path: Path) -> None:
+def test_panel_with_few_states_covers_all(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
     run.evaluate(1, {"c": True, "e": False}, env="bandit")
     finding = run.finding()
@@ -145,7 +145,7 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
 
 
 @pytest.mark.parametrize("is_part", [False, True])
-def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: Path, is_part: bool) -> None:
+def test_task_with_few_states_is_not_contaminated(tmp_path: Path, is_part: bool) -> None:
     """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")
@@ -158,7 +158,7 @@ def test_a_task_of_a_suite_with_few_states_is_not_called_contaminated(tmp_path: 
     assert (finding.severity, finding.table["covers_all"].to_pylist()) == ("note", [True])
 
 
-def test_seen_states_of_an_environment_that_cannot_be_made_here_are_a_warning(tmp_path: Path) -> None:
+def test_seen_states_of_an_unknown_environment(tmp_path: Path) -> None:
     run = Evaluated(tmp_path)
     run.evaluate(1, {"c": True, "e": False}, env="gone", environment={"type": "gone"})
     finding = run.finding()
@@ -189,12 +189,6 @@ def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
         "None of 1 evaluations starts from a known state of training. "
         "For 1 evaluations, not all initial states of training are known."
     )
-
-
-@pytest.mark.parametrize("kinds", [(), ("turns",)])
-def test_a_run_without_evaluations_is_said_to_be_one(tables: Ask, kinds: tuple[str, ...]) -> None:
-    finding = contaminated_panels(tables(**{kind: played_turns() for kind in kinds}))
-    assert finding.summary == "No evaluation is stored, so there is no panel to check."
 
 
 def test_episodes_without_a_lineage_are_unknown(tables: Ask) -> None:

@@ -96,14 +96,7 @@ def test_what_is_not_there_is_said(filled: Store, name: str, error: type[Excepti
         lineage(filled, name)
 
 
-def test_a_beginning_that_several_keys_share_is_not_enough(filled: Store) -> None:
-    keys = {key for stages in filled.runs.iterations("mine").values() for ks in stages.values() for key in ks.values()}
-    shared = next(key[0] for key in sorted(keys) if sum(other[0] == key[0] for other in keys) > 1)
-    with pytest.raises(ConfigError, match=r"matches .* keys: .* give more of its digits"):
-        lineage(filled, shared)
-
-
-def test_an_edited_manifest_in_the_chain_is_an_error_and_elsewhere_a_remark(copied: Path) -> None:
+def test_edited_manifest_in_the_chain_is_an_error(copied: Path) -> None:
     store = Store(str(copied))
     edited = key(store, 0, "reward")
     file = copied / "rewards" / edited / "manifest.json"

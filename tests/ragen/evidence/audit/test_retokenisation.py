@@ -9,14 +9,14 @@ import pytest
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.evidence.audit.finding import Finding
-from starpo.ragen.evidence.audit.retokenisation import _num_between, retokenisation_drift
+from starpo.ragen.evidence.audit.retokenisation import retokenisation_drift
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.manifest import Stage
 
 from .conftest import Ask, played_turns
-from .test_audits import changed, only
+from .test_audits import changed
 
 TOKENIZER = make_tokenizer()
 END = TOKENIZER.eos_token_id
@@ -94,13 +94,6 @@ def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) 
     assert (row["turns"], row["without_tokens"], row["differ"], row["response_tokens"]) == (2, 2, None, None)
 
 
-def test_some_without_tokens_leave_the_others_to_be_judged(audit: Callable[..., Finding]) -> None:
-    bare = {"finish_reason": UNKNOWN_FINISH, "prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}
-    finding = audit(changed(turns_of([SAID, SPELLED]), only(0, **bare)))
-    assert finding.table["differ"].to_pylist() == [1.0]
-    assert "1 of 2 responses were imported without tokens" in finding.summary
-
-
 def test_without_a_tokenizer_nothing_is_said_but_that(audit: Callable[..., Finding]) -> None:
     finding = audit(turns_of([SAID, SPELLED]), has_tokenizer=False)
     assert finding.severity == "note"
@@ -121,11 +114,3 @@ def test_a_seam_is_neither_parts_fault(tables: Ask) -> None:
     (row,) = retokenisation_drift(tables(turns=turns, retokenise=retokenise)).table.to_pylist()
     assert (row["differ"], row["responses"], row["prompts"], row["seams"]) == (1.0, 0.0, 0.0, 1.0)
     assert (row["stored"], row["again"]) == ("2 3 4", "99 3 4")
-
-
-@pytest.mark.parametrize(
-    ("stored", "again", "expected"),
-    [([1, 2, 3], [1, 2, 3], 0), ([1, 2, 3, 4], [1, 9, 4], 2), ([1, 2], [1, 2, 3], 0), ([5, 5], [5], 1), ([], [1], 0)],
-)
-def test_tokens_between_the_first_and_the_last_difference(stored: list[int], again: list[int], expected: int) -> None:
-    assert _num_between(stored, again) == expected

@@ -13,7 +13,7 @@ from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 
-from .conftest import Ask, _view, played_turns, samples_of
+from .conftest import _view, played_turns, samples_of
 
 
 def trained(staleness: list[int | None], config: dict[str, Any] | None) -> Database:
@@ -43,11 +43,6 @@ def test_within_the_limit() -> None:
     assert finding.table["trajectories"].to_pylist() == [4] * 4
 
 
-def test_played_ahead() -> None:
-    with trained([0, 1], {"rollout": {"staleness": 1}}) as database:
-        assert stale_use(database).summary == "Up to 1 update old, in 2 iterations; at most 1 allowed."
-
-
 def test_beyond_the_limit_is_a_fault_and_shown() -> None:
     with trained([0, 1, 2], {"online_k": 2, "rollout": {}}) as database:
         finding = stale_use(database)
@@ -62,14 +57,3 @@ def test_a_player_of_another_run_is_unknown_and_said() -> None:
         finding = stale_use(database)
     assert (finding.severity, finding.table["unknown"].to_pylist()) == ("note", [4, 0])
     assert finding.summary.endswith("for 1 iteration it is unknown, as no policy of this run played them.")
-
-
-def test_without_settings_the_limit_is_unknown_and_said() -> None:
-    with trained([5], {"filter": {}}) as database:
-        finding = stale_use(database)
-    assert finding.severity == "note"
-    assert "the limit is unknown" in finding.summary
-
-
-def test_nothing_trained(tables: Ask) -> None:
-    assert stale_use(tables(turns=played_turns())).summary == "No update is stored, so nothing was trained on."

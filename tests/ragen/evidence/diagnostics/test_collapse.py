@@ -101,11 +101,6 @@ def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
     assert verdict.words.startswith("collapsed: since iteration ")
 
 
-def test_a_prefix_of_the_run_before_the_fall_tells_of_it():
-    prefix = {name: {i: v for i, v in series.items() if i <= 84} for name, series in _collapsing(seed=0).items()}
-    assert diagnose(prefix).status == "collapsing"
-
-
 def test_two_metrics_that_warn_at_once_are_a_collapse_under_way():
     limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=1)
     series = {
@@ -186,19 +181,12 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (idle.severity, idle.iteration, idle.ended) == ("standstill", 0, 8)
 
 
-def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():
+def test_drift_is_told_until_it_is_back():
     drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # a value equal to the bound, 0.2, raises no signal
     (signal,) = diagnose({DRIFT: drift}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)
     assert "0.21 nats a token from the one that sampled" in signal.words
     assert diagnose({DRIFT: {0: 0.3}}).status == "warning"  # the first update is judged too
-
-
-def test_iterations_are_those_of_the_series():
-    sparse = {10 * i: v for i, v in enumerate([4.0] * 5 + [0.1] * 20)}
-    (signal,) = diagnose({REWARD_STD: sparse}).signals
-    assert signal.iteration % 10 == 0
-    assert signal.iteration >= 70
 
 
 @pytest.mark.parametrize("num_points", [0, 1, 5, 7, 8])
@@ -211,11 +199,6 @@ def test_too_few_points_raise_nothing(num_points):
 
 
 a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
-
-
-def test_nothing_is_told_before_its_baseline_is_known():
-    verdict = diagnose({REWARD_STD: _series([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])})
-    assert all(signal.iteration >= 5 for signal in verdict.signals)
 
 
 @settings(max_examples=60)

@@ -15,7 +15,7 @@ def selection(*stds: float, num_valid: int = 4) -> pa.Table:
     return pa.table({"group_id": ids, "return_std": stds, "num_valid": [num_valid] * len(stds)})
 
 
-def test_buckets_are_quantiles_from_the_smallest_deviation_to_the_largest() -> None:
+def test_buckets_are_quantiles_of_deviation() -> None:
     assert buckets(selection(5.0, 4.0, 3.0, 2.0, 1.0, 0.0)) == [["g5"], ["g4"], ["g3"], ["g2"], ["g1"], ["g0"]]
     assert [len(bucket) for bucket in buckets(selection(*range(48)))] == [8] * 6
 
@@ -86,7 +86,7 @@ def test_metrics_and_the_table_of_them() -> None:
     assert "task_snr" not in found[10][1]
 
 
-def test_the_picture_has_a_panel_an_iteration_and_is_the_same_each_time() -> None:
+def test_picture_has_a_panel_an_iteration() -> None:
     bucket = {"num_groups": 2.0, "reward_std": 0.5, "task_norm": 1.0, "task_snr": 0.2, "entropy_norm": 0.1}
     found = {iteration: {1: {**bucket, "reward_std": 0.0}, 6: bucket} for iteration in range(0, 100, 10)}
     drawn = draw_gradients("a <run>", found)

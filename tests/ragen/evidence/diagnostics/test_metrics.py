@@ -108,7 +108,7 @@ def test_rollout_metrics_by_hand(turns):
     )
 
 
-def test_runs_of_words_that_stand_twice_in_a_response_are_counted(make_turns):
+def test_repeated_ngrams_are_counted(make_turns):
     echo, other = "go up and up and up and up", "one two three"  # five 4-grams, two of which are repeats
     turns = make_turns([{"group_id": g, "response": text} for g, text in (("a", echo), ("b", echo), ("c", other))])
     assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)
@@ -201,13 +201,6 @@ def test_attempt_metrics_by_hand(make_turns):
     assert [fates[f"filter/{name}"] for name in ("num_kept", "num_zero_variance", "num_invalid")] == [1, 1, 1]
 
 
-def test_an_error_in_its_last_turn_makes_a_trajectory_invalid(make_turns):
-    turns = make_turns([{"turn": 0}, {"turn": 1, "status": "env_error"}])
-    values = rollout_metrics(turns)
-    assert (values["rollout/num_turns"], values["rollout/env_error_share"]) == (2, 1.0)
-    assert "rollout/turns_mean" not in values
-
-
 def test_a_number_that_does_not_exist_is_absent(make_turns):
     """A mean over no values is neither 0 nor NaN."""
     none = make_turns([])
@@ -221,19 +214,6 @@ def test_a_number_that_does_not_exist_is_absent(make_turns):
     assert not any("share" in name or "mean" in name for name in empty)
 
 
-def test_a_failed_rollout_has_counts_and_nothing_else(make_turns):
-    turns = make_turns([{**NO_RESPONSE, "status": "env_error"}])
-    metrics = rollout_metrics(turns)
-    assert metrics["rollout/env_error_share"] == 1.0
-    assert "rollout/success_rate" not in metrics
-    assert reward_metrics(compute_rewards(turns, RewardConfig()), turns) == {}
-
-
-def test_groups_of_one_have_no_in_group_std(make_turns):
-    turns = make_turns([{"group_id": "a"}, {"group_id": "b"}])
-    assert "reward/in_group_std" not in reward_metrics(compute_rewards(turns, RewardConfig()), turns)
-
-
 def test_metrics_table_and_back():
     first = metrics_table(0, "update", {"update/loss": 0.5, "update/gradient_norm": 2})
     second = metrics_table(3, "update", {"update/loss": 0.25})
@@ -242,10 +222,6 @@ def test_metrics_table_and_back():
     series = metric_series(pa.concat_tables([second, first]))
     assert series == {"update/loss": {0: 0.5, 3: 0.25}, "update/gradient_norm": {0: 2.0}}
     assert list(series["update/loss"]) == [0, 3]  # ascending, although the later iteration came first
-
-
-def test_no_metrics_give_an_empty_table():
-    assert metrics_table(0, "update", {}).num_rows == 0
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from starpo.ragen.evidence.diagnostics.objectives import compared, objective_metrics
+from starpo.ragen.evidence.diagnostics.objectives import objective_metrics
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.measuring import MeasuredObjectives
 
@@ -20,10 +20,3 @@ def test_metrics_by_hand() -> None:
     assert values["objectives/run/signal_to_noise"] == -0.25
     assert not {f"objectives/none/{name}" for name in ("signal_to_noise", "cosine/none")} & set(values)
     assert np.isfinite(list(values.values())).all()
-
-
-def test_they_are_read_back_in_the_order_asked_for() -> None:
-    values = {**objective_metrics(NAMES, MEASURED), "update/entropy": 1.0}
-    found = compared(values, ["other", "run"])
-    assert list(found.values) == list(found.cosines["run"]) == ["other", "run"]
-    assert found.values["other"] == {"norm": 1.0, "num_groups": 3, "signal_to_noise": 0.25}

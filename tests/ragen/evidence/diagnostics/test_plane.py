@@ -29,10 +29,6 @@ def test_regimes_are_beside_the_first_probe() -> None:
     assert points[-1].words == "at iteration 40: collapsed, one reasoning for all"
 
 
-def test_a_run_that_began_without_dependence_is_not_divided_by_nothing() -> None:
-    assert [point.regime for point in path(probes((0.4, 0.0), (0.4, 0.3)))] == ["baseline", "diverse"]
-
-
 def test_two_values_of_noise_are_not_compared() -> None:
     points = path(probes((1.1, 0.0096), (1.2, 0.001), (1.2, 0.0099), z=0.02))
     assert [point.regime for point in points] == ["baseline", "unclear", "unclear"]
@@ -45,11 +41,7 @@ def test_a_dependence_that_falls_to_chance_is_lost() -> None:
     assert [point.regime for point in path(series)] == ["baseline", "template", "collapsed"]
 
 
-def test_without_probes_there_is_no_path() -> None:
-    assert path({}) == path({f"{ROWS}/conditional_entropy": {0: 1.0}}) == []
-
-
-def test_the_picture_says_where_and_when_and_is_the_same_each_time() -> None:
+def test_picture_says_where_and_when() -> None:
     points = path(probes((0.4, 2.0), (0.2, 1.9), (0.1, 0.1)))
     drawn = draw_plane("a <run>", points)
     assert drawn == draw_plane("a <run>", points)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from starpo.ragen.evidence.diagnostics.reasoning import Reasoned, crossed, matrices, pick
 from starpo.schemas.datasets import NO_RESPONSE
@@ -47,7 +46,7 @@ def test_a_token_that_begins_in_the_tag_is_not_the_reasonings(make_turns) -> Non
     assert found.reasoning == (17, 12)
 
 
-def test_reasoning_that_is_also_a_part_of_its_tag_is_found_after_it() -> None:
+def test_reasoning_that_is_a_part_of_its_tag() -> None:
     words = ["<", "think", ">", "think", "</", "think", ">", "<answer>", "Up", "</answer>"]  # tags of several tokens
     row = {
         "trajectory_id": "a", "group_id": "g", "member": 0, "turn": 0, "status": "ok", "think": "think",
@@ -57,7 +56,7 @@ def test_reasoning_that_is_also_a_part_of_its_tag_is_found_after_it() -> None:
     assert found == Reasoned((90, 0, 1, 2), (3,))
 
 
-def test_groups_come_before_members_and_what_has_no_reasoning_is_left_out(make_turns) -> None:
+def test_groups_come_before_members(make_turns) -> None:
     rows = [said(group, member) for group in "ab" for member in range(3)]
     rows += [said("c", think=None), said("d", **NO_RESPONSE, status="timeout", truncated=True)]
     found = pick(make_turns(rows), "first_turn", 3, 0, decode)
@@ -73,9 +72,3 @@ def test_scores_are_laid_out_reasoning_by_context() -> None:
     found = matrices(np.array([-1.0, -3.0, -5.0, -7.0, -9.0, -11.0], dtype=np.float32), rows)
     assert found["sequence"].tolist() == [[-4.0, -12.0], [-9.0, -11.0]]
     assert found["token"].tolist() == [[-2.0, -6.0], [-9.0, -11.0]]
-
-
-@pytest.mark.parametrize("rows", [[], [said("c", think=None)]])
-def test_without_reasoning_there_is_nothing(make_turns, rows: list[dict]) -> None:
-    turns = make_turns(rows or [said("a")]).slice(0, len(rows))
-    assert pick(turns, "first_turn", 8, 0, decode) == []

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,16 +13,6 @@ def test_three_points_by_hand():
     #   m_2 = 2.5, weight 0.75   -> 10/3
     #   m_3 = 5.25, weight 0.875 -> 6
     np.testing.assert_allclose(exponential_moving_average([2, 4, 8], decay=0.5), [2, 10 / 3, 6], rtol=1e-12)
-
-
-def test_no_points_give_none():
-    assert exponential_moving_average([]).shape == (0,)
-
-
-@pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
-def test_decay_out_of_bounds_is_refused(decay):
-    with pytest.raises(ValueError, match="at least 0 and below 1"):
-        exponential_moving_average([1.0], decay)
 
 
 @given(curves)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from starpo.ragen.evidence.diagnostics.template import regime, template_metrics
+from starpo.ragen.evidence.diagnostics.template import template_metrics
 
 TWO = np.array([[-1.0, -3.0], [-3.0, -1.0]])
 
@@ -35,15 +35,10 @@ def test_an_equal_prompt_is_the_reasonings_own() -> None:
     assert found["retrieval_at_1_above_chance"] == pytest.approx(2 / 3 - (2 / 3 + 2 / 3 + 1 / 3) / 3)
 
 
-def test_chance_is_what_a_matrix_that_says_nothing_reaches_with_equal_prompts_too() -> None:
+def test_uninformative_matrix_reaches_chance() -> None:
     found = template_metrics(np.zeros((6, 6)), "aaabbc")
     for k in (1, 2, 4):
         assert found[f"retrieval_at_{k}_above_chance"] == pytest.approx(0.0)
-
-
-def test_mutual_information_is_at_most_log_n() -> None:
-    found = template_metrics(np.where(np.eye(8), -1.0, -100.0), range(8))
-    assert found["mutual_information"] == pytest.approx(np.log(8)) == found["mutual_information_bound"]
 
 
 @pytest.mark.parametrize("prompts", [[], ["a"], ["a", "a"]])
@@ -60,10 +55,3 @@ def test_a_naive_loop_gives_the_same() -> None:
     for k in (1, 2, 4):
         hits = [sum(scores[i, j] > scores[i, i] for j in range(7)) < k for i in range(7)]
         assert found[f"retrieval_at_{k}"] == pytest.approx(np.mean(hits))
-
-
-def test_four_regimes() -> None:
-    assert regime(1.0, 1.0) == "diverse"
-    assert regime(0.9, 0.1) == "template"
-    assert regime(0.1, 0.9) == "specialised"
-    assert regime(0.1, 0.1) == "collapsed"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from starpo.ragen.evidence.report.embedding import MAX_TEXT_CHARACTERS, Batch, embed, sampled, shortened
 
 
-def test_sampling_takes_ends_then_preferred_then_the_middles_of_gaps() -> None:
+def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
     # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are
     # equally wide; the earlier one comes first, its middle 1
     assert sampled(range(9), [3], 5) == [8, 0, 3, 5, 1]
@@ -44,7 +44,7 @@ def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
     assert (taken[0].num_trajectories, taken[0].num_all, taken[0].num_not_drawn) == (8, 8, 2)
 
 
-def test_of_a_first_batch_that_is_too_large_as_many_groups_are_taken_as_fit() -> None:
+def test_large_first_batch_is_cut_to_fit() -> None:
     whole = embed([batch(0, 16)], 10**9)[0]
     (part,) = embed([batch(0, 16)], len(whole.packed) // 2)
     assert len(part.packed) <= len(whole.packed) // 2
@@ -56,15 +56,6 @@ def test_of_a_first_batch_that_is_too_large_as_many_groups_are_taken_as_fit() ->
 def test_what_is_wanted_is_there_whatever_its_size() -> None:
     taken = embed([batch(7), batch(3), batch(9), batch(0)], 1, wanted=[3, 7])
     assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]
-
-
-def test_one_group_is_there_however_small_the_budget() -> None:
-    (part,) = embed([batch(0)], 1)
-    assert part.num_trajectories == 2
-
-
-def test_packing_is_the_same_every_time() -> None:
-    assert embed([batch(1)], 10**9) == embed([batch(1)], 10**9)
 
 
 def test_long_texts_are_cut_and_what_is_cut_is_counted() -> None:

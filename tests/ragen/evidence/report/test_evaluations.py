@@ -5,8 +5,8 @@ import pyarrow as pa
 from starpo.ragen.evidence.report.evaluations import read_evaluation
 from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 
 def test_an_episode_that_an_error_ended_is_in_no_statistic(tmp_path) -> None:

@@ -38,7 +38,7 @@ def member(name, success, *kinds, greedy=False):
     return {"id": name, "success": success, "kinds": list(kinds), "greedy": greedy}
 
 
-def test_failures_are_counted_with_an_example_beside_a_success_where_there_is_one():
+def test_failures_are_counted_with_an_example():
     groups = [
         {"members": [member("a-0", False, "malformed", "limit"), member("a-1", False, "lost")]},
         {"members": [member("b-0", True), member("b-1", False, "malformed", "limit")]},

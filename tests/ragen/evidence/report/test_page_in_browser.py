@@ -7,7 +7,6 @@ import pytest
 
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.failures import Failures
-from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
 from tests.ragen.evidence.report.stored import rows
 
@@ -20,24 +19,6 @@ def test_every_part_is_drawn(page) -> None:
     assert page.count(".turn .board") >= 3
     assert page.count(".player .board") == 1
     assert page.count(".token") > 10
-
-
-def test_the_page_opens_at_its_top_unless_its_address_names_a_place(page, path: Path) -> None:
-    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]  # no smooth scrolling
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": still})
-    in_sight = """
-        const { top } = document.getElementById(arguments[0]).getBoundingClientRect();
-        return top >= 0 && top < window.innerHeight - 200;
-    """
-    try:
-        page.open(path)
-        assert page.run("return window.scrollY") == 0
-        page.open(path, "#iteration=1")
-        assert page.run(in_sight, "iteration")
-        page.open(path, "#iteration=1&source=training")
-        assert page.run(in_sight, "trajectories")
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
@@ -84,21 +65,6 @@ def unfold(page, selector: str) -> None:
     page.wait_for(f"document.querySelector({json.dumps(selector + ' pre')})")
 
 
-def test_groups_fit_a_phone(page) -> None:
-    """All values of a group are visible: a row is as wide as the window, not as wide as eight columns."""
-    page.driver.set_window_size(500, 900)
-    try:
-        page.go("#iteration=1")
-        assert page.run("return window.innerWidth") <= 800
-        box, cells = "#iteration-view .scroll", "#iteration-view .groups td:not([data-label=''])"
-        assert page.run("const e = document.querySelector(arguments[0]); return e.scrollWidth <= e.clientWidth", box)
-        heights = "return Array.from(document.querySelectorAll('.groups tbody tr'), (e) => e.offsetHeight)"
-        assert max(page.run(heights)) < 120
-        assert page.count(cells) == 3 * 7
-    finally:
-        page.driver.set_window_size(1280, 900)
-
-
 def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
     shown = set()
     page.put(".shade select", "none")
@@ -128,22 +94,7 @@ def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run:
     )
 
 
-def test_tokens_without_log_probs_say_so(page) -> None:
-    page.run(
-        """
-        const turn = { ids: [5, 6], lengths: [1, 1], surprisals: [], response: "hi", cut: {} };
-        const block = tokenBlock(turn, null);
-        block.id = "bare";
-        document.querySelector(".turns").append(block);
-        document.querySelector("#bare .token").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
-        """
-    )
-    assert page.text("#bare .readout") == "token 1 of 2 “h” · id 5 · log-prob not recorded"
-    depth = "return document.querySelector('#bare .token').style.getPropertyValue('--depth-share')"
-    assert page.run(depth) == "0.000"
-
-
-def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, stored_run: Store) -> None:
+def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 1, "rollout", "turns") if "\U0001f600" in r["response"])
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}")
     card = f".turn[data-turn='{row['turn']}']"
@@ -167,25 +118,6 @@ def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, store
         f"{card} .token",
     )
     assert page.text(f"{card} .token-readout").startswith("token 4 of")
-
-
-def test_the_shading_can_be_the_advantage_or_none(page, stored_run: Store) -> None:
-    signs = {}
-    for sample in rows(stored_run, 2, "update", "samples"):
-        page.go(f"#iteration=2&trajectory={sample['trajectory_id']}")
-        page.put(".shade select", "advantage")
-        assert f"{sample['advantage']:+g}".replace("-", "−") in page.text("#viewer .inline-facts")
-        signs[sample["advantage"] > 0] = page.run(
-            "return getComputedStyle(document.querySelector('.token')).backgroundColor"
-        )
-        assert page.run("return document.querySelector('.turns').dataset.sign") == (
-            "up" if sample["advantage"] > 0 else "down"
-        )
-    assert len(set(signs.values())) == 2
-    assert "negative" in page.text(".shade-legend")
-    page.put(".shade select", "none")
-    assert page.run("return getComputedStyle(document.querySelector('.token-block')).display") == "none"
-    assert page.run("return getComputedStyle(document.querySelector('.plain-text')).display") == "grid"
 
 
 def test_the_film_steps_plays_and_pauses(page, stored_run: Store) -> None:
@@ -268,21 +200,7 @@ def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) 
     assert browser.complaints() == []
 
 
-def test_an_iteration_whose_trajectories_are_not_in_the_page_says_so(
-    browser, stored_run: Store, tmp_path: Path
-) -> None:
-    file = tmp_path / "small.html"
-    file.write_text(render_report(gather(stored_run, "hostile", max_sampled_iterations=1)), encoding="utf-8")
-    browser.open(file, "#iteration=1&group=i1-g0")
-    assert "The trajectories of the rollout at iteration 1 are not in this page." in browser.text(".about")
-    assert "ragen report hostile --embed 1" in browser.text(".about")
-    assert "None of its trajectories are in this page" in browser.text(".iteration")
-    assert browser.count("[data-part=Groups] tbody tr") == 3
-
-
-def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint_to_checkpoint(
-    page, stored_run: Store
-) -> None:
+def test_evaluated_episodes_are_followed_over_checkpoints(page, stored_run: Store) -> None:
     page.go("#iteration=2")
     page.follow(".iteration a[href*='source=sokoban']")
     assert page.text(".trajectory-title") == "Evaluation sokoban after 2 updates, episode p0000-0"
@@ -298,29 +216,7 @@ def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint
     page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
 
 
-def test_two_members_of_a_group_stand_side_by_side(page, stored_run: Store) -> None:
-    group = [row for row in rows(stored_run, 2, "rollout", "turns") if row["group_id"] == "i2-g0"]
-    first, second = dict.fromkeys(row["trajectory_id"] for row in group)
-    page.go(f"#iteration=2&trajectory={first}")
-    assert page.count(".trajectory .column") == 0
-    options = page.texts("#viewer select[aria-label='Member to show beside'] option")
-    assert options[0] == "nobody"
-    assert [option.split(" ")[0] for option in options[1:]] == [second]
-    page.put("#viewer select[aria-label='Member to show beside']", second)
-    page.wait_for("document.querySelectorAll('.trajectory.pair .column').length === 2")
-    assert page.text(".trajectory-title") == f"Iteration 2, trajectory {first} beside {second}"
-    for number, name in enumerate((first, second), 1):
-        turns = [row for row in group if row["trajectory_id"] == name]
-        assert page.count(f".column:nth-child({number}) .turn") == len(turns)
-    page.click(".column:nth-child(2) .forward")  # each film has its own turns
-    assert page.text(".column:nth-child(1) .caption").endswith(
-        f"frame 1 of {page.count('.column:nth-child(1) .frame')}"
-    )
-    page.put("#viewer select[aria-label='Member to show beside']", "")
-    page.wait_for("document.querySelectorAll('.trajectory .column').length === 0")
-
-
-def test_the_first_paragraph_says_what_goes_wrong_and_leads_there(page, data_of_failures) -> None:
+def test_first_paragraph_says_what_goes_wrong(page, data_of_failures) -> None:
     assert page.text("#failures .headline").startswith(f"What goes wrong now: {data_of_failures.num_failed} of ")
     assert [int(text) for text in page.texts("#failures li b")] == [kind.count for kind in data_of_failures.kinds]
     page.follow("#failures li a")

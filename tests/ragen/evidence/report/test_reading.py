@@ -35,7 +35,7 @@ def test_an_intact_run_misses_nothing(stored_run: Store) -> None:
         ("update", "samples", True, True),
     ],
 )
-def test_a_missing_artifact_in_the_chain_leaves_a_gap_that_is_named(
+def test_missing_artifact_leaves_a_named_gap(
     damaged_run: Store, stage: str, kind: str, has_trajectories: bool, has_decisions: bool
 ) -> None:
     key = damaged_run.runs.iteration("hostile", 1)[stage][kind]

@@ -6,7 +6,7 @@ import pytest
 
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.reading import Place
-from starpo.ragen.evidence.times import BETWEEN, seconds_between, stage_seconds, times_of, update_seconds
+from starpo.ragen.evidence.times import seconds_between, stage_seconds, times_of
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Manifest, Stage
 
@@ -65,27 +65,6 @@ def test_what_an_earlier_iteration_made_is_no_work_of_this_one() -> None:
         place(1, "update"): manifest(15, 4.0),
     }
     assert seconds_between(manifests) == {1: pytest.approx(1.0)}
-
-
-def test_parts_of_an_update_are_its_laps() -> None:
-    laps = {"score_s": 0.5, "train_s": 2.0, "review_s": 0.25, "trained_tokens_per_s": 9000.0}
-    assert update_seconds({place(3, "update"): manifest(10, 4.0, **laps)}) == {
-        "score": {3: 0.5},
-        "train": {3: 2.0},
-        "review": {3: 0.25},
-    }
-
-
-def test_shares_add_up(stored_run: Store) -> None:
-    rows = times_of(stored_run, "hostile")
-    assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
-    assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=0.01)
-    by_stage = {row["stage"]: row for row in rows}
-    rollout, warm_start = by_stage["rollout"], by_stage["warm_start"]
-    assert (rollout["times"], rollout["seconds"], rollout["total"]) == (4, 2.0, 8.0)
-    assert (warm_start["times"], warm_start["total"]) == (1, 9.0)
-    assert warm_start["share"] / rollout["share"] == pytest.approx(9 / 8, abs=0.01)
-    assert BETWEEN in by_stage
 
 
 def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:

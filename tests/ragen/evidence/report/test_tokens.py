@@ -31,21 +31,13 @@ def test_the_end_token_is_no_part_of_the_text() -> None:
     assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
 
 
-def test_an_end_token_inside_a_response_is() -> None:
-    text = "Up<|im_end|>Up"
-    ids = [*encode("Up"), TOKENIZER.eos_token_id, *encode("Up")]
-    assert LENGTHS.measure(ids, text) == [2, 10, 2]
-
-
-def test_tokens_that_share_a_character_are_counted_with_the_last_of_them() -> None:
+def test_tokens_that_share_a_character() -> None:
     # the euro sign is three bytes, so three tokens; the emoji is four, and two UTF-16 units
     assert LENGTHS.measure(encode("€"), "€") == [0, 0, 1]
     assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
 
 
-def test_a_text_that_is_cut_keeps_the_tokens_of_all_that_is_shown(
-    stored_run: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shown = "\U0001f600" * 7, "\U0001f600" * 5
     ids = encode(text)
     said = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
@@ -66,7 +58,7 @@ def test_a_text_that_is_cut_keeps_the_tokens_of_all_that_is_shown(
     assert sum(turn["lengths"]) == len(shown.encode("utf-16-le")) // 2
 
 
-def test_half_a_character_is_the_replacement_character_as_it_was_recorded() -> None:
+def test_half_a_character_is_the_replacement_character() -> None:
     ids = encode("€")[:2]
     recorded = TOKENIZER.decode(ids)
     assert sum(LENGTHS.measure(ids, recorded) or []) == len(recorded) > 0

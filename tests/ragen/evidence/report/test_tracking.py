@@ -56,15 +56,6 @@ def test_what_cannot_be_logged_is_a_warning(run, caplog):
     assert "metrics of iteration 7 could not be logged to wandb: wandb is away" in caplog.text
 
 
-def test_metrics_are_those_of_the_moment(run):
-    tracker, metrics = Tracker("a-run", {}), {"loss": 0.5}
-    tracker.log(0, metrics)
-    metrics["loss"] = 9.0
-    run.may_log.set()
-    tracker.close()
-    assert run.logged[0][1]["loss"] == 0.5
-
-
 def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeypatch):
     def begin(**settings):
         if settings["mode"] != "disabled":

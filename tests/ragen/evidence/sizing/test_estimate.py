@@ -4,14 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.estimate import estimate
@@ -147,23 +145,6 @@ def test_ranks_share_what_zero_cuts_up() -> None:
     offloaded = preset("sokoban-paper", {**overrides, "update.deepspeed.offload_optimizer": True})
     host = estimate(offloaded, architecture_of(offloaded), Machine(80 * GIB, 4)).host_bytes
     assert host == pytest.approx(12 * (2 * 494_032_768 + 897))
-
-
-@pytest.mark.parametrize("name", ["sokoban", "bandit", "frozen-lake", "smoke"])
-def test_embedded_presets_need_little(name: str) -> None:
-    config = preset(name)
-    assert isinstance(config.policy, TinyPolicy)
-    found = estimate(config, architecture_of(config), Machine(4 * GIB, 2, is_cpu=True))
-    assert found.memory.peak_bytes < 2.4 * GIB
-    assert found.num_gpus == 0
-
-
-def test_a_policy_of_the_users_own_is_sized(tmp_path: Path) -> None:
-    from transformers import Qwen2Config
-
-    Qwen2Config(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=500).save_pretrained(tmp_path)
-    found = architecture_of(preset("sokoban-paper", {"policy.name_or_path": str(tmp_path)}))
-    assert (found.hidden_size, found.vocab_size) == (64, 500)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.evidence.sizing.hours import Pace, num_passes, num_played, run_seconds
 from starpo.ragen.evidence.sizing.tokens import count_tokens
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 PACE = Pace(episode_s=0.5, pass_s=0.75, example_s=0.25)
 
@@ -43,9 +43,7 @@ def test_time_is_arithmetic() -> None:
     ],
     ids=["policy", "a share scored", "reference", "critic", "process rewards"],
 )
-def test_activations_are_computed_again_where_there_is_a_backward_pass(
-    settings: dict[str, object], trained: int, scored: float
-) -> None:
+def test_recomputed_activations_cost_a_third_more(settings: dict[str, object], trained: int, scored: float) -> None:
     """A forward pass takes a third of a training pass; scoring is only a forward pass, so its time does not change."""
     for is_checkpointed, training_pass in ((False, 1), (True, 4 / 3)):
         own = {"num_epochs": 2, "kl_coefficient": 0, **settings, "activation_checkpointing": is_checkpointed}
@@ -55,7 +53,7 @@ def test_activations_are_computed_again_where_there_is_a_backward_pass(
         assert num_passes(config) / num_trained == pytest.approx(trained * training_pass + scored / 3)
 
 
-def test_a_run_takes_as_long_as_the_stored_one_whose_speed_is_taken(store_with_times: Store) -> None:
+def test_run_takes_as_long_as_the_one_measured(store_with_times: Store) -> None:
     """Two iterations: rollouts of 4 and 2 s, the second with a further attempt of 3 s; updates of 10 and 20 s."""
     config = preset("smoke", {"iterations": 2})
     seconds = run_seconds(config, pace_of(store_with_times, "a"))

@@ -8,8 +8,8 @@ import pytest
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.learning.learners.stored_update import run_update
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 KINDS = ("turns", "rewards", "selection")
 SETTINGS = {"iteration": 0, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 8, "scored_share": 0.34}

@@ -18,9 +18,9 @@ from starpo.ragen.methods.judge.component import judge
 from starpo.ragen.methods.judge.judging import Judge
 from starpo.ragen.methods.judge.settings import JudgeOptions
 from starpo.ragen.store import Facts, Store
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from starpo.tasks.reward import reward
+from tests.examples import example
 
 pytest.importorskip("openai")
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import example
+from tests.examples import example
 
 
 @pytest.mark.parametrize("kind", DATASETS)

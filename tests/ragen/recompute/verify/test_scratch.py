@@ -13,8 +13,8 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import FileEntry, Manifest, Stage
+from tests.examples import example
 
 STAGE = Stage(name="rollout", version=1)
 

@@ -14,8 +14,8 @@ from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.recompute.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 from tests.ragen.recompute.adapted import Adapted, key_of
 
 QUESTION = {"model": "m", "prompt": "Is it?"}

@@ -43,9 +43,7 @@ def test_edited_and_added_code_is_told_by_its_content(root: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("command", ["diff", "ls-files"])
-def test_a_tree_that_could_not_be_compared_does_not_pass_for_clean(
-    root: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_uncompared_tree_does_not_pass_for_clean(root: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     run = subprocess.run
 
     def slow(arguments: list[str], **options: Any) -> Any:

@@ -1,7 +1,5 @@
 """If something that runs need is missing, nothing is deleted unless explicitly requested."""
 
-import json
-
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
@@ -41,29 +39,6 @@ def test_it_can_be_overruled_and_then_keeps_what_is_left_of_it(damaged: tuple[St
     delete_garbage(Location(store.url), garbage, should_ignore_faults=True)
     assert any(path.startswith(f"turns/{turns}/") for path in paths(store))
     assert find_garbage(Location(store.url), now=LATER).doomed == []
-
-
-def test_a_missing_input_is_named(store: Store, make_run: MakeRun) -> None:
-    made = make_run(store, "a", 1)
-    turns = next(key for kind, key in made if kind == "turns")
-    store.runs.create("branch", flow="replay", preset=None, config={})
-    store.runs.record_stage("branch", 0, "update", {"checkpoint": made[-1][1]})
-    forget(store, "a")
-    Location(store.url).delete([f"turns/{turns}/manifest.json"])
-    faults = find_garbage(Location(store.url), now=LATER).faults
-    assert [fault.artifact for fault in faults] == [("turns", turns)]
-    assert "its input 'turns'" in faults[0].named_by
-    assert "run branch" in faults[0].named_by
-
-
-def test_an_edited_manifest_is_named(store: Store, make_run: MakeRun) -> None:
-    kind, key = make_run(store, "a", 1)[-1]
-    location, path = Location(store.url), f"{kind}/{key}/manifest.json"
-    location.replace(path, json.dumps({**json.loads(location.read(path)), "inputs": {}}).encode())
-    garbage = find_garbage(location, now=LATER)
-    assert [str(fault.artifact) for fault in garbage.faults] == [f"{kind}/{key}"]
-    with pytest.raises(StoreError, match=rf"{kind}/{key} is damaged: manifest.json was changed after it was"):
-        delete_garbage(location, garbage)
 
 
 def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) -> None:

@@ -74,15 +74,6 @@ def test_an_edited_manifest_that_no_run_needs(store: Store, make_run: MakeRun) -
     assert damage.runs == []
 
 
-def test_what_a_run_needs_and_is_not_there(store: Store, make_run: MakeRun) -> None:
-    kind, key = make_run(store, "a", 1)[1]
-    Location(store.url).delete([f"{kind}/{key}/manifest.json"])
-    (damage,) = damages(store)
-    assert damage.place == f"{kind}/{key}"
-    assert "is not in the store; needed by run a, iteration 0, stage rollout" in damage.what
-    assert damage.runs == ["a"]
-
-
 @pytest.mark.parametrize("name", ["run.json", "iterations/00000.json"])
 def test_records_that_cannot_be_read(store: Store, make_run: MakeRun, name: str) -> None:
     """Everything else is still checked."""
@@ -95,11 +86,6 @@ def test_records_that_cannot_be_read(store: Store, make_run: MakeRun, name: str)
     assert first.place == "runs/a"
     assert f"{name} cannot be read" in first.what
     assert second.place == f"{kind}/{key}"
-
-
-def test_dropped_checkpoints_are_no_fault(store: Store, make_run: MakeRun) -> None:
-    store.drop(*make_run(store, "a", 1)[-1])
-    assert damages(store) == []
 
 
 def test_a_wrong_address_does_not_pass(tmp_path: object) -> None:

@@ -20,7 +20,7 @@ def test_the_first_every_nth_and_the_newest() -> None:
     assert kept_numbers(3, every=1, keep_last=1) == [0, 1, 2, 3]
 
 
-def test_a_checkpoint_that_was_passed_on_is_kept_if_any_of_its_numbers_is() -> None:
+def test_checkpoint_passed_on_is_kept_by_any_of_its_numbers() -> None:
     keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c has the numbers 2, 3 and 4
     assert superseded(keys, every=4, keep_last=1) == {"b": 1, "d": 5}
     assert superseded(keys, every=5, keep_last=1) == {"b": 1, "c": 2}
@@ -91,17 +91,6 @@ def test_what_was_brought_back_to_be_looked_at_is_dropped_again(store: Store, tm
     assert kept(store) == [0, 2, 3, 4, 5, 6]
 
 
-def test_by_default_nothing_is_dropped(store: Store) -> None:
-    assert Retention(store, "mine").apply(MINE) == []
-    assert kept(store) == list(range(7))
-
-
-def test_after_a_restart_what_a_killed_process_left_is_dropped(store: Store) -> None:
-    store.drop("checkpoint", "c1")
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 3, 6]
-
-
 def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
     record(store, "other", 6, checkpoint_every=2)
     Retention(store, "mine", every=3).apply(MINE)
@@ -123,7 +112,7 @@ def test_a_run_that_keeps_all_keeps_all(store: Store) -> None:
     assert kept(store) == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_the_newest_of_a_run_that_goes_on_stays_until_it_has_come_past(store: Store) -> None:
+def test_newest_of_a_run_that_goes_on_stays(store: Store) -> None:
     record(store, "behind", 2, checkpoint_every=100)
     retention = Retention(store, "mine", every=3)
     retention.apply(MINE)
@@ -140,12 +129,6 @@ def test_what_a_run_has_that_is_being_copied_stays(store: Store) -> None:
     assert kept(store) == list(range(7))
 
 
-def test_a_run_with_checkpoints_of_its_own_does_not_matter(store: Store) -> None:
-    record(store, "stranger", 6, prefix="x")
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 3, 6]
-
-
 def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:
     record(store, "beginner", 0)
     retention = Retention(store, "mine", every=3)
@@ -155,7 +138,7 @@ def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:
     assert kept(store) == [0, 2, 3, 5, 6]  # 2 is the beginner's newest; if it reaches 4, it derives that
 
 
-def test_numbers_are_iterations_and_an_empty_one_passes_its_checkpoint_on() -> None:
+def test_checkpoint_numbers_are_iterations() -> None:
     update = {"update": {"checkpoint": "b"}}
     records = {0: {"warm_start": {"checkpoint": "a"}, **update}, 1: {"rollout": {}}, 2: {"rollout": {}}}
     assert checkpoint_keys(records) == {0: "a", 1: "b", 2: "b"}  # iteration 2 is not finished

@@ -49,7 +49,7 @@ def edit(store: Store, name: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_each_record_names_the_digest_of_the_one_before_it_and_the_end_that_of_the_last(local: Store) -> None:
+def test_each_record_names_the_digest_before_it(local: Store) -> None:
     completed(local)
     names = ["run.json", *(f"iterations/{iteration:05d}.json" for iteration in range(3))]
     for before, after in pairwise(names):
@@ -145,7 +145,7 @@ def strip(store: Store, name: str = "r") -> None:
     state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "head"}))
 
 
-def test_of_records_without_seals_nothing_is_shown_and_the_run_seals_them(local: Store) -> None:
+def test_run_seals_its_records_without_seals(local: Store) -> None:
     before = completed(local).runs.iterations("r")
     strip(local)
     seals = local.runs.seals("r")

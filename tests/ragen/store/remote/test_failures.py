@@ -78,8 +78,3 @@ def test_errors_without_an_answer(error: Exception, failure: Failure | None) -> 
 
 def test_only_what_the_network_or_an_overload_did_may_pass() -> None:
     assert [failure for failure in Failure if failure.is_passing] == [Failure.UNREACHABLE, Failure.BUSY]
-
-
-def test_every_failure_says_what_to_do() -> None:
-    assert all(failure.value.endswith((".", ";")) and len(failure.value) > 20 for failure in Failure)
-    assert len({failure.value for failure in Failure}) == len(Failure)

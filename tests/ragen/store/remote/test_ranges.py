@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.store.remote.ranges import RangeFile
-from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 DATA = bytes(range(100))
 
@@ -35,13 +35,6 @@ def test_it_reads_as_a_file_in_memory_does(start: int, length: int) -> None:
     assert file.read(length) == plain.read(length)
     assert file.tell() == plain.tell()
     assert sum(end - begin for begin, end in calls) == len(DATA[start : start + length])
-
-
-def test_positions_count_from_everywhere() -> None:
-    file = opened()
-    assert file.seek(-10, io.SEEK_END) == 90
-    assert file.seek(5, io.SEEK_CUR) == 95
-    assert file.read() == DATA[95:]
 
 
 def test_a_file_that_is_shorter_than_it_should_be_is_an_error() -> None:
@@ -91,15 +84,3 @@ def test_parts_are_hashed_on_demand(tmp_path: Path) -> None:
     assert store.parts("metrics", "k") == [part]
     with pytest.raises(ArtifactDamagedError, match="sha256"):
         store.parts("metrics", "k", should_verify=True)
-
-
-def test_parts_of_another_version_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import dataclasses
-
-    from starpo.schemas.datasets import DATASETS
-
-    store = Store(str(tmp_path))
-    put(store)
-    monkeypatch.setitem(DATASETS, "metrics", dataclasses.replace(DATASETS["metrics"], version=2))
-    with pytest.raises(StoreError, match=r"version 1 .* knows version 2"):
-        store.parts("metrics", "k")

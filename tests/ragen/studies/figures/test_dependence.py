@@ -44,12 +44,6 @@ def test_success_goes_with_dependence_and_against_diversity(result) -> None:
     assert "correlation -0.9" in rows[1]["with success"]
 
 
-def test_both_axes_are_drawn(result) -> None:
-    said = texts(draw_dependence(result))
-    assert {"dependence on the prompt, I(X; Z)", "diversity, H(Z|X)", "a", "b"} <= set(said)
-    assert sum(text.startswith("rank correlation") for text in said) == 2
-
-
 def test_without_probes_nothing_is_measured(study) -> None:
     nothing = study("dependence", {"a": {0: {}}, "b": {}})
     assert list(dependence_verdicts(nothing).values()) == ["not measured"]

@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.ragen.studies.figures.correlations import draw_group_gradients, gradient_tables, gradient_verdicts
-from tests.ragen.pictures import lines, texts
+from tests.ragen.pictures import texts
 
 
 def run(scale: float) -> dict[str, dict[int, float]]:
@@ -33,12 +33,6 @@ def test_a_row_a_cell_and_sixth_with_means_over_probes_and_seeds(result) -> None
         "cell": "none", "sixth": "3", "reward std": "0.3", "task": "6", "KL": "0.5", "entropy bonus": "",
         "signal to noise of the task": "",
     }  # task: (1 * 3 + 3 * 3) / 2  # fmt: skip
-
-
-def test_a_line_a_term_and_cell(result) -> None:
-    picture = draw_group_gradients(result)
-    assert len(lines(picture, "term")) == 2 * 2
-    assert {"none", "top 25%", "task", "KL"} <= set(texts(picture))
 
 
 def test_without_probes_nothing_is_measured(study) -> None:

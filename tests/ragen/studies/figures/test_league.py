@@ -4,9 +4,8 @@ import pytest
 
 from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
 from starpo.ragen.studies.cells import expand
-from starpo.ragen.studies.figures.league import draw_league, league_table
+from starpo.ragen.studies.figures.league import league_table
 from starpo.ragen.studies.grid import Grid
-from tests.ragen.pictures import lines, texts
 
 PROMPTS = [(seed, "state") for seed in range(40)]
 METHODS = {"slow": {"update.ratio": "sequence"}, "fast": {"update.clip_low": 0.1}}
@@ -34,7 +33,7 @@ def result(base) -> AblationResult:
     return summarise(grid, expand(grid, base, "mine.toml", METHODS), outcomes)
 
 
-def test_at_equal_time_a_slow_method_is_judged_by_what_it_had_by_then(result: AblationResult) -> None:
+def test_slow_method_at_equal_time(result: AblationResult) -> None:
     slow, fast = (cell.at_equal_time for cell in result.cells[1:])
     assert (slow.relative_seconds, slow.updates) == (2.0, {0: pytest.approx(2.4), 1: pytest.approx(2.4)})
     assert slow.success == pytest.approx(0.25 + 0.75 / 5)
@@ -44,7 +43,7 @@ def test_at_equal_time_a_slow_method_is_judged_by_what_it_had_by_then(result: Ab
     assert result.cells[0].at_equal_time is None
 
 
-def test_what_was_not_evaluated_within_the_time_has_no_place_at_equal_time(base) -> None:
+def test_late_evaluation_has_no_place_at_equal_time(base) -> None:
     grid = Grid(name="mine", preset="bandit", cells={"default": {}}, methods=["slow"], figure="league", seeds=[0, 1, 2])
     late = {"bandit": {4: curve(0, 0, 1)["bandit"][4]}}
     outcomes = {("default", s): RunOutcome("run", late, seconds={0: 0.0, 4: 40.0}) for s in (0, 1, 2)}
@@ -63,12 +62,3 @@ def test_the_title_names_who_is_better_both_ways(result: AblationResult) -> None
     assert table.rows[0]["time"] == "2.00"
     alone = result.model_copy(update={"cells": result.cells[:2]})
     assert league_table(alone).title.startswith("none beats default")
-
-
-def test_a_line_each_way_and_what_did_not_end_is_said(result: AblationResult) -> None:
-    picture = draw_league(result)
-    assert len(lines(picture, "interval")) == 4
-    assert {"slow", "fast"} <= set(texts(picture))
-    cells = [*result.cells[:2], result.cells[2].model_copy(update={"panels": {}, "at_equal_time": None})]
-    picture = draw_league(result.model_copy(update={"cells": cells}))
-    assert any("did not finish" in text for text in texts(picture))

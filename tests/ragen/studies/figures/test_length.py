@@ -2,8 +2,7 @@
 
 import pytest
 
-from starpo.ragen.studies.figures.trends import LENGTH, draw_length, length_tables
-from tests.ragen.pictures import lines, texts
+from starpo.ragen.studies.figures.trends import LENGTH, length_tables
 
 METRIC = "rollout/reasoning_characters_mean"
 
@@ -21,13 +20,6 @@ def result(study):
     )
 
 
-def test_a_line_a_run_and_a_line_a_cell(result) -> None:
-    picture = draw_length(result)
-    assert len(lines(picture, "run")) == 3
-    assert len(lines(picture, "mean")) == 2
-    assert {"Bandit", "BanditRev"} <= set(texts(picture))
-
-
 def test_the_table_has_both_ends_and_the_change_of_every_seed(result) -> None:
     ((_, rows, _),) = length_tables(result)
     assert rows[0] == {"cell": "Bandit", "first tenth": "39.5", "last tenth": "20.5", "change by seed": "-48% -48%"}
@@ -35,11 +27,3 @@ def test_the_table_has_both_ends_and_the_change_of_every_seed(result) -> None:
     verdicts = LENGTH.verdicts(result)
     assert verdicts["shorter reasoning in Bandit"].startswith("shows")
     assert verdicts["shorter reasoning in BanditRev"].startswith("does not show")
-
-
-def test_nothing_measured_is_still_a_picture(study) -> None:
-    nothing = study("length", {"a": {}, "b": {}})
-    assert "a" in texts(draw_length(nothing))
-    assert LENGTH.verdicts(nothing) == dict.fromkeys(
-        ("shorter reasoning in a", "shorter reasoning in b"), "not measured"
-    )

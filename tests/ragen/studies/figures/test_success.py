@@ -47,7 +47,3 @@ def test_a_cell_without_a_finished_run_is_named():
 @pytest.mark.parametrize("label", ["<script>alert(1)</script>", "$\\frac$", "keep=\x1b[2J"])
 def test_labels_stay_text(label):
     assert label.replace("\x1b", "") in texts(draw_ablation(result(cell(label, None))))
-
-
-def test_nothing_finished_is_still_a_picture():
-    assert "a" in texts(draw_ablation(result(cell("a", None).model_copy(update={"panels": {}}))))

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from starpo.ragen.studies.figures.trends import TRANSCRIPTS, draw_transcripts, transcript_tables
+from starpo.ragen.studies.figures.trends import draw_transcripts
 from starpo.ragen.studies.transcripts import Response, Transcript
 
 EVIL = "<script>alert(1)</script> <img src=x onerror=alert(1)> & \u202egnp.x"
@@ -59,12 +59,3 @@ def test_what_a_model_wrote_is_text(result) -> None:
     assert "<script>alert(1)</script>" in page.text
     assert "\u202e" not in page.text  # characters that reverse text are made visible
     assert "default-src 'none'" in draw_transcripts(result)
-
-
-def test_the_share_of_different_responses_says_whether_they_become_alike(result) -> None:
-    ((_, rows, _),) = transcript_tables(result)
-    assert rows[0]["first tenth"] == "0.980"  # (1 + 0.96) / 2
-    assert rows[0]["last tenth"] == "0.260"  # (0.28 + 0.24) / 2
-    verdicts = TRANSCRIPTS.verdicts(result)
-    assert verdicts["responses growing alike in vanilla <b>"].startswith("shows")
-    assert verdicts["responses growing alike in fresh"] == "not measured"

@@ -1,4 +1,4 @@
-"""A small valid example of every dataset, for documentation, tests and benchmarks.
+"""A small valid example of every dataset, for tests and benchmarks.
 
 turns, siblings, rewards, selection, samples, metrics, episodes: `example(kind)`
 turns of any length: `example_turns(...)`
