@@ -46,11 +46,11 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
     """List what prevents a run: sentences, one per problem.
 
-    Checked are names that stand for two things, the packages that asking a server and adapters need, things with a
-    statement weight that no environment has, the policy's folder with its tokenizer and a template to which turns can
-    be appended (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the
-    reward components on trial turns, and enough initial states for every panel and for training beside them; then, if
-    nothing else is wrong, room for prompts and responses in the context.
+    Checked are names that stand for two things, the packages that servers and adapters need, things with a statement
+    weight that no environment has, the policy's folder with its tokenizer and a template to which turns can be appended
+    (a model on the hub is skipped unless it is to be downloaded), the demonstrator to imitate, the prompt, the reward
+    components on trial turns, and enough initial states for every panel and for training beside them; then, if nothing
+    else is wrong, room for prompts and responses in the context.
     """
     policy = config.policy
     found = _of_names(config) + _of_servers(config) + _of_adapters(config) + _of_weights(config)
