@@ -15,8 +15,8 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
-from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.learning.control.collapse import SUCCESS
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
 from starpo.ragen.studies.cells import Cell, expand

@@ -17,10 +17,10 @@ from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
-from starpo.ragen.evidence.diagnostics.alarm import Alarm
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.tracking import Tracker
 from starpo.ragen.evidence.updates import updates_before
+from starpo.ragen.learning.control.alarm import Alarm
+from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
 from starpo.ragen.store.records.run import RunStatus

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from starpo.ragen.agents.policy.complete import complete_folder
 from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
@@ -31,6 +30,7 @@ from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.learning.learners.learner import Learner
 from starpo.ragen.recompute.derive import derive, restore
+from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe
 

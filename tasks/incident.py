@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from starpo.ragen.evidence.diagnostics.collapse import Verdict
+from starpo.ragen.learning.control.collapse import Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage

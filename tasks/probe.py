@@ -38,10 +38,10 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
 
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.agents.policy.load import load_tokenizer
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.evidence.diagnostics.reasoning import CHOICES, crossed, matrices, pick
-    from starpo.ragen.evidence.diagnostics.template import template_metrics
     from starpo.ragen.learning.learners.learner import UpdateContext
+    from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.learning.metrics.template import template_metrics
     from starpo.ragen.placement import checkpoint_folder, learner_at
 
     assert work.seed is not None

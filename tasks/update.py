@@ -6,8 +6,8 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.learning.learners.stored_update import run_update, update_code
+from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.update import run_update, update_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
-from starpo.ragen.agents.evaluation.training_states import read_states, write_states
+from starpo.ragen.agents.policy.initial_states import read_states, write_states
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig

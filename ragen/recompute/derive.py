@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from starpo.ragen.agents.policy.complete import complete, complete_folder
+from starpo.ragen.agents.policy.complete import complete
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.learner import Learner, UpdateResult
-from starpo.ragen.learning.learners.stored_update import run_update, update_code, update_config
+from starpo.ragen.runs.stored_policy import complete_folder
+from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.folders import folder_digest
 from starpo.ragen.store.artifacts.provenance import collect

@@ -19,7 +19,7 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.work import Keys, Work
 from starpo.schemas.datasets import DATASETS

@@ -14,7 +14,6 @@ from starpo.flows.cli.checkpoint import print_checkpoint, print_checkpoints
 from starpo.flows.cli.show import show
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.agents.evaluation.training_states import training_states
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, PolicyError
@@ -22,6 +21,7 @@ from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.recompute.derive import DerivationError
+from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start
 

@@ -18,10 +18,9 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.evidence.sizing.hours import Pace
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
-from starpo.ragen.trial import Trial, _summarise, play_trial
+from starpo.ragen.trial import Pace, Trial, _summarise, play_trial
 
 SEEN = Trial(
     num_episodes=16, num_failed=0, num_responses=16, well_formed=1.0, response_tokens=20.0, at_limit=0.0, success=0.5,

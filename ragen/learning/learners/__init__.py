@@ -17,7 +17,6 @@ measured_objectives  gradients of several objectives side by side, without a ste
 update         one update, from scores to metrics, independent of what holds the models
 ledger         what an update did to each trajectory: `samples` and metrics
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
-stored_update  an update on stored datasets, as described by its manifest
 reference      the reference policy of KL divergences
 adapters       LoRA adapters: added to a model, merged, disabled
 activations    activation checkpointing

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.agents.evaluation.summary import summarise
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.recompute.verify.differences import is_close
 
 

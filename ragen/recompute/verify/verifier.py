@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +29,6 @@ from starpo.ragen.core.errors import (
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
@@ -42,6 +42,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
 from starpo.ragen.work import Keys
 from starpo.schemas.datasets import DATASETS
+from starpo.schemas.imported import is_imported
 from starpo.schemas.manifest import Manifest
 
 LONG_WARM_START_S = 30.0
@@ -186,7 +187,7 @@ class Verifier:
         Raises:
             _NotComputedError: If they cannot be read, or more of them are missing.
         """
-        from starpo.ragen.agents.evaluation.training_states import training_states
+        from starpo.ragen.runs.training_states import training_states
 
         try:
             unknown = training_states(self.store, checkpoint).num_unknown
@@ -351,8 +352,8 @@ class Verifier:
     def _action_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
         assert turns.manifest is not None
         assert turns.table is not None
-        is_foreign = pc.any(pc.starts_with(turns.table["info"], IMPORTED_MARK)).as_py()
-        if turns.manifest.stage.name == "import" and is_foreign:
+        infos = pl.Series(turns.table["info"])
+        if turns.manifest.stage.name == "import" and is_imported(infos).any():
             reason = "the trajectories were imported from traces that name no actions of an environment known here"
             raise _NotComputedError(Verdict.NOT_SHOWN, reason)
         self._check_can_be_played(visit, turns.manifest)

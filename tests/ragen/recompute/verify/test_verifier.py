@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.complete import complete_folder
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.scratch import Scratch
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.recompute.verify.verifier import Verifier
+from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.examples import example

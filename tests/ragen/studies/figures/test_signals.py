@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS
+from starpo.ragen.learning.control.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS
 from starpo.ragen.studies.figures.signals import draw_signals, events, halfway, signal_tables, signal_verdicts
 from tests.ragen.pictures import lines, texts
 

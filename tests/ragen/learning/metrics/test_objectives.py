@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from starpo.ragen.evidence.diagnostics.objectives import compared, objective_metrics
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
+from starpo.ragen.learning.metrics.objectives import compared, objective_metrics
 
 MEASURED = MeasuredObjectives(
     [GradientSpread(3, 2.0, -1.0, 4.0), GradientSpread(3, 1.0, 0.5, 2.0), GradientSpread(3, 0.0, 0.0, 0.0)],

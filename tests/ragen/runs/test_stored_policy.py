@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example

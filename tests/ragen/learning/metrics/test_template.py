@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from starpo.ragen.evidence.diagnostics.template import regime, template_metrics
+from starpo.ragen.learning.metrics.template import regime, template_metrics
 
 TWO = np.array([[-1.0, -3.0], [-3.0, -1.0]])
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.learning.learners.learner import UpdateResult
-from starpo.ragen.learning.learners.stored_update import run_update
+from starpo.ragen.runs.update import run_update
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.evidence.diagnostics.collapse import (
+from starpo.ragen.learning.control.collapse import (
     DISTINCT,
     DRIFT,
     ENTROPY,
@@ -14,7 +14,7 @@ from starpo.ragen.evidence.diagnostics.collapse import (
     SUCCESS,
     diagnose,
 )
-from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
+from starpo.ragen.learning.control.thresholds import CollapseThresholds
 
 FALLING = {REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT}
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.policy.stored_tokenizer import find_tokenizer
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
@@ -16,6 +15,7 @@ from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
+from starpo.ragen.runs.stored_policy import find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
 

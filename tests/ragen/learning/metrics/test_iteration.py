@@ -7,15 +7,9 @@ import pytest
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.evidence.diagnostics.metrics import (
-    attempt_metrics,
-    filter_metrics,
-    metrics_table,
-    reward_metrics,
-    rollout_metrics,
-)
-from starpo.ragen.evidence.diagnostics.series import metric_series
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.metrics.iteration import attempt_metrics, filter_metrics, reward_metrics, rollout_metrics
+from starpo.ragen.learning.metrics.table import metric_series, metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import METRICS, NO_RESPONSE
 

@@ -1,13 +1,11 @@
-"""The tokenizer of a run, from any of its checkpoints that is stored.
-
-A checkpoint contains its policy's tokenizer; all checkpoints of a run have the same one. Weights are not read.
-"""
+"""The policy of a stored checkpoint: its complete folder, and the tokenizer that all checkpoints of a run share."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starpo.ragen.agents.policy.complete import complete
 from starpo.ragen.agents.policy.folder import declared_end_ids
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
@@ -21,6 +19,24 @@ _BESIDE = (
     "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json", "config.json",
 )  # fmt: skip
 """Files with the special tokens, the chat template and the end tokens."""
+
+
+def complete_folder(store: Store, key: str, folder_of: Callable[[str], str] | None = None) -> str:
+    """Return a local folder with a stored checkpoint's files and, if they are adapters, the weights of their base.
+
+    Args:
+        store: The store that has both.
+        key: Key of the checkpoint.
+        folder_of: Returns the folder for the base's key. None: from the store, which must still have it.
+
+    Raises:
+        ArtifactMissingError: If the checkpoint or its base is not stored.
+        ArtifactDamagedError: If the files of one are not what was written.
+        PolicyError: If the checkpoint's record of its base is damaged.
+    """
+    return complete(
+        store.local_folder("checkpoint", key), folder_of or (lambda base: store.local_folder("checkpoint", base))
+    )
 
 
 def checkpoints_of(store: Store, iterations: Mapping[int, StageKeys]) -> Iterator[str]:
@@ -43,6 +59,8 @@ def checkpoints_of(store: Store, iterations: Mapping[int, StageKeys]) -> Iterato
 
 def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedTokenizerFast | None":
     """Load the tokenizer of the first readable checkpoint, exactly as its file defines it, whatever the architecture.
+
+    Weights are not read.
 
     Args:
         store: The store that has the checkpoints.

@@ -4,10 +4,9 @@ import pytest
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.evidence.diagnostics.by_tag import BY_TAG, metrics_by_tag
-from starpo.ragen.evidence.diagnostics.metrics import rollout_metrics
 from starpo.ragen.evidence.report.curves import main_panels, other_panels
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.metrics.iteration import BY_TAG, metrics_by_tag, rollout_metrics
 from starpo.ragen.learning.reward.compute import compute_rewards
 
 

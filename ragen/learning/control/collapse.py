@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
-from starpo.ragen.evidence.diagnostics.standstill import EXPLAINING, JUDGED, idle_metric, why_idle
-from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.standstill import EXPLAINING, JUDGED, idle_metric, why_idle
+from starpo.ragen.learning.control.thresholds import CollapseThresholds
+from starpo.ragen.learning.metrics.table import Series
 
 REWARD_STD, RETURN, SUCCESS = "reward/in_group_std", "reward/return_mean", "rollout/success_rate"
 FORMAT, ENTROPY, DISTINCT = "rollout/format_ok", "rollout/entropy", "rollout/distinct_response_share"

@@ -8,17 +8,28 @@ their groups, are excluded from both. Standard deviations have ddof 0.
 
 import bz2
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.core.errors import DataError
-from starpo.ragen.evidence.exchange.trace import FORMAT, lacks
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
-from starpo.schemas.datasets import ERROR_STATUSES, METRICS, UNKNOWN_FINISH
+from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
+from starpo.schemas.imported import FORMAT, lacks
 from starpo.schemas.rules import ZERO_VARIANCE_STD
+
+BY_TAG = (
+    "rollout/success_rate",
+    "rollout/format_ok",
+    "rollout/response_length_mean",
+    "rollout/entropy",
+    "reward/return_mean",
+    "reward/in_group_std",
+    "filter/num_kept",
+    "filter/kept_share",
+)
+"""Metrics that are also measured for each part of a mixture."""
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:
@@ -226,31 +237,28 @@ def attempt_metrics(selection: pa.Table, num_attempts: int) -> dict[str, float]:
     )
 
 
-def metrics_table(iteration: int, stage: str, values: Mapping[str, float]) -> pa.Table:
-    """Convert the metrics of one stage to rows.
+def metrics_by_tag(turns: pa.Table, rewards: pa.Table, selection: pa.Table, tags: Iterable[str]) -> dict[str, float]:
+    """Compute rollout, reward and filter metrics of each part.
 
     Args:
-        iteration: Number of updates done before the stage began.
-        stage: Stage that measured the metrics.
-        values: Name -> finite number.
+        turns: Dataset `turns`; column `env` is the tag.
+        rewards: Dataset `rewards` for those turns.
+        selection: Dataset `selection` for those turns.
+        tags: Tags of the parts.
 
     Returns:
-        Dataset `metrics`, one row per name, in the given order; may be empty.
-
-    Raises:
-        DataError: If a value is NaN or infinite.
+        `<name>/<tag>` -> value for the names in `BY_TAG`, as defined above, over the trajectories
+        and groups of that part only. Undefined values are absent, also those of a part without any
+        trajectory, except that counts are 0.
     """
-    not_finite = {name: value for name, value in values.items() if not math.isfinite(value)}
-    if not_finite:
-        raise DataError(
-            f"metrics of stage '{stage}' at iteration {iteration} are not finite: {not_finite}; a number that does not "
-            "exist must be left out, and a loss that is not finite must stop the update"
-        )
-    columns = [[iteration] * len(values), [stage] * len(values), list(values), [float(v) for v in values.values()]]
-    schema = METRICS.schema
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )
+    values: dict[str, float] = {}
+    for tag in tags:
+        played = turns.filter(pc.equal(turns["env"], tag))
+        paid = rewards.filter(pc.is_in(rewards["trajectory_id"], played["trajectory_id"].combine_chunks()))
+        decided = selection.filter(pc.equal(selection["env"], tag))
+        found = rollout_metrics(played) | reward_metrics(paid, played) | filter_metrics(decided)
+        values |= {f"{name}/{tag}": found[name] for name in BY_TAG if name in found}
+    return values
 
 
 def _mean(values: pl.Series) -> float | None:

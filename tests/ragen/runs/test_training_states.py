@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.evaluation.panel import make_panel
-from starpo.ragen.agents.evaluation.training_states import TrainingStates, training_states, write_states
+from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.runs.training_states import TrainingStates, training_states
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 

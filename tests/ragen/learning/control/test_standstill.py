@@ -3,9 +3,9 @@
 import pytest
 
 from starpo.ragen.config.diagnostics import DiagnosticsConfig
-from starpo.ragen.evidence.diagnostics.alarm import Alarm, is_due
-from starpo.ragen.evidence.diagnostics.collapse import diagnose
-from starpo.ragen.evidence.diagnostics.standstill import idle_metric, why_idle
+from starpo.ragen.learning.control.alarm import Alarm, is_due
+from starpo.ragen.learning.control.collapse import diagnose
+from starpo.ragen.learning.control.standstill import idle_metric, why_idle
 
 IDLE = {
     "filter/num_groups": 4.0,

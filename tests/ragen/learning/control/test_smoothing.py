@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
 
 curves = st.lists(st.floats(-100, 100), max_size=30)
 

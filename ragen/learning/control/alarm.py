@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 
 from starpo.ragen.config.diagnostics import DiagnosticsConfig
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, WATCHED, Status, Verdict, diagnose
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
-from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
+from starpo.ragen.learning.control.collapse import SUCCESS, WATCHED, Status, Verdict, diagnose
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.thresholds import CollapseThresholds
+from starpo.ragen.learning.metrics.table import Series
 
 _DECAY = CollapseThresholds().decay
 _BADNESS: tuple[Status, ...] = ("healthy", "warning", "stalled", "collapsing", "collapsed")

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.evidence.diagnostics.reasoning import Reasoned, crossed, matrices, pick
+from starpo.ragen.learning.metrics.reasoning import Reasoned, crossed, matrices, pick
 from starpo.schemas.datasets import NO_RESPONSE
 
 WORDS = {10: "<think>", 11: "go", 12: " up", 13: "</think>", 14: "<answer>Up</answer>", 15: ">g", 16: "<think", 17: "o"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from starpo.ragen.agents.policy.complete import complete_folder
 from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
+from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 
