@@ -10,9 +10,9 @@ from starpo.ragen.learning.metrics.iteration import (
     rollout_metrics,
 )
 from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="diagnose", version=3)

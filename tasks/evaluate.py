@@ -11,8 +11,8 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.registry import agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
@@ -90,7 +90,7 @@ def _play(
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.envs import make
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
+    from starpo.ragen.runs.placement import checkpoint_folder, is_deterministic, shard_player
     from starpo.ragen.runs.training_states import training_states
 
     cell, iteration = work.part, work.settings["iteration"]

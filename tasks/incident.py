@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from starpo.ragen.learning.control.collapse import Verdict
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="incident", version=2)

@@ -6,8 +6,8 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.runs.update import stored_trajectories, update_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="objectives", version=3)
@@ -55,7 +55,7 @@ def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> I
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
     from starpo.ragen.learning.metrics.objectives import objective_metrics
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.placement import learner_at
+    from starpo.ragen.runs.placement import learner_at
     from starpo.ragen.runs.update import update_context
 
     able = able_to_measure(list(configs.values()))

@@ -8,8 +8,8 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.runs.update import run_update, update_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="update", version=4)
@@ -46,7 +46,7 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
 
 
 def _train(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
-    from starpo.ragen.placement import learner_at
+    from starpo.ragen.runs.placement import learner_at
 
     assert work.seed is not None
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))

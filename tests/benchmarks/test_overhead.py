@@ -40,9 +40,9 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.placement import learner_for, shard_player
+from starpo.ragen.runs.placement import learner_for, shard_player
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 # method="thread": with an alarm set, Prefect enforces its time limits in extra threads, which real runs do not have.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]

@@ -20,7 +20,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError,
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.recompute.derive import DerivationError
+from starpo.ragen.runs.derive import DerivationError
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start
@@ -68,7 +68,7 @@ def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
 
 def forget() -> None:
     """Unload the learner: learners stay loaded between tests, but one that was tampered with must not."""
-    from starpo.ragen.placement import forget_learner
+    from starpo.ragen.runs.placement import forget_learner
 
     forget_learner()
 
@@ -230,7 +230,7 @@ class Honest(Jittery):
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    import starpo.ragen.placement as warm
+    import starpo.ragen.runs.placement as warm
 
     return lambda kind: monkeypatch.setattr(warm, "learner_for", lambda config: kind(config, num_threads=1))
 

@@ -12,7 +12,7 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.agents.policy.load import load_tokenizer
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

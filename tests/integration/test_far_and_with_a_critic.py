@@ -14,7 +14,7 @@ from starpo.flows.replay_summary import replay_facts
 from starpo.flows.starpo import starpo
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.flows.verify import verify_run
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations, Sweeps

@@ -15,7 +15,7 @@ from starpo.ragen.evidence.audit.audits import run_audits
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.learning.metrics.table import metric_values
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.integration.forging import RUN, verify
 

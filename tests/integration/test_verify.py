@@ -17,8 +17,8 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.recompute.verify import verifier
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.verify import verifier
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from starpo.tasks import reward as reward_stage

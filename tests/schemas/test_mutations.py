@@ -39,8 +39,8 @@ from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
-from starpo.ragen.recompute.verify.texts import text_differences
+from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
+from starpo.ragen.runs.verify.texts import text_differences
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.models import across_model, has_nulls, row_model
 from starpo.schemas.models import obeys as obeys_model

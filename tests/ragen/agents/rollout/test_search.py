@@ -25,7 +25,7 @@ from starpo.ragen.config.search import BeamConfig, BestOfConfig, LookaheadConfig
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.recompute.verify.actions import turn_differences
+from starpo.ragen.runs.verify.actions import turn_differences
 from starpo.schemas.digest import content_digest
 from starpo.schemas.validate import validate
 

@@ -29,7 +29,7 @@ from starpo.ragen.core.errors import ArtifactMissingError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.learning.learners.learner import Learner
-from starpo.ragen.recompute.derive import derive, restore
+from starpo.ragen.runs.derive import derive, restore
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe

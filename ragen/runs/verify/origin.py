@@ -7,9 +7,9 @@ from typing import Any
 
 from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store.artifacts.keys import as_json
-from starpo.ragen.work import Work
 from starpo.schemas.manifest import Manifest
 
 _LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")

@@ -9,7 +9,7 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.game_2048.environment import Game2048Settings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.envs.sudoku.environment import SudokuSettings
-from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
+from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
 from starpo.schemas.datasets import EPISODES
 
 SOKOBAN = SokobanSettings(generator="distance", min_solution=1, max_solution=3)

@@ -29,18 +29,18 @@ from starpo.ragen.core.errors import (
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
-from starpo.ragen.recompute.verify.chosen import Visit
-from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
-from starpo.ragen.recompute.verify.numbers import evaluation_differences, rollout_differences, update_differences
-from starpo.ragen.recompute.verify.origin import different_origin
-from starpo.ragen.recompute.verify.scratch import Scratch, Stored
-from starpo.ragen.recompute.verify.siblings import sibling_differences
-from starpo.ragen.recompute.verify.unreplayable import unreplayable
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, summarised
+from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
+from starpo.ragen.runs.verify.chosen import Visit
+from starpo.ragen.runs.verify.differences import folder_difference, is_close, is_rounding, table_difference
+from starpo.ragen.runs.verify.numbers import evaluation_differences, rollout_differences, update_differences
+from starpo.ragen.runs.verify.origin import different_origin
+from starpo.ragen.runs.verify.scratch import Scratch, Stored
+from starpo.ragen.runs.verify.siblings import sibling_differences
+from starpo.ragen.runs.verify.unreplayable import unreplayable
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict, summarised
+from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
-from starpo.ragen.work import Keys
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.imported import is_imported
 from starpo.schemas.manifest import Manifest
@@ -106,7 +106,7 @@ class Verifier:
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
         """Recompute the stage; return its outputs, or the verdict on all of its artifacts and the reason."""
         from starpo.ragen.agents.policy.load import without_progress_bars
-        from starpo.ragen.placement import playing_here
+        from starpo.ragen.runs.placement import playing_here
 
         try:
             with playing_here(), without_progress_bars():  # actors on other nodes do not see the scratch store
@@ -215,8 +215,8 @@ class Verifier:
         Raises:
             _NotComputedError: If an update gives another result here. That is judged where the update is verified.
         """
-        from starpo.ragen.placement import learner_for
-        from starpo.ragen.recompute.derive import DerivationError, derive, restore
+        from starpo.ragen.runs.derive import DerivationError, derive, restore
+        from starpo.ragen.runs.placement import learner_for
         from starpo.ragen.store.keeping.recipe import find_recipe
 
         try:
@@ -362,7 +362,7 @@ class Verifier:
     def _text_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
         from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.agents.prompting.context import ContextBuilder
-        from starpo.ragen.recompute.verify.texts import text_differences
+        from starpo.ragen.runs.verify.texts import text_differences
 
         assert turns.manifest is not None
         key = turns.manifest.inputs.get("checkpoint")
@@ -376,7 +376,7 @@ class Verifier:
         yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
 
     def _token_differences(self, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.recompute.verify.tokens import token_differences
+        from starpo.ragen.runs.verify.tokens import token_differences
 
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
@@ -385,7 +385,7 @@ class Verifier:
 
     def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
         from starpo.ragen.learning.learners.trajectories import assemble
-        from starpo.ragen.recompute.verify.advantages import advantage_differences
+        from starpo.ragen.runs.verify.advantages import advantage_differences
 
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
@@ -429,6 +429,6 @@ def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
 
 def _forget_learner() -> None:
     """Discard the learner's state, which differs from the stored checkpoint: the next update loads the latter."""
-    from starpo.ragen.placement import forget_learner
+    from starpo.ragen.runs.placement import forget_learner
 
     forget_learner()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
+from starpo.ragen.runs.verify.differences import folder_difference, is_close, is_rounding, table_difference
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import example
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from starpo.ragen.recompute.replay.weights import weight_changes
+from starpo.ragen.runs.replay.weights import weight_changes
 
 
 def checkpoint(folder: Path, **tensors: list[float]) -> str:

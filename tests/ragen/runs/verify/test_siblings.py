@@ -13,8 +13,8 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.search import BeamConfig, BestOfConfig
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.recompute.verify.siblings import sibling_differences
-from tests.ragen.recompute.verify.conftest import ChattySession
+from starpo.ragen.runs.verify.siblings import sibling_differences
+from tests.ragen.runs.verify.conftest import ChattySession
 
 AGENT = AgentConfig(prompt="state")
 SAMPLING = SamplingConfig(max_response_tokens=40)

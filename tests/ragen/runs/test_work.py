@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 

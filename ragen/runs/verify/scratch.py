@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.policy.adapter import base_of
 from starpo.ragen.core.errors import StarPOError, first_line
-from starpo.ragen.recompute.verify.footers import footer_fault
+from starpo.ragen.runs.verify.footers import footer_fault
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS

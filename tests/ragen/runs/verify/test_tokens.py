@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import starpo.ragen.recompute.verify.tokens
+import starpo.ragen.runs.verify.tokens
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
@@ -14,7 +14,7 @@ from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.recompute.verify.tokens import token_differences
+from starpo.ragen.runs.verify.tokens import token_differences
 
 SOKOBAN = SokobanSettings(generator="distance", min_solution=1, max_solution=3)
 CONTEXTS = {
@@ -68,7 +68,7 @@ def test_a_wrong_segment_is_found(tables, fault, monkeypatch):
         first, *others = assemble(*arguments)
         return [replace(first, segments=(FAULTS[fault](first.segments[0]), *first.segments[1:])), *others]
 
-    monkeypatch.setattr(starpo.ragen.recompute.verify.tokens, "assemble", faulty)
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", faulty)
     [found] = token_differences(*tables)
     segment = assemble(*tables)[0].segments[0]
     first = np.flatnonzero(segment.behaviour_logprobs)[0]
@@ -78,10 +78,10 @@ def test_a_wrong_segment_is_found(tables, fault, monkeypatch):
 
 
 def test_a_trajectory_that_was_left_out_is_found(tables, monkeypatch):
-    monkeypatch.setattr(starpo.ragen.recompute.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[1:])
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[1:])
     [found] = token_differences(*tables)
     assert "other trajectories" in found
-    monkeypatch.setattr(starpo.ragen.recompute.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[::-1])
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[::-1])
     [found] = token_differences(*tables)
     assert "their order" in found
 

@@ -7,10 +7,10 @@ import weakref
 import pytest
 import torch
 
-from starpo.ragen import placement
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.runs import placement
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])

@@ -10,7 +10,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
-from starpo.ragen.recompute.replay.plan import REPLAYED, _changed_config, plan_replay
+from starpo.ragen.runs.replay.plan import REPLAYED, _changed_config, plan_replay
 from starpo.ragen.store import Store
 
 

@@ -5,7 +5,7 @@ import pytest
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.recompute.verify.texts import text_differences
+from starpo.ragen.runs.verify.texts import text_differences
 
 SOKOBAN = SokobanSettings(generator="distance", min_solution=1, max_solution=3)
 AGENTS = {

@@ -17,7 +17,7 @@ from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
-from starpo.ragen.recompute.verify.actions import Row, trajectories
+from starpo.ragen.runs.verify.actions import Row, trajectories
 
 _COLUMNS = [
     "trajectory_id", "env_seed", "dynamics_seed", "turn", "observation", "is_context_start", "prompt_ids",

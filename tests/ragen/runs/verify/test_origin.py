@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from starpo.ragen.recompute.verify.origin import different_origin, misfit
-from starpo.ragen.recompute.verify.verdict import Verdict
-from starpo.ragen.work import Work
+from starpo.ragen.runs.verify.origin import different_origin, misfit
+from starpo.ragen.runs.verify.verdict import Verdict
+from starpo.ragen.runs.work import Work
 from starpo.schemas.manifest import Manifest, Stage
 
 PROVENANCE = {

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from starpo.ragen.recompute.replay.comparison import (
+from starpo.ragen.runs.replay.comparison import (
     SHOWN_METRICS,
     beside,
     compare_advantages,

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.recompute.verify.chosen import Visit
-from starpo.ragen.recompute.verify.scratch import Scratch
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
-from starpo.ragen.recompute.verify.verifier import Verifier
 from starpo.ragen.runs.stored_policy import complete_folder
+from starpo.ragen.runs.verify.chosen import Visit
+from starpo.ragen.runs.verify.scratch import Scratch
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.verify.verifier import Verifier
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
-from tests.ragen.recompute.adapted import Adapted, key_of
+from tests.ragen.runs.adapted import Adapted, key_of
 
 QUESTION = {"model": "m", "prompt": "Is it?"}
 

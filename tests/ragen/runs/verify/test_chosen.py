@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.recompute.verify.chosen import check_stages, chosen_iterations
+from starpo.ragen.runs.verify.chosen import check_stages, chosen_iterations
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.2, [2, 7]), (0.1, [5]), (0.001, [5]), (1.0, list(range(10)))])

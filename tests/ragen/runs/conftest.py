@@ -7,11 +7,11 @@ import pytest
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateResult
-from starpo.ragen.recompute import derive as deriving
+from starpo.ragen.runs import derive as deriving
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
-from tests.ragen.recompute.adapted import DATA, FIRST, NUMBERS, key_of, write_adapted
+from tests.ragen.runs.adapted import DATA, FIRST, NUMBERS, key_of, write_adapted
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pyarrow as pa
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
-from starpo.ragen.recompute.verify.actions import Row, trajectories
+from starpo.ragen.runs.verify.actions import Row, trajectories
 
 _COLUMNS = [
     "trajectory_id", "group_id", "turn", "is_context_start", "prompt_ids", "response_ids", "behaviour_logprobs",

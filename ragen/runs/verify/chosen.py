@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.work import Work
+from starpo.ragen.runs.work import Work
 
 STAGES = (
     "warm_start", "evaluate", "rollout", "probe", "reward", "variance_filter", "diagnose", "gradient_probe", "update",

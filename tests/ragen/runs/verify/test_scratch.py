@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
-from starpo.ragen.recompute.verify.scratch import Scratch
+from starpo.ragen.runs.verify.scratch import Scratch
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key

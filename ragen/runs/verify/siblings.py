@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from starpo.ragen.config.search import BeamConfig, SearchConfig
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.recompute.verify.actions import Row
+from starpo.ragen.runs.verify.actions import Row
 
 _SHARED = ("response_ids", "behaviour_logprobs", "response", "executed_actions")
 _PLACE = ["trajectory_id", "turn"]

@@ -3,7 +3,7 @@
     episodes, metrics, headline -> evaluation_differences      turns, headline -> rollout_differences
     metrics, headline -> update_differences
 
-They may differ only by rounding (`ragen.recompute.verify.differences.is_close`).
+They may differ only by rounding (`ragen.runs.verify.differences.is_close`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.agents.evaluation.summary import summarise
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.metrics.table import metric_values
-from starpo.ragen.recompute.verify.differences import is_close
+from starpo.ragen.runs.verify.differences import is_close
 
 
 def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:

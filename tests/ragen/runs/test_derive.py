@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.recompute import derive as deriving
+from starpo.ragen.runs import derive as deriving
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe
-from tests.ragen.recompute import adapted
-from tests.ragen.recompute.adapted import NUMBERS, Adapted, key_of
+from tests.ragen.runs import adapted
+from tests.ragen.runs.adapted import NUMBERS, Adapted, key_of
 
 
 @contextmanager
