@@ -15,8 +15,9 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
-from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.learning.control.collapse import SUCCESS
+from starpo.ragen.learning.metrics.table import Series
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
 from starpo.ragen.studies.cells import Cell, expand
@@ -25,7 +26,6 @@ from starpo.ragen.studies.figures.figure import Figure
 from starpo.ragen.studies.grid import Grid, check_grid
 from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
 from starpo.ragen.studies.transcripts import Transcript, read_transcripts
-from starpo.ragen.work import Work
 
 
 @dataclass(frozen=True)

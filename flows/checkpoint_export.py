@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from starpo.flows.console.progress import COUNTED, progress_bar
-from starpo.ragen.agents.evaluation.training_states import training_states, write_states
-from starpo.ragen.agents.policy.complete import complete, complete_folder
+from starpo.ragen.agents.policy.complete import complete
+from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
-from starpo.ragen.recompute.derive import Derivation, derive, restore
+from starpo.ragen.runs.derive import Derivation, derive, restore
+from starpo.ragen.runs.stored_policy import complete_folder
+from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
 from starpo.ragen.store.keeping.recipe import Recipe, find_recipe, iteration_of
@@ -70,7 +72,7 @@ def _exported(
 def _derived(
     store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None
 ) -> dict[str, Any]:
-    from starpo.ragen.placement import learner_for
+    from starpo.ragen.runs.placement import learner_for
 
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
-from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.plane import Point, path
-from starpo.ragen.evidence.diagnostics.series import Series, metric_series
+from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.metrics.table import Series, metric_series
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.ragen.work import Work
 from starpo.schemas.datasets import METRICS
 from starpo.tasks import diagnose as diagnose_stage
 from starpo.tasks.gradient_probe import gradient_probe

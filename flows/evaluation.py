@@ -11,7 +11,7 @@ from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENGINES
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.tasks.evaluate import evaluate

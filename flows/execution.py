@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from starpo.ragen.core.errors import is_transient
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 NUM_ATTEMPTS = 4
 """Attempts at a stage whose I/O fails, with pauses of 1, 2 and 4 seconds."""

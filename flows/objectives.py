@@ -14,8 +14,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError, one_line
-from starpo.ragen.evidence.diagnostics.objectives import NAME, Compared, compared
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.learning.metrics.objectives import NAME, Compared, compared
+from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies

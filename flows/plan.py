@@ -17,9 +17,9 @@ from starpo.flows.rollback import rolled_back
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, CollapsedError, DataError, RunStoppedError
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 
 @dataclass

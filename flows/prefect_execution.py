@@ -13,7 +13,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
 from starpo.flows.execution import Pending
-from starpo.ragen.work import Keys, Work
+from starpo.ragen.runs.work import Keys, Work
 from starpo.tasks.stage import stage_task
 
 

@@ -17,15 +17,15 @@ from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
-from starpo.ragen.evidence.diagnostics.alarm import Alarm
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.tracking import Tracker
 from starpo.ragen.evidence.updates import updates_before
+from starpo.ragen.learning.control.alarm import Alarm
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
 from starpo.ragen.store.records.run import RunStatus
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.ragen.work import Keys, Work
 from starpo.tasks.progress import RunProgress
 
 _TIMED_ITERATIONS = 10
@@ -155,7 +155,7 @@ class RunRecorder(Runner):
 
         If the block fails, rollouts in progress are stopped, so that the run ends without waiting for them.
         """
-        from starpo.ragen.placement import stop_playing
+        from starpo.ragen.runs.placement import stop_playing
 
         pending = self._execution.submit(self.store_url, work, _title(iteration, work))
         keys: Keys = {}

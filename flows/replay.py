@@ -17,12 +17,12 @@ from starpo.flows.run_code import replay_code
 from starpo.flows.training import Runner, reuse_rollouts, reward_and_filter
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.recompute.replay.plan import ReplayPlan, plan_replay
+from starpo.ragen.runs.replay.plan import ReplayPlan, plan_replay
+from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, recorded_data
 from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.ragen.work import Keys
 from starpo.tasks.compare import Side, compare
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.update import update

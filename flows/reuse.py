@@ -12,9 +12,9 @@ from starpo.flows.plan import Planner
 from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import RunStoppedError, StoreError
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
-from starpo.ragen.work import Keys, Work
 
 _PASSED_ON = ("warm_start", "rollout", "update")
 """Stages that all later ones depend on: if one of them is missing, so is everything after it."""

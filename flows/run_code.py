@@ -9,9 +9,9 @@ from starpo.flows.plan import Planner
 from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import UNREADABLE, is_reusable
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
-from starpo.ragen.work import Keys, Work
 from starpo.tasks import reward, update, variance_filter
 
 

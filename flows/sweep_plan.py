@@ -9,12 +9,12 @@ from functools import cached_property
 
 from starpo.flows.audit import due_runs
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.checkpoints import SweepCell, expand
 from starpo.ragen.studies.leaderboard import SweepResult, summarise
 from starpo.ragen.studies.outcomes import read_outcome
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.work import Work
 from starpo.tasks.evaluate import evaluate
 
 

@@ -16,12 +16,12 @@ from functools import partial
 from starpo.flows.rollback import what_comes
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, NothingKeptError
-from starpo.ragen.evidence.diagnostics.alarm import Alarm, is_due
-from starpo.ragen.evidence.diagnostics.online import RolloutUse
-from starpo.ragen.evidence.diagnostics.standstill import why_idle
+from starpo.ragen.learning.control.alarm import Alarm, is_due
+from starpo.ragen.learning.control.rollout_use import RolloutUse
+from starpo.ragen.learning.control.standstill import why_idle
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, num_kept, numbered, of_kind
-from starpo.ragen.work import Keys, Work
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.gradient_probe import gradient_probe

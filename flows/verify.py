@@ -13,10 +13,10 @@ from typing import Literal
 
 from starpo.flows.walk import walk_record
 from starpo.ragen.config.load import recorded_config
-from starpo.ragen.recompute.verify.chosen import Visit, check_stages, chosen_iterations
-from starpo.ragen.recompute.verify.scratch import Scratch
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
-from starpo.ragen.recompute.verify.verifier import Verifier
+from starpo.ragen.runs.verify.chosen import Visit, check_stages, chosen_iterations
+from starpo.ragen.runs.verify.scratch import Scratch
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RECORD_ADVICE
 

@@ -26,16 +26,16 @@ from starpo.ragen.core.errors import (
     first_line,
 )
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
-from starpo.ragen.recompute.replay.plan import plan_replay
-from starpo.ragen.recompute.verify.chosen import Visit
-from starpo.ragen.recompute.verify.origin import misfit
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.replay.plan import plan_replay
+from starpo.ragen.runs.verify.chosen import Visit
+from starpo.ragen.runs.verify.origin import misfit
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
 from starpo.ragen.store.records.seals import record_path
-from starpo.ragen.work import Keys, Work
 
 
 class _RecordEndsError(Exception):

@@ -2,15 +2,13 @@
 list.
 
 studies      many runs or cells measured together: ablations, sweeps
-recompute    stored stages done again: verify, replay, dropped checkpoints
-placement    where engines and learners run, kept loaded between stages; readiness: what a run lacks;
-             trial: episodes played before a run, and what follows from them
-evidence     analyses of stored runs: report, audits, diagnostics, sizing
+evidence     analyses of stored runs: report, audits, diagnostics, sizing; imported by flows alone
+runs         stages of stored runs: carried out, verified, replayed; where engines and learners run
+readiness    what a run lacks; trial: episodes played before a run, and what follows from them
 methods      what plugs into the stages below by the registry, as a user's code does: search, judge, checklist, segments
-learning     stored turns -> reward, filter, objectives, learners -> checkpoint
+learning     stored turns -> reward, filter, objectives, learners -> checkpoint; metrics and control of training
 context_fit  whether prompts and responses fit into the context; advice: what is out of place with a pretrained model
 agents       checkpoint -> prompts, engines, episodes -> stored turns, evaluations
-work         a stage as a value: key, inputs, and how to carry it out
 store        artifacts by key, runs by name; independent of their content
 config       one settings model per stage
 envs         environments and everything specific to them

@@ -16,7 +16,6 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
-from starpo.ragen.evidence.sizing.hours import Pace
 from starpo.ragen.store import Store
 from starpo.schemas.rules import ZERO_VARIANCE_STD
 
@@ -25,6 +24,21 @@ _MEMBERS = 4
 _TIMED_TOKENS = 512
 """Tokens of the timed pass, about: as many as the recipe for CPUs has in a micro-batch."""
 _FEW_WELL_FORMED, _MANY_CUT, _FEW_DIFFERING, _SOLVED = 0.8, 0.1, 0.25, 0.9
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Speed of a policy in an environment on a machine.
+
+    Attributes:
+        episode_s: Seconds per episode that is played.
+        pass_s: Seconds of a forward and backward pass over an episode.
+        example_s: Seconds of a forward and backward pass over an example of fine-tuning.
+    """
+
+    episode_s: float
+    pass_s: float
+    example_s: float
 
 
 @dataclass(frozen=True)

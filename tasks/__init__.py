@@ -1,4 +1,4 @@
-"""The stages, one per file: each builds its work from settings and keys (`ragen.work`) and defines how to do it.
+"""The stages, one per file: each builds its work from settings and keys (`ragen.runs.work`) and defines how to do it.
 
 stage            the one Prefect task, which carries out any of them: retries I/O errors only
 warm_start       (configuration) -> checkpoint

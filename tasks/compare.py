@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.work import Keys, Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, read_attempts
-from starpo.ragen.work import Keys, Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="compare", version=2)
@@ -71,8 +71,8 @@ def _has_weights(store: Store, side: Side) -> bool:
 def _compare(
     context: UpdateContext, base: Side, branch: Side, reference: str, work: Work, store: Store
 ) -> Iterator[Made]:
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.recompute.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.runs.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
 
     values = compare_groups(*(read_attempts(store, "selection", side.data) for side in (base, branch)))
     if base.update and branch.update:
@@ -91,9 +91,9 @@ def _compare_gradients(
     store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Compare both gradients at the base's checkpoint; identical data and settings need no computation."""
-    from starpo.ragen.learning.learners.stored_update import stored_trajectories
-    from starpo.ragen.placement import learner_at
-    from starpo.ragen.recompute.replay.comparison import compare_directions
+    from starpo.ragen.runs.placement import learner_at
+    from starpo.ragen.runs.replay.comparison import compare_directions
+    from starpo.ragen.runs.update import stored_trajectories
 
     if (base.data, base.config) == (branch.data, branch.config):
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
@@ -108,8 +108,8 @@ def _compare_gradients(
 
 
 def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    from starpo.ragen.agents.policy.complete import complete_folder
-    from starpo.ragen.recompute.replay.weights import weight_changes
+    from starpo.ragen.runs.replay.weights import weight_changes
+    from starpo.ragen.runs.stored_policy import complete_folder
 
     folders = [
         (complete_folder(store, side.before), complete_folder(store, side.update["checkpoint"]))

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from starpo.ragen.evidence.diagnostics.by_tag import metrics_by_tag
-from starpo.ragen.evidence.diagnostics.metrics import (
+from starpo.ragen.learning.metrics.iteration import (
     attempt_metrics,
     filter_metrics,
-    metrics_table,
+    metrics_by_tag,
     reward_metrics,
     rollout_metrics,
 )
+from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="diagnose", version=3)

@@ -11,8 +11,8 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.registry import agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
@@ -85,13 +85,13 @@ def _play(
 ) -> Iterator[Made]:
     from starpo.ragen.agents.evaluation.episodes import fold_episodes
     from starpo.ragen.agents.evaluation.summary import summarise
-    from starpo.ragen.agents.evaluation.training_states import training_states
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.envs import make
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.runs.placement import checkpoint_folder, is_deterministic, shard_player
+    from starpo.ragen.runs.training_states import training_states
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]

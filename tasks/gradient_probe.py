@@ -5,9 +5,9 @@ from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.update import update
 
@@ -33,10 +33,10 @@ def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, refere
 
 
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
-    from starpo.ragen.evidence.diagnostics.gradients import buckets, gradient_metrics
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
-    from starpo.ragen.placement import learner_at
+    from starpo.ragen.learning.metrics.gradients import buckets, gradient_metrics
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.runs.placement import learner_at
+    from starpo.ragen.runs.update import stored_trajectories, update_context
 
     selection = read_attempts(store, "selection", work.inputs)
     groups = buckets(selection)

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from starpo.ragen.evidence.diagnostics.collapse import Verdict
+from starpo.ragen.learning.control.collapse import Verdict
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="incident", version=2)

@@ -5,9 +5,9 @@ from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_code
+from starpo.ragen.runs.update import stored_trajectories, update_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="objectives", version=3)
@@ -51,12 +51,12 @@ def objectives(
 
 
 def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Made]:
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.evidence.diagnostics.objectives import objective_metrics
     from starpo.ragen.learning.learners.measuring import able_to_measure
-    from starpo.ragen.learning.learners.stored_update import update_context
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
-    from starpo.ragen.placement import learner_at
+    from starpo.ragen.learning.metrics.objectives import objective_metrics
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.runs.placement import learner_at
+    from starpo.ragen.runs.update import update_context
 
     able = able_to_measure(list(configs.values()))
     learner = learner_at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))

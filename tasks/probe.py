@@ -6,8 +6,8 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="probe", version=1)
@@ -38,11 +38,11 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
 
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.agents.policy.load import load_tokenizer
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.evidence.diagnostics.reasoning import CHOICES, crossed, matrices, pick
-    from starpo.ragen.evidence.diagnostics.template import template_metrics
     from starpo.ragen.learning.learners.learner import UpdateContext
-    from starpo.ragen.placement import checkpoint_folder, learner_at
+    from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
+    from starpo.ragen.learning.metrics.table import metrics_table
+    from starpo.ragen.learning.metrics.template import template_metrics
+    from starpo.ragen.runs.placement import checkpoint_folder, learner_at
 
     assert work.seed is not None
     iteration, temperature = work.settings["iteration"], work.settings["temperature"]

@@ -6,8 +6,8 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="reward", version=1)

@@ -14,8 +14,8 @@ from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import SEARCHES, agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 
@@ -110,7 +110,7 @@ def _play(
     from starpo.ragen.agents.rollout.siblings import take_siblings
     from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
-    from starpo.ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
+    from starpo.ragen.runs.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))

@@ -12,8 +12,8 @@ from prefect.tasks import Task, exponential_backoff
 
 from starpo.ragen.core.errors import is_transient
 from starpo.ragen.core.faults import redacted
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:

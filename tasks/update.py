@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-from starpo.ragen.learning.learners.stored_update import run_update, update_code, update_config
+from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.update import run_update, update_code, update_config
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="update", version=4)
@@ -44,7 +44,7 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
 
 
 def _train(work: Work, store: Store) -> Iterator[Made]:
-    from starpo.ragen.placement import learner_at
+    from starpo.ragen.runs.placement import learner_at
 
     assert work.seed is not None
     config = update_config(work.settings)

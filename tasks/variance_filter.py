@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import num_kept, numbered
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="variance_filter", version=4)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
-from starpo.ragen.agents.evaluation.training_states import read_states, write_states
+from starpo.ragen.agents.policy.initial_states import read_states, write_states
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
 from starpo.ragen.store.named_rollouts import named_rollouts
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 from starpo.tasks.rollout import held_out

@@ -17,10 +17,10 @@ from starpo.flows.plan import RunPlan
 from starpo.flows.presets import GRIDS, PRESETS
 from starpo.flows.rollback import ended_as
 from starpo.ragen.core.counts import counted
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
-from starpo.ragen.work import Work
 
 
 def ablate(

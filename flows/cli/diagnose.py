@@ -15,10 +15,10 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Signal
 from starpo.ragen.evidence.diagnostics.fall import fall
 from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
+from starpo.ragen.learning.control.collapse import SUCCESS, Signal
 
 
 def diagnose(

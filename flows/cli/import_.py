@@ -18,9 +18,9 @@ from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_i
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
+from starpo.ragen.runs.work import Keys, Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.remote.location import Location
-from starpo.ragen.work import Keys, Made, Work
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage

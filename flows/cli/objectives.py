@@ -9,7 +9,7 @@ from starpo.flows.console.progress import told
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
-from starpo.ragen.evidence.diagnostics.objectives import Compared
+from starpo.ragen.learning.metrics.objectives import Compared
 
 _LEGEND = (
     "norm: of the mean gradient; signal to noise: its squared norm over the variance of one group's gradient",

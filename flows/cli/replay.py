@@ -9,7 +9,7 @@ from starpo.flows.console.deployment import follow_deployment
 from starpo.flows.console.terminal import Console
 from starpo.flows.replay_summary import print_comparison
 from starpo.flows.run_code import replay_code
-from starpo.ragen.recompute.replay.plan import plan_replay
+from starpo.ragen.runs.replay.plan import plan_replay
 
 
 def replay(

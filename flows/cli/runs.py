@@ -13,7 +13,7 @@ from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.recompute.forks import Branch, family
+from starpo.ragen.runs.forks import Branch, family
 from starpo.ragen.store import Store
 
 

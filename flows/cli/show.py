@@ -12,11 +12,12 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost_of
-from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.online import by_reuse
-from starpo.ragen.evidence.diagnostics.series import Series, stored_metrics
 from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
+from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.metrics.table import Series
+from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.records.runs import Run, StageKeys

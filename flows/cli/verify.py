@@ -12,7 +12,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
     from starpo.flows.verify import Verification

@@ -11,9 +11,9 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
-from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
+from starpo.schemas.imported import imported_facts
 
 _OUTCOMES = {True: "goal reached", False: "goal not reached", None: "whether the goal was reached is not recorded"}
 
@@ -119,8 +119,8 @@ def _ending(last: Row) -> str:
 
 def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | None:
     """Decode the messages that each turn added to the context; None if no checkpoint has the tokenizer."""
-    from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
     from starpo.ragen.agents.prompting.transcript import Transcriber
+    from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 
     tokenizer = find_tokenizer(store, checkpoints_of(store, store.runs.iterations(run)))
     if tokenizer is None:

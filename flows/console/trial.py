@@ -47,7 +47,7 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
 
 def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
     """Return a folder with the run's first policy, whether it is that one, and its name for people."""
-    from starpo.ragen.placement import checkpoint_folder
+    from starpo.ragen.runs.placement import checkpoint_folder
     from starpo.tasks.warm_start import warm_start
 
     first = warm_start(config)

@@ -2,7 +2,7 @@
 
 report       the report page of a run, success curves of several, wandb
 audit        SQL and named audits over stored turns; lineage
-diagnostics  metrics from stored tables, and the collapse verdict
+diagnostics  gradients, template collapse and reuse of rollouts, from stored metrics
 cost         hours of machine and tokens of a run; times: its time by stage
 updates      how many updates a run has made
 sizing       resource estimates for a run, before it is started

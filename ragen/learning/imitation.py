@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from starpo.ragen.agents.evaluation.training_states import write_states
+from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.agents.policy.load import load_pretrained, save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 
 from starpo.ragen.evidence.diagnostics.fall import MIN_POINTS, fall
-from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, paired_difference
 from starpo.ragen.studies.cells import Cell
 from starpo.ragen.studies.finding import Expected, judge_alike, judge_end, judge_fall

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
-from starpo.ragen.evidence.diagnostics.series import Series, metric_series
+from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.datasets import ERROR_STATUSES

@@ -12,8 +12,8 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.runs.update import stored_trajectories, update_context
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3000), pytest.mark.usefixtures("prefect_server")]

@@ -35,14 +35,14 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.sokoban.environment import _room
-from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.placement import learner_for, shard_player
+from starpo.ragen.runs.placement import learner_for, shard_player
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 # method="thread": with an alarm set, Prefect enforces its time limits in extra threads, which real runs do not have.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]
@@ -59,7 +59,7 @@ LIBRARY = (
     "starpo.tasks.diagnose.rollout_metrics",
     "starpo.tasks.diagnose.reward_metrics",
     "starpo.tasks.diagnose.filter_metrics",
-    "starpo.ragen.learning.learners.stored_update.assemble",
+    "starpo.ragen.runs.update.assemble",
     "starpo.ragen.learning.learners.torch_learner.TorchLearner.update",
     "starpo.ragen.learning.learners.torch_learner.TorchLearner.save",
 )

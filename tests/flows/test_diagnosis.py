@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.learning.control.collapse import SUCCESS
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 

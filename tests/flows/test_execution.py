@@ -10,8 +10,8 @@ from tenacity import Retrying
 from starpo.flows import execution
 from starpo.flows.execution import NUM_ATTEMPTS, InProcess
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 

@@ -17,8 +17,8 @@ from starpo.ragen.core.errors import ConfigError, DataError, StoreError
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.evidence.report.words import embedded_words, facts
-from starpo.ragen.recompute.replay.plan import plan_replay
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.replay.plan import plan_replay
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.examples import example_turns
 

@@ -12,7 +12,7 @@ from starpo.flows.cli.runs import runs
 from starpo.flows.cli.show import show
 from starpo.flows.console.listing import success_line
 from starpo.flows.presets import preset
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage

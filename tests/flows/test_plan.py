@@ -8,8 +8,8 @@ import pytest
 
 from starpo.flows.plan import Planner, plan_run
 from starpo.flows.presets import preset
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.work import Work
 from starpo.tasks.diagnose import STAGE as DIAGNOSE
 from tests.examples import example
 

@@ -3,9 +3,9 @@ import pytest
 from starpo.flows.deployments import deployments
 from starpo.flows.presets import preset
 from starpo.flows.replay_summary import print_comparison
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.words import facts
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 

@@ -12,9 +12,9 @@ from starpo.flows.rollback import ended_as, is_rollback, rolled_back, what_comes
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, ConfigError, NothingKeptError
-from starpo.ragen.evidence.diagnostics.collapse import FORMAT, SUCCESS
+from starpo.ragen.learning.control.collapse import FORMAT, SUCCESS
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 
 REMEDIES = [{"update.kl_coefficient": 0.5}, {"filter.keep": 0.25}]
 ROLL_BACK = {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": REMEDIES, "iterations": 40}

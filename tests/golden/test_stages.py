@@ -19,9 +19,9 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.learning.metrics.table import metric_values
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.work import Keys, Work
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage

@@ -23,7 +23,7 @@ from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 IMPORTS = (
-    "starpo.flows.starpo", "starpo.ragen.placement", "starpo.ragen.learning.imitation",
+    "starpo.flows.starpo", "starpo.ragen.runs.placement", "starpo.ragen.learning.imitation",
     "starpo.ragen.learning.learners.torch_learner", "starpo.ragen.learning.learners.trajectories",
     "starpo.ragen.agents.rollout.torch_engine", "starpo.ragen.agents.rollout.shards",
     "starpo.ragen.envs.sokoban.demonstrations",
@@ -108,8 +108,8 @@ class Moments:
 
     def _tell_of_work(self) -> None:
         """Report when a stage that is not stored yet begins to compute."""
+        from starpo.ragen.runs.work import Keys, Work
         from starpo.ragen.store import Store
-        from starpo.ragen.work import Keys, Work
 
         carry_out = Work.carry_out
 

@@ -16,9 +16,9 @@ from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, NothingKeptError
 from starpo.ragen.core.registry import ADVANTAGES, FILTERS, SURROGATES
-from starpo.ragen.evidence.diagnostics.series import stored_metrics
+from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Keys, Work
 from starpo.tasks.update import update
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -13,14 +13,14 @@ import torch
 from starpo.flows.cli.checkpoint import print_checkpoint, print_checkpoints
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.agents.evaluation.training_states import training_states
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, PolicyError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.recompute.derive import DerivationError
+from starpo.ragen.runs.derive import DerivationError
+from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start
 
@@ -67,7 +67,7 @@ def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
 
 def forget() -> None:
     """Unload the learner: learners stay loaded between tests, but one that was tampered with must not."""
-    from starpo.ragen.placement import forget_learner
+    from starpo.ragen.runs.placement import forget_learner
 
     forget_learner()
 
@@ -209,7 +209,7 @@ class Honest(Jittery):
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    import starpo.ragen.placement as warm
+    import starpo.ragen.runs.placement as warm
 
     return lambda kind: monkeypatch.setattr(warm, "learner_for", lambda config: kind(config, num_threads=1))
 

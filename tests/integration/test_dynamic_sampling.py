@@ -16,11 +16,11 @@ from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
-from starpo.ragen.agents.evaluation.training_states import training_states
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.learning.metrics.table import metric_values
+from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
 from starpo.ragen.store.keeping.copying import copy_run

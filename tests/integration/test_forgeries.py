@@ -13,11 +13,11 @@ from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location
-from starpo.ragen.work import Made, Work
 from starpo.tasks import update as update_stage
 from tests.integration.forgeries import (
     DIAGNOSE,

@@ -14,7 +14,7 @@ from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.recompute.forks import family
+from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward

@@ -14,8 +14,8 @@ from starpo.flows.console.terminal import Console
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import LearnerError, StoreError
+from starpo.ragen.runs.work import Made
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made
 from tests.flows.command import ragen
 from tests.integration.run_digests import digests
 

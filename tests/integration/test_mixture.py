@@ -11,9 +11,9 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.learning.metrics.table import metric_values
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.integration.forging import RUN, verify
 

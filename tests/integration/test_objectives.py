@@ -12,9 +12,9 @@ from starpo.flows.objectives import compare_objectives
 from starpo.flows.presets import METHODS, preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.placement import learner_at
+from starpo.ragen.runs.placement import learner_at
+from starpo.ragen.runs.update import stored_trajectories, update_context
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -12,7 +12,7 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import CollapsedError
-from starpo.ragen.recompute.forks import family
+from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 

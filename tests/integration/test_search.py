@@ -10,7 +10,7 @@ from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.ragen.evidence.audit.audits import run_audits
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.integration.forging import RUN, verify
 

@@ -17,7 +17,7 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.stored import open_database
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from tests.integration.run_digests import digests
 

@@ -14,7 +14,7 @@ from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
-from starpo.ragen.agents.evaluation.training_states import FILE
+from starpo.ragen.agents.policy.initial_states import FILE
 from starpo.ragen.agents.rollout import shards
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.core.errors import DataError, StoreError

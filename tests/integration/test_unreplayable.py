@@ -17,8 +17,8 @@ from starpo.ragen.envs.make import settings_type
 from starpo.ragen.evidence.audit.lineage import lineage
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
-from starpo.ragen.recompute.verify.unreplayable import unreplayable
-from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.runs.verify.unreplayable import unreplayable
+from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.integration.forging import RUN, artifact, forge, manifest_of, verify
 

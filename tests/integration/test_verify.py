@@ -16,8 +16,8 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.recompute.verify import verifier
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
+from starpo.ragen.runs.verify import verifier
+from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward as reward_stage
@@ -81,7 +81,7 @@ def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytes
         raise AssertionError("Ray was asked for")
 
     monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setattr("starpo.ragen.placement._actors", no_actors)
+    monkeypatch.setattr("starpo.ragen.runs.placement._actors", no_actors)
     assert faults(verify(folder)) == {}
 
 

@@ -37,7 +37,7 @@ from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from starpo.schemas.validate import validate
 

@@ -30,16 +30,17 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.search.play import play_searching
 from starpo.ragen.methods.search.settings import BestOfConfig
-from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
-from starpo.ragen.recompute.verify.texts import text_differences
+from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
+from starpo.ragen.runs.verify.texts import text_differences
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.models import across_model, has_nulls, row_model
 from starpo.schemas.models import obeys as obeys_model

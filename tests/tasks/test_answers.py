@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.stored_tokenizer import find_tokenizer
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.rollout.torch_session import TorchSession
+from starpo.ragen.runs.stored_policy import find_tokenizer
 from starpo.ragen.store import Store
 from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout

@@ -17,8 +17,8 @@ from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPT
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.mixture.environment import MixtureSettings, Part
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.work import Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.reward import reward

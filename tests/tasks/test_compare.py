@@ -5,8 +5,8 @@ from typing import Any
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.work import Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.compare import STAGE, Side, compare
 from tests.examples import example

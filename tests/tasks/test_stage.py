@@ -15,8 +15,8 @@ from starpo.ragen.core.errors import (
     LearnerError,
     StoreError,
 )
+from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
-from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.stage import is_io_failure, stage_task
 from starpo.tasks.warm_start import warm_start

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.evaluation.training_states import read_states
+from starpo.ragen.agents.policy.initial_states import read_states
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban

@@ -1,8 +1,7 @@
 """Evaluation: fixed panels of initial states, and statistics of a policy's episodes on them.
 
-panel            the initial states, identified by hash and excluded from training
-training_states  the initial states of a checkpoint's training, from its lineage
-episodes         stored turns -> dataset `episodes`, one row per episode; seen prompts separate
-intervals        confidence intervals of a success rate, and unbiased pass@k
-summary          a cell's episodes -> its metrics
+panel      the initial states, identified by hash and excluded from training
+episodes   stored turns -> dataset `episodes`, one row per episode; seen prompts separate
+intervals  confidence intervals of a success rate, and unbiased pass@k
+summary    a cell's episodes -> its metrics
 """

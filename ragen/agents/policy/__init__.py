@@ -4,7 +4,7 @@
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
     adapter         LoRA adapters beside a policy's weights, and merging them
     complete        a checkpoint folder that is complete: adapters together with their base's weights
-    stored_tokenizer  a run's tokenizer, from any of its checkpoints that is stored
+    initial_states  the initial states of a policy's training, as its folder records them
     token_texts     the part of a recorded text that each token spells
     source          `resolve_policy`: from a hub's name, folder, GGUF file or package to one checked folder
     gguf            a folder in Hugging Face's layout made from a GGUF file

@@ -13,34 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from starpo.ragen.agents.policy.adapter import base_of
-from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME
 
 
-def complete_folder(store: Store, key: str, folder_of: Callable[[str], str] | None = None) -> str:
-    """Return a local folder with a checkpoint's files and, if they are adapters, the weights of their base.
-
-    Args:
-        store: The store that has both.
-        key: Key of the checkpoint.
-        folder_of: Returns the folder for the base's key. None: from the store, which must still have it.
-
-    Raises:
-        ArtifactMissingError: If the checkpoint or its base is not stored.
-        ArtifactDamagedError: If the files of one are not what was written.
-        PolicyError: If the checkpoint's record of its base is damaged.
-    """
-    return complete(
-        store.local_folder("checkpoint", key), folder_of or (lambda base: store.local_folder("checkpoint", base))
-    )
-
-
 def complete(folder: str, folder_of: Callable[[str], str]) -> str:
-    """Do the same for a checkpoint that is already in a local folder.
+    """Return a local folder with a checkpoint's files and, if they are adapters, the weights of their base.
 
     Args:
         folder: Folder of the checkpoint.
         folder_of: Returns the folder for the base's key.
+
+    Raises:
+        PolicyError: If the checkpoint's record of its base is damaged.
     """
     base_key = base_of(folder)
     if base_key is None:

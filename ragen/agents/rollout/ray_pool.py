@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -192,11 +192,12 @@ class ShardActor:
         if job.store_url is None or ray.get_runtime_context().get_node_id() == self._asking_node:
             return job
         if job.checkpoint_key not in self._folders:
-            from starpo.ragen.agents.policy.complete import complete_folder
+            from starpo.ragen.agents.policy.complete import complete
             from starpo.ragen.store import Store
 
+            folder_of = partial(Store(job.store_url).local_folder, "checkpoint")
             try:
-                self._folders = {job.checkpoint_key: complete_folder(Store(job.store_url), job.checkpoint_key)}
+                self._folders = {job.checkpoint_key: complete(folder_of(job.checkpoint_key), folder_of)}
             except StarPOError as error:
                 raise EngineError(
                     f"a rollout actor on another node cannot read checkpoint {job.checkpoint_key} from the store "

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from starpo.ragen.agents.evaluation.training_states import TrainingStates, training_states
 from starpo.ragen.evidence.audit.named import NamedArtifact
 from starpo.ragen.evidence.audit.views import RECORD_VIEWS
+from starpo.ragen.runs.training_states import TrainingStates, training_states
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
 

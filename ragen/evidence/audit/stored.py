@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs
 
-from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
 from starpo.ragen.evidence.audit.panels import panels
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
+from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
 from starpo.ragen.store.attempts import attempt_of

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from starpo.ragen.evidence.exchange.trace import FORMAT, IMPORTED_MARK
 from starpo.schemas.datasets import DATASETS, ERROR_STATUSES, STATUSES, UNKNOWN_FINISH
+from starpo.schemas.imported import FORMAT, sql_lacks
 
 
 def _column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
@@ -123,10 +123,7 @@ IS_ERROR = f"status in ({', '.join(repr(status) for status in ERROR_STATUSES)})"
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
 """SQL condition for a response imported from a source without tokens. Token counts are null for it."""
 
-WITHOUT_FORMAT = (
-    f"(starts_with(info, '{IMPORTED_MARK}') "
-    f"and list_contains(json_extract_string(info, '$.imported.absent[*]'), '{FORMAT}'))"
-)
+WITHOUT_FORMAT = sql_lacks(FORMAT)
 """SQL condition for a response imported from a source that does not say which are well formed. `format_ok` is no fact
 of it."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.learning.metrics.table import Series
 
 _WINDOW = 5
 """Width of the centred mean used to detect a fall, and the minimum number of points below half of the peak."""

@@ -1,80 +1,11 @@
-"""Online-k: one rollout serves k consecutive updates, each on all of it, unless it becomes too off-policy before.
-
-    metrics of each update -> RolloutUse: reuse, or collect anew      records of a run -> by_reuse: rows of `ragen show`
-
-Consecutive iterations with the same `turns` reuse one rollout.
-"""
+"""Online-k in hindsight: the updates of a run by how often their rollout had been used before (`ragen show`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import fmean
 
-from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.store.records.runs import StageKeys
 
-KL = "update/validity_after/kl"
-EFFECTIVE_SAMPLE_SIZE = "update/validity_after/effective_sample_size_tokens"
 _BEFORE = "update/validity_before/"
-
-
-@dataclass
-class RolloutUse:
-    """Counts the updates on the current rollout, and decides when to collect the next.
-
-    Attributes:
-        config: `online_k` and the thresholds.
-        num_updates: Updates that the current rollout has served.
-        num_early: Rollouts collected before their predecessor had served `online_k` updates, because of a threshold.
-        stale: Threshold that the latest update crossed, in words; None if it crossed none.
-    """
-
-    config: StarPOConfig
-    num_updates: int = 0
-    num_early: int = 0
-    stale: str | None = None
-    _is_over: bool = True
-
-    def should_collect(self, iteration: int) -> bool:
-        """Whether to collect a new rollout; if so, reset the counters for it.
-
-        True also if the rollout settings change at this iteration: a rollout sampled with other settings would be
-        scored as if it had been sampled with the new ones.
-        """
-        is_changed = iteration > 0 and self.config.at(iteration).rollout != self.config.at(iteration - 1).rollout
-        if not (self._is_over or is_changed):
-            return False
-        self.num_early += self.stale is not None and self.num_updates < self.config.online_k
-        self.num_updates, self.stale, self._is_over = 0, None, False
-        return True
-
-    def served(self, metrics: Mapping[str, float]) -> str | None:
-        """Record an update on the current rollout.
-
-        Args:
-            metrics: Metrics of the update. Only those with a threshold are read.
-
-        Returns:
-            The reason, in words, if the next iteration collects a rollout early; else None.
-        """
-        self.num_updates += 1
-        limits = self.config.online_max_kl, self.config.online_min_effective_sample_size
-        self.stale = _passed(*limits, metrics)
-        is_used_up = self.num_updates >= self.config.online_k
-        self._is_over = is_used_up or self.stale is not None
-        return None if is_used_up else self.stale
-
-    def served_nothing(self) -> None:
-        """Record that the filter kept no group of the rollout: another update would have no data either."""
-        self._is_over = True
-
-
-def _passed(highest: float | None, lowest: float | None, metrics: Mapping[str, float]) -> str | None:
-    if highest is not None and metrics[KL] > highest:
-        return f"KL to the behaviour policy {metrics[KL]:.4g} is above online_max_kl = {highest:g}"
-    if lowest is not None and metrics[EFFECTIVE_SAMPLE_SIZE] < lowest:
-        found = metrics[EFFECTIVE_SAMPLE_SIZE]
-        return f"effective sample size {found:.4g} is below online_min_effective_sample_size = {lowest:g}"
-    return None
 
 
 def by_reuse(recorded: Mapping[int, StageKeys], metrics: Mapping[int, Mapping[str, float]]) -> list[dict[str, float]]:

@@ -9,8 +9,8 @@ from math import exp, sqrt
 from typing import Literal
 
 from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.template import Regime, regime
+from starpo.ragen.learning.metrics.table import Series
+from starpo.ragen.learning.metrics.template import Regime, regime
 
 _ROWS = "reasoning/first_turn/token"
 _CORNERS: tuple[tuple[Regime, float, float, str, str], ...] = (

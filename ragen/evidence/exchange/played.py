@@ -6,7 +6,6 @@ Iterations are read one at a time, and their trajectories converted to Python ob
 prompts are decoded from the stored tokens; without tokens or a tokenizer, the observation of the row is used.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
+from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import attempts
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.schemas.datasets import ERROR_STATUSES
+from starpo.schemas.imported import imported_facts
 
 Row = Mapping[str, Any]
 
@@ -169,14 +168,6 @@ class Recorded:
             for attempt in attempts(stages):
                 seen.add(attempt["rollout"]["turns"])
                 yield from _iteration(self.store, iteration, attempt, transcriber)
-
-
-def imported_facts(row: Row) -> dict[str, Any]:
-    """Return the import metadata of a row; empty for a row that was not imported."""
-    if not row["info"].startswith(IMPORTED_MARK):
-        return {}
-    facts = json.loads(row["info"]).get("imported")
-    return facts if isinstance(facts, dict) else {}
 
 
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:

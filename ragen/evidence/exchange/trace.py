@@ -17,10 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import polars as pl
-
 from starpo.schemas.checks import MAX_VOCABULARY, MIN_LOGPROB
 from starpo.schemas.datasets import UNKNOWN_FINISH
+from starpo.schemas.imported import FORMAT, imported_info
 
 Row = dict[str, Any]
 Message = tuple[str, str]
@@ -32,7 +31,6 @@ MAX_TOKENS = 2**24
 """Maximum number of tokens in all prompts and responses of a trace."""
 
 _ACTION_CHARACTERS = 60
-FORMAT = "format_ok"
 _NEVER_TOLD = (
     "env_seed",
     "dynamics_seed",
@@ -45,23 +43,6 @@ _NEVER_TOLD = (
 """Columns without a counterpart in other systems; their values only distinguish groups and states, or fit the rules of
 `turns`."""
 _LEADING_THINK = re.compile(r"<think>(.+?)</think>", re.DOTALL)
-
-IMPORTED_MARK = '{"imported": '
-"""Prefix of `info` in imported rows."""
-
-
-def lacks(info: pl.Series, column: str) -> pl.Series:
-    """Whether each row was imported from a source that lacks the column.
-
-    Args:
-        info: Column `info` of `turns`.
-        column: Name of another column.
-    """
-    is_imported = info.str.starts_with(IMPORTED_MARK)
-    if not is_imported.any():
-        return is_imported
-    absent = info.str.json_path_match("$.imported.absent")
-    return is_imported & absent.str.contains(json.dumps(column), literal=True).fill_null(False)
 
 
 class TraceFault(ValueError):  # noqa: N818 (it is data that has the fault)
@@ -247,7 +228,7 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
     facts: dict[str, Any] = {"format": source, "absent": absent}
     if [role for role, _ in turn.messages] != ["user"]:
         facts["messages"] = [{"role": role, "content": text} for role, text in turn.messages]
-    return json.dumps({"imported": facts})
+    return imported_info(facts)
 
 
 def _check_tokens(turns: Sequence[TraceTurn]) -> None:

@@ -6,8 +6,8 @@ metric series -> panels -> (drawn by the page's script)
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+from starpo.ragen.learning.metrics.table import Series
 
 Points = list[tuple[float, ...]]
 

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import ValidationError
 
-from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.cost import Cost, cost
-from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
-from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
@@ -29,6 +26,9 @@ from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places,
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.evidence.updates import updates_before
+from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.metrics.table import Series, metric_series
+from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
 from starpo.schemas.datasets import METRICS

@@ -10,10 +10,10 @@ from typing import Any
 
 from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.counts import counted
-from starpo.ragen.evidence.diagnostics.collapse import Verdict
-from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.failures import Failures
+from starpo.ragen.learning.control.collapse import Verdict
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.store.records.run import Run
 
 UNKNOWN = "unknown"

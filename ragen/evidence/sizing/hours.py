@@ -4,26 +4,11 @@ ragen.trial, or ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> se
 """
 
 import math
-from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.evidence.sizing.tokens import count_tokens
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Speed of a policy in an environment on a machine.
-
-    Attributes:
-        episode_s: Seconds per episode that is played.
-        pass_s: Seconds of a forward and backward pass over an episode.
-        example_s: Seconds of a forward and backward pass over an example of fine-tuning.
-    """
-
-    episode_s: float
-    pass_s: float
-    example_s: float
+from starpo.ragen.trial import Pace
 
 
 def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:

@@ -19,7 +19,6 @@ turn_orders    which turns of a mini-batch take a step together
 measuring      gradients, their spread and other objectives' gradients, without a step
 ledger         what an update did to each trajectory: `samples` and metrics
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
-stored_update  an update on stored datasets, as described by its manifest
 reference      the reference policy of KL divergences
 adapters       LoRA adapters: added to a model, merged, disabled
 activations    activation checkpointing

@@ -1,4 +1,4 @@
-"""Which checkpoints a run keeps. Dropping one loses nothing if updates are repeatable (`ragen.recompute.derive`).
+"""Which checkpoints a run keeps. Dropping one loses nothing if updates are repeatable (`ragen.runs.derive`).
 
 Checkpoint n of a run is the one after n iterations; 0 is the first. An iteration without an update passes its
 checkpoint on, so several numbers may refer to one checkpoint.

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
-from starpo.ragen.evidence.diagnostics.gradients import NUM_BUCKETS, measured
+from starpo.ragen.evidence.diagnostics.gradients import measured
+from starpo.ragen.learning.control.collapse import SUCCESS
+from starpo.ragen.learning.metrics.gradients import NUM_BUCKETS
 from starpo.ragen.studies.ablation import AblationResult, CellResult
 from starpo.ragen.studies.figures.figure import Figure, Verdicts, cell_legend
 from starpo.ragen.studies.finding import judge_order

@@ -12,10 +12,10 @@ from statistics import median
 import numpy as np
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg, updates_axis
-from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS, diagnose
 from starpo.ragen.evidence.diagnostics.fall import MIN_POINTS
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS, diagnose
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.ablation import AblationResult
 from starpo.ragen.studies.figures.figure import Figure, Verdicts
 from starpo.ragen.studies.result import Table

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg, updates_axis
 from starpo.ragen.core.templates import template
-from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.ablation import AblationResult, CellResult
 from starpo.ragen.studies.figures.figure import Figure, Verdicts, cell_legend
 from starpo.ragen.studies.result import Table

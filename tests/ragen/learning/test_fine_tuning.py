@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from starpo.ragen.agents.evaluation.training_states import read_states
+from starpo.ragen.agents.policy.initial_states import read_states
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.agent import AgentConfig

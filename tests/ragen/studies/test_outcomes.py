@@ -3,7 +3,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_series

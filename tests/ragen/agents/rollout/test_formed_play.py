@@ -13,7 +13,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.recompute.verify.texts import text_differences
+from starpo.ragen.runs.verify.texts import text_differences
 
 AGENT = AgentConfig(form="grounding_worldmodeling", max_turns=4, max_actions=8, max_actions_per_turn=2)
 SAMPLING = SamplingConfig(max_response_tokens=4000)

@@ -15,7 +15,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
-from starpo.ragen.evidence.diagnostics.metrics import rollout_metrics
+from starpo.ragen.learning.metrics.iteration import rollout_metrics
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
 from tests.ragen.agents.rollout.conftest import Corridor

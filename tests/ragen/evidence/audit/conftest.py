@@ -16,8 +16,8 @@ from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.audit.database import Database, Retokenise
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
-from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key

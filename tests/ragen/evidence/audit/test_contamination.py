@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.agents.evaluation.training_states import write_states
+from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.envs.variants import VARIANTS
 from starpo.ragen.evidence.audit.contamination import contaminated_panels
 from starpo.ragen.evidence.audit.finding import Finding

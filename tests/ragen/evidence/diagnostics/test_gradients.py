@@ -1,89 +1,14 @@
-"""Buckets of groups by reward std, and the spread of gradients, by hand."""
+"""Stored gradients of groups: collected by iteration and bucket, and drawn."""
 
-import math
-
-import pyarrow as pa
-import pytest
-import torch
-
-from starpo.ragen.evidence.diagnostics.gradients import buckets, draw_gradients, gradient_metrics, measured
-from starpo.ragen.learning.learners.gradient_spread import GradientSpread, spread
+from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
 
 
-def selection(*stds: float, num_valid: int = 4) -> pa.Table:
-    ids = [f"g{number}" for number in range(len(stds))]
-    return pa.table({"group_id": ids, "return_std": stds, "num_valid": [num_valid] * len(stds)})
-
-
-def test_buckets_are_quantiles_of_deviation() -> None:
-    assert buckets(selection(5.0, 4.0, 3.0, 2.0, 1.0, 0.0)) == [["g5"], ["g4"], ["g3"], ["g2"], ["g1"], ["g0"]]
-    assert [len(bucket) for bucket in buckets(selection(*range(48)))] == [8] * 6
-
-
-def test_groups_of_equal_deviation_stay_together() -> None:
-    assert buckets(selection(0.0, 0.0, 0.0, 0.0, 1.0, 2.0)) == [["g0", "g1", "g2", "g3"], [], [], [], ["g4"], ["g5"]]
-    assert buckets(selection(0.0, 5e-17, 1e-16, 0.0, 1.0, 2.0))[0] == ["g0", "g1", "g2", "g3"]  # equal but for rounding
-
-
-def test_groups_without_a_valid_trajectory_are_in_none() -> None:
-    both = pa.concat_tables([selection(0.0, num_valid=0), selection(1.0)])
-    assert sum(map(len, buckets(both))) == 1
-    assert buckets(selection(num_valid=0)) == [[]] * 6
-
-
-def test_the_spread_of_two_gradients() -> None:
-    """The mean is (2, 0) with norm 2, and each gradient is at distance 1: noise 2, signal 4 - 2/2 = 3."""
-    found = spread([torch.tensor([2.0, 1.0]), torch.tensor([2.0, -1.0])])
-    assert (found.num, found.norm, found.signal, found.noise) == (2, 2.0, 3.0, 2.0)
-    assert found.signal_to_noise == 1.5
-
-
-def test_the_signal_is_without_bias() -> None:
-    """For gradients with expectation 0, the norm of the mean is positive, but the estimated signal averages to 0."""
-    torch.manual_seed(0)
-    found = [spread(torch.randn(8, 50)) for _ in range(400)]
-    assert sum(of.norm**2 for of in found) / 400 == pytest.approx(50 / 8, rel=0.05)
-    assert abs(sum(of.signal for of in found) / 400) < 0.2
-    assert sum(of.noise for of in found) / 400 == pytest.approx(50, rel=0.02)
-
-
-def test_one_gradient_has_a_norm_and_no_noise() -> None:
-    found = spread([torch.tensor([3.0, 4.0])])
-    assert (found.num, found.norm) == (1, 5.0)
-    assert math.isnan(found.signal)
-    assert math.isnan(found.signal_to_noise)
-    assert (spread([]).num, spread([]).norm) == (0, 0.0)
-
-
-def test_equal_gradients_have_no_noise() -> None:
-    """The sums round differently, which is not noise to divide by."""
-    torch.manual_seed(0)
-    found = [spread([gradient] * 7) for gradient in torch.randn(20, 9)]
-    assert [of.noise for of in found] == [0.0] * 20
-    assert all(math.isnan(of.signal_to_noise) for of in found)
-
-
-def test_metrics_and_the_table_of_them() -> None:
-    groups = [["g0"], [], ["g1", "g2"]]
-    many = {"task": GradientSpread(2, 0.5, 0.2, 0.4), "entropy": GradientSpread(2, 0.1, -0.1, 0.4)}
-    spreads = [{"task": GradientSpread(1, 0.0, math.nan, math.nan)}, {"task": spread([])}, many]
-    values = gradient_metrics(selection(0.0, 1.0, 2.0), groups, spreads)
-    assert values == {
-        "gradients/bucket_1/num_groups": 1,
-        "gradients/bucket_1/reward_std": 0.0,
-        "gradients/bucket_1/task_norm": 0.0,
-        "gradients/bucket_3/num_groups": 2,
-        "gradients/bucket_3/reward_std": 1.5,
-        "gradients/bucket_3/task_norm": 0.5,
-        "gradients/bucket_3/task_snr": pytest.approx(0.5),
-        "gradients/bucket_3/entropy_norm": 0.1,
-        "gradients/bucket_3/entropy_snr": 0.0,
-    }
-    found = measured({name: {10: value} for name, value in values.items()} | {"rollout/entropy": {0: 1.0}})
-    assert list(found) == [10]
+def test_metrics_are_collected_by_iteration_and_bucket() -> None:
+    names = {"bucket_3/num_groups": 2.0, "bucket_1/task_norm": 0.5, "bucket_3/task_snr": 0.25}
+    series = {f"gradients/{name}": {10: value} for name, value in names.items()} | {"rollout/entropy": {0: 1.0}}
+    found = measured(series)
+    assert found == {10: {1: {"task_norm": 0.5}, 3: {"num_groups": 2.0, "task_snr": 0.25}}}
     assert list(found[10]) == [1, 3]
-    assert found[10][3]["entropy_norm"] == 0.1
-    assert "task_snr" not in found[10][1]
 
 
 def test_picture_has_a_panel_an_iteration() -> None:

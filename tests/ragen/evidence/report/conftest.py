@@ -23,10 +23,11 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed, dynamics_seed, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
+from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key

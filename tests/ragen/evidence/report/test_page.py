@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from starpo.ragen.evidence.diagnostics.collapse import Signal, Verdict
 from starpo.ragen.evidence.report.data import ReportData, gather
 from starpo.ragen.evidence.report.document import coded
 from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.learning.control.collapse import Signal, Verdict
 from starpo.ragen.store import Store
 
 

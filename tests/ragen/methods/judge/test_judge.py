@@ -235,7 +235,7 @@ def test_the_stage_goes_on_where_it_was_stopped(server, store):
 
 
 def test_a_verification_asks_nobody(server, store, make_turns):
-    from starpo.ragen.recompute.verify.scratch import Scratch
+    from starpo.ragen.runs.verify.scratch import Scratch
 
     turns = thoughts(make_turns, "a", "b")
     found = judge(turns, config(server), store)

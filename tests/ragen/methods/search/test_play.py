@@ -28,7 +28,7 @@ from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.methods.search.play import play_searching
 from starpo.ragen.methods.search.settings import BeamConfig, BestOfConfig, LookaheadConfig
-from starpo.ragen.recompute.verify.actions import turn_differences
+from starpo.ragen.runs.verify.actions import turn_differences
 from starpo.schemas.digest import content_digest
 from starpo.schemas.validate import validate
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.transcripts import Transcript

@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
+from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.studies.figures.correlations import (
     dependence_tables,
     dependence_verdicts,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS
+from starpo.ragen.learning.control.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS
 from starpo.ragen.studies.figures.signals import events, halfway, signal_verdicts
 
 

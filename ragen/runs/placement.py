@@ -1,0 +1,189 @@
+"""Engines, their worker processes and learners that stay loaded between stages.
+
+Stages are functions of stored inputs; this module only avoids loading models again. `load` is a no-op if the object is
+already at the requested checkpoint.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from starpo.ragen.agents.rollout.engine import RolloutEngine
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pool import Pool
+from starpo.ragen.agents.rollout.shards import ShardPlayer
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import LEARNERS
+from starpo.ragen.learning.learners.learner import Learner
+from starpo.ragen.runs.derive import derive, restore
+from starpo.ragen.runs.stored_policy import complete_folder
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.recipe import find_recipe
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Shelf:
+    """Objects that stay loaded: everything created for one purpose, released when another purpose is requested.
+
+    Callers that still use an object keep it alive; worker processes and actors end when it is no longer used.
+    """
+
+    purpose: object = None
+    made: dict[object, Any] = field(default_factory=dict)
+    num_lost: int = 0
+    _lock: RLock = field(default_factory=RLock)
+
+    def get(self, purpose: object, kind: object, make: Callable[[], T]) -> T:
+        """Return the object of this kind for this purpose; create it if necessary."""
+        with self._lock:
+            if purpose != self.purpose:
+                self.clear()
+                self.purpose = purpose
+            if kind not in self.made:
+                self.made[kind] = make()
+            found: T = self.made[kind]
+            return found
+
+    def clear(self) -> None:
+        """Close and release all objects."""
+        with self._lock:
+            for old in self.made.values():
+                self.num_lost += getattr(old, "num_lost", 0)
+                getattr(old, "close", bool)()
+            self.made.clear()
+
+    @property
+    def pools(self) -> list[Pool]:
+        """The pools among them."""
+        return [one for one in self.made.values() if isinstance(one, Pool)]
+
+
+_PLAYERS, _LEARNERS = _Shelf(), _Shelf()
+_IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
+
+
+@contextmanager
+def playing_here() -> Iterator[None]:
+    """Context manager: play episodes on this machine regardless of RAGEN_POOL, as no other machine can read its
+    store."""
+    token = _IS_HERE.set(True)
+    try:
+        yield
+    finally:
+        _IS_HERE.reset(token)
+
+
+def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
+    """Return the player of a rollout.
+
+    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, if an update
+    runs in this process at the same time (`rollout.staleness`), or if the engine declares several copies, another
+    interpreter or, without a GPU, a process of its own; otherwise this process.
+    """
+    spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
+    python, has_gpu = engine.python(), torch.cuda.is_available()
+    if _is_on_ray(rollout):
+        return _actors(spec, python)
+    has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
+    num_workers = num_threads if has_shards_to_share else engine.copies[0]
+    is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
+    if num_workers > 1 or is_apart:
+        return _workers(spec, num_workers, python)
+    return LocalPlayer(_engine(spec))
+
+
+def is_deterministic(rollout: RolloutConfig) -> bool:
+    """Whether the engine reproduces the same bytes where it plays."""
+    if _is_on_ray(rollout):
+        return _actors(EngineSpec.of(rollout), rollout.engine_config.python()).is_deterministic
+    return _engine(EngineSpec.of(rollout)).is_deterministic
+
+
+def num_lost_workers() -> int:
+    """Return the number of worker processes and actors that have died or hung so far, and were replaced."""
+    return _PLAYERS.num_lost + sum(pool.num_lost for pool in _PLAYERS.pools)
+
+
+def stop_playing() -> None:
+    """Make running episodes fail soon, because the work that needs them has failed."""
+    for pool in _PLAYERS.pools:
+        pool.stop()
+
+
+def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
+    """Return the process's learner for this configuration, loaded at this checkpoint."""
+    folder = checkpoint_folder(store, checkpoint)
+    learner = learner_for(config)
+    learner.load(folder, checkpoint, checkpoint_folder(store, reference) if reference else None)
+    return learner
+
+
+def checkpoint_folder(store: Store, checkpoint: str) -> str:
+    """Return a local folder with this checkpoint. A dropped checkpoint is first derived and stored again.
+
+    Raises:
+        ArtifactMissingError: If the checkpoint does not exist and cannot be derived.
+        DerivationError: If the derived checkpoint is not the original, or cannot be proved to be.
+    """
+    try:
+        return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
+    except ArtifactMissingError:
+        if store.dropped("checkpoint", checkpoint) is None:
+            raise
+    with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
+        restore(store, derivation)
+    return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
+
+
+def learner_for(config: UpdateConfig) -> Learner:
+    """Return the process's learner for this configuration, at any checkpoint; one with another configuration is
+    released."""
+    name = config.model_dump_json()
+    return _LEARNERS.get(name, name, lambda: load(LEARNERS, config.learner)(config, Runtime.current().threads))
+
+
+def forget_learner() -> None:
+    """Release the learner, because its state differs from the stored one; the next update loads the stored one."""
+    _LEARNERS.clear()
+
+
+def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
+    return _PLAYERS.get(spec, (num_workers, python), lambda: WorkerPool(spec, num_workers, python))
+
+
+def _is_on_ray(rollout: RolloutConfig) -> bool:
+    if _IS_HERE.get() or rollout.engine_config.is_remote:  # it only waits for a server
+        return False
+    return Runtime.current().pool == "ray"
+
+
+def _actors(spec: EngineSpec, python: str) -> "RayPool":
+    def make() -> "RayPool":
+        from starpo.ragen.agents.rollout.ray_pool import RayPool
+
+        return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
+
+    return _PLAYERS.get(spec, "actors", make)
+
+
+def _engine(spec: EngineSpec) -> RolloutEngine:
+    # One thread: shards are the unit of parallelism, and their rows must not depend on the worker that plays them.
+    return _PLAYERS.get(spec, "engine", lambda: spec.make(num_threads=1))

@@ -1,0 +1,123 @@
+"""The initial states of a checkpoint's training, from the artifacts of its lineage.
+
+    checkpoint -> update -> turns: initial_state_digest -> ... -> warm start: initial_states.json -> TrainingStates
+
+A checkpoint's key identifies its whole lineage, so a checkpoint has the same states in every store that still has its
+rollouts, whichever run it belongs to.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow.parquet as pq
+
+from starpo.ragen.agents.evaluation.panel import Panel
+from starpo.ragen.agents.policy.initial_states import FILE
+from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import of_kind
+from starpo.ragen.store.keeping.recipe import how_made
+from starpo.schemas.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class TrainingStates:
+    """The initial states of a checkpoint's training.
+
+    Attributes:
+        digests: Digests of the states.
+        num_unknown: Number of training stages (rollouts, a warm start) whose states are no longer in the store; 0 if
+            `digests` is complete. The earlier training of a pretrained policy is known only if its folder records it,
+            as folders written by `ragen checkpoint --output` do.
+        demonstrated: Those of `digests` that the first checkpoint records: from its demonstrations, or from the
+            policy's earlier training.
+    """
+
+    digests: frozenset[str]
+    num_unknown: int
+    demonstrated: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def seen(self, panel: Panel) -> frozenset[str]:
+        """Return the states of a panel from which training started; empty if the panel is exhaustive."""
+        return frozenset() if panel.is_exhaustive else panel.excluded_digests & self.digests
+
+    def facts(self, panel: Panel) -> dict[str, float]:
+        """Return metrics to report with success: `num_seen_prompts`, and `num_unknown_origins` if it is not 0.
+
+        Empty for an exhaustive panel.
+        """
+        if panel.is_exhaustive:
+            return {}
+        counts = {"num_seen_prompts": float(len(self.seen(panel)))}
+        return counts | ({"num_unknown_origins": float(self.num_unknown)} if self.num_unknown else {})
+
+
+@dataclass(frozen=True)
+class _Step:
+    """How a checkpoint was made: its parent and its rollouts; for a first one, its initial states (None if unknown)."""
+
+    parent: str | None
+    turns: tuple[str, ...]
+    states: frozenset[str] | None = frozenset()
+
+
+def training_states(store: Store, checkpoint: str) -> TrainingStates:
+    """Collect the states from which training of a checkpoint started.
+
+    A rollout counts as a whole, even if the filter dropped some of its groups. Results are cached, so a run that is
+    evaluated during training reads only new artifacts.
+
+    Raises:
+        ArtifactDamagedError: If an artifact of the lineage is not what was written.
+    """
+    demonstrated: frozenset[str] = frozenset()
+    known: set[str] = set()
+    rollouts: dict[str, None] = {}
+    num_unknown = 0
+    current: str | None = checkpoint
+    while current is not None:
+        try:
+            step = _step(store.url, current)
+        except ArtifactMissingError:
+            num_unknown += 1
+            break
+        rollouts |= dict.fromkeys(step.turns)
+        if step.states is None:
+            num_unknown += 1
+        else:
+            demonstrated = step.states
+        current = step.parent
+    for turns in rollouts:
+        try:
+            known |= _initial_states(store.url, turns)
+        except ArtifactMissingError:
+            num_unknown += 1
+    return TrainingStates(demonstrated | known, num_unknown, demonstrated)
+
+
+@lru_cache(maxsize=16_384)
+def _step(store_url: str, checkpoint: str) -> _Step:
+    store = Store(store_url)
+    manifest = store.manifest("checkpoint", checkpoint) if store.has("checkpoint", checkpoint) else None
+    made = manifest or how_made(store, checkpoint)
+    if made is None:
+        raise ArtifactMissingError(f"checkpoint/{checkpoint} is not in {store.url}")
+    if "checkpoint" in made.inputs:
+        return _Step(made.inputs["checkpoint"], tuple(of_kind(made.inputs, "turns")))
+    if manifest is not None and any(entry.name == FILE for entry in manifest.files):
+        return _Step(None, (), frozenset(json.loads(store.read_file("checkpoint", checkpoint, FILE))))
+    return _Step(None, (), frozenset() if _is_pretrained(made) else None)
+
+
+@lru_cache(maxsize=16_384)
+def _initial_states(store_url: str, turns: str) -> frozenset[str]:
+    digests: set[str] = set()
+    for part in Store(store_url).parts("turns", turns, should_verify=True):
+        column = pq.read_table(part, columns=["initial_state_digest"])["initial_state_digest"]
+        digests.update(column.unique().to_pylist())
+    return frozenset(digests)
+
+
+def _is_pretrained(first: Manifest) -> bool:
+    return bool(first.settings.get("policy", {}).get("type") == "pretrained")

@@ -1,0 +1,136 @@
+"""One update on stored datasets, as described by its manifest: settings, inputs, seed and code."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.spans import Spans
+from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
+from starpo.ragen.runs.stored_policy import find_tokenizer
+from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts
+
+_log = logging.getLogger(__name__)
+
+
+def run_update(
+    store: Store, learner: Learner, settings: Mapping[str, Any], inputs: Mapping[str, str], seed: int
+) -> UpdateResult:
+    """Run one update of a learner that has loaded its checkpoint.
+
+    Args:
+        store: Store of the datasets.
+        learner: Changed in place.
+        settings: Settings of the stage `update`: the configuration, and the position in the run.
+        inputs: Inputs of the stage; the turns, rewards and selection of all attempts are read.
+        seed: Seed of the stage.
+
+    Raises:
+        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and
+            `update.search_rows` refuses them.
+        ArtifactMissingError: If a dataset is not stored.
+        ArtifactDamagedError: If a dataset differs from what was written.
+    """
+    config = update_config(settings)
+    trajectories, kept_share = stored_trajectories(store, config, inputs)
+    chosen = [trajectory for trajectory in trajectories if (trajectory.turn_weights != 1).any()]
+    if chosen and config.search_rows == "refuse":
+        raise LearnerError(
+            f"search chose responses of {len(chosen)} of {len(trajectories)} trajectories (first: "
+            f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
+        )
+    result = learner.update(trajectories, update_context(settings, seed, kept_share))
+    if result.metrics.get("update/old_is_from_rollout") == 0:
+        _log.warning(
+            "log-probs of the rollout differ from those of the policy by up to %.2g nats: its engine is not exact, or "
+            "an earlier policy played. All tokens were scored before the update; update.scored_share = %g applied to "
+            "the pass after it alone",
+            result.metrics["update/old_behaviour_gap_max"],
+            config.scored_share,
+        )
+    return result
+
+
+def stored_trajectories(
+    store: Store,
+    objective: ObjectiveConfig,
+    inputs: Mapping[str, str],
+    *,
+    should_keep_all: bool = False,
+) -> tuple[list[Trajectory], float]:
+    """Load the trajectories of an update.
+
+    Args:
+        store: Store of the datasets.
+        objective: Determines whether token kinds are needed.
+        inputs: Inputs of the stage `update`.
+        should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
+
+    Returns:
+        The trajectories, and the share of the groups that are kept.
+
+    Raises:
+        LearnerError: If tokens must be classified and no tokenizer of the policy can be read.
+        ArtifactMissingError: If a dataset is not stored.
+        ArtifactDamagedError: If a dataset differs from what was written.
+    """
+    turns, rewards, selection = (read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection"))
+    if should_keep_all:
+        is_valid = pc.greater(selection["num_valid"], 0)
+        selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
+    spans = _spans(store, inputs) if "spans" in objective.needs else None
+    kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
+    return assemble(turns, rewards, selection, spans), kept_share
+
+
+def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:
+    """Build the context of an update from the settings of its stage, its seed and the share of kept groups."""
+    iteration, num_iterations = settings["iteration"], settings["num_iterations"]
+    return UpdateContext(
+        iteration=iteration,
+        num_iterations=iteration + 1 if num_iterations is None else num_iterations,  # None if no schedule reads it
+        seed=seed,
+        temperature=settings["temperature"],
+        max_response_tokens=settings["max_response_tokens"],
+        kept_share=kept_share,
+    )
+
+
+def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
+    """Extract the configuration from the settings of a stage `update`."""
+    own = {name: value for name, value in settings.items() if name in UpdateConfig.model_fields}
+    return UpdateConfig.model_validate_json(json.dumps(own))
+
+
+def update_code(config: ObjectiveConfig) -> dict[str, str]:
+    """Return role -> `module:attribute` of the code that the settings of an update name."""
+    parts = {"advantage": ADVANTAGES[config.advantage], "surrogate": SURROGATES[config.surrogate]}
+    parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
+    if config.turn_order != "together":
+        parts["turn_order"] = TURN_ORDERS[config.turn_order]
+    if fit_prm := getattr(parts["advantage"], "fit_prm", ""):
+        parts["fit_prm"] = fit_prm
+    losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
+    return parts | losses
+
+
+def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:
+    player = store.manifest("turns", inputs["turns"]).inputs.get("checkpoint")
+    checkpoints = [inputs["checkpoint"], inputs.get("reference"), player]
+    tokenizer = find_tokenizer(store, [key for key in checkpoints if key])
+    if tokenizer is None:
+        raise LearnerError(
+            f"the objective separates reasoning from answers, but the tokenizer of checkpoint {inputs['checkpoint']} "
+            "cannot be read (a `tokenizer.json` is needed): set update.loss_on and update.advantage_on to 'all', and "
+            "choose an estimator that does not separate them"
+        )
+    return Spans(tokenizer.backend_tokenizer)

@@ -1,0 +1,31 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.learning.control.smoothing import exponential_moving_average
+
+curves = st.lists(st.floats(-100, 100), max_size=30)
+
+
+def test_three_points_by_hand():
+    # decay 0.5 on 2, 4, 8:
+    #   m_1 = 1,   weight 0.5    -> 2
+    #   m_2 = 2.5, weight 0.75   -> 10/3
+    #   m_3 = 5.25, weight 0.875 -> 6
+    np.testing.assert_allclose(exponential_moving_average([2, 4, 8], decay=0.5), [2, 10 / 3, 6], rtol=1e-12)
+
+
+@given(curves)
+def test_without_decay_a_curve_stays_as_it_is(values):
+    np.testing.assert_allclose(exponential_moving_average(values, 0.0), values)
+
+
+@given(st.floats(-100, 100), st.integers(1, 50), st.floats(0.0, 0.99))
+def test_a_constant_curve_stays_as_it_is(value, num_points, decay):
+    np.testing.assert_allclose(exponential_moving_average([value] * num_points, decay), value, rtol=1e-9, atol=1e-12)
+
+
+@given(curves, curves, st.floats(0.0, 0.99))
+def test_the_future_does_not_change_the_past(values, more, decay):
+    longer = exponential_moving_average(values + more, decay)
+    np.testing.assert_array_equal(longer[: len(values)], exponential_moving_average(values, decay))

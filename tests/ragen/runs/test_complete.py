@@ -1,0 +1,53 @@
+"""A checkpoint with adapters is completed by links to its base's weights; other checkpoints stay as stored."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
+from starpo.ragen.runs.stored_policy import complete_folder
+from starpo.ragen.store import Facts, Store
+from starpo.schemas.manifest import Stage
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Store(str(tmp_path / "store"))
+
+
+def put(store: Store, tmp_path: Path, key: str, files: dict[str, str]) -> None:
+    folder = tmp_path / f"made-{key}"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    store.put_folder(
+        "checkpoint", str(folder), Facts(key=key, stage=Stage(name="x", version=1), settings={}, inputs={}, seed=0)
+    )
+
+
+BASE, ADAPTER = "a" * 64, "b" * 64
+
+
+def test_weights_come_from_the_base_and_the_rest_from_the_adapters_folder(store, tmp_path):
+    put(store, tmp_path, BASE, {"model.safetensors": "w", "config.json": "base", "critic.safetensors": "old"})
+    files = {"adapter_model.safetensors": "ab", "config.json": "own", "base.json": json.dumps({"checkpoint": BASE})}
+    put(store, tmp_path, ADAPTER, files)
+    folder = Path(complete_folder(store, ADAPTER))
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {**files, "model.safetensors": "w"}
+    assert all(file.is_symlink() for file in folder.iterdir())
+    assert complete_folder(store, ADAPTER) == str(folder)
+    assert complete_folder(store, BASE) == store.local_folder("checkpoint", BASE)
+
+
+def test_a_base_that_is_missing_is_said(store, tmp_path):
+    put(store, tmp_path, ADAPTER, {"base.json": json.dumps({"checkpoint": BASE})})
+    with pytest.raises(ArtifactMissingError, match=BASE):
+        complete_folder(store, ADAPTER)
+
+
+def test_a_note_that_names_no_base_is_said(store, tmp_path):
+    put(store, tmp_path, ADAPTER, {"base.json": "[]"})
+    with pytest.raises(PolicyError, match="does not name a checkpoint"):
+        complete_folder(store, ADAPTER)

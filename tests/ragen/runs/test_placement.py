@@ -1,0 +1,65 @@
+"""The player of a rollout follows from settings and machine; objects that no stage needs are released."""
+
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.vllm_engine import VLLMEngineConfig
+from starpo.ragen.runs import placement
+
+
+@pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
+def test_without_a_gpu_vllm_has_its_own_process(monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type) -> None:
+    """On the CPU, vLLM fails when another thread of its process continues what one has started."""
+    monkeypatch.setattr(VLLMEngineConfig, "python", lambda self: sys.executable)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert isinstance(placement.shard_player(RolloutConfig(engine="vllm"), 4), player)
+
+
+def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    actors = object()
+    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setattr(placement, "_actors", lambda spec, python: actors)
+    assert placement.shard_player(RolloutConfig(), 2) is actors
+    with placement.playing_here():
+        assert placement.shard_player(RolloutConfig(), 2) is not actors
+        assert placement.is_deterministic(RolloutConfig())
+    assert placement.shard_player(RolloutConfig(), 2) is actors
+
+
+def test_what_was_loaded_for_other_settings_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_THREADS", "2")
+    rollout, other = (
+        RolloutConfig(),
+        RolloutConfig(engine="openai", openai={"base_url": "http://127.0.0.1:9/v1", "model": "m"}),
+    )
+    first = weakref.ref(placement.shard_player(rollout, 2))
+    assert first() is placement.shard_player(rollout, 2), "kept between stages"
+    assert placement.is_deterministic(rollout)
+    assert first() is placement.shard_player(rollout, 2)
+    placement.shard_player(other, 1)
+    gc.collect()
+    assert first() is None
+
+
+def test_a_learner_is_closed_when_another_is_asked_for() -> None:
+    closed: list[str] = []
+
+    class Ranks:
+        """Stand-in for processes that hold a GPU."""
+
+        def close(self) -> None:
+            closed.append("ranks")
+
+    shelf = placement._Shelf()
+    ranks = shelf.get("zero 3", "learner", Ranks)
+    assert shelf.get("zero 3", "learner", Ranks) is ranks
+    assert closed == []
+    shelf.get("one process", "learner", dict)
+    assert closed == ["ranks"]
