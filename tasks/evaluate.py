@@ -95,9 +95,11 @@ def _play(
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
-    # Shards of equal size, with at most as many trajectories as those of a rollout.
+    # Shards of equal size, with at most as many trajectories as those of a rollout, and one for each worker.
     num_trajectories = len(groups) * evaluation.samples_per_prompt
     num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
+    player = shard_player(rollout, num_shards)
+    num_shards = min(max(num_shards, player.num_workers), len(groups))
     shards = make_episodes(
         groups,
         evaluation.samples_per_prompt,
@@ -118,7 +120,6 @@ def _play(
         deadline_s=rollout.deadline_s,
         store_url=store.address,
     )
-    player = shard_player(rollout, len(shards))
     on_shard = progress.watch(player, num_trajectories * agent.max_turns) if progress else None
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
     # Looked up after playing: by then, the run's latest artifacts are in its store.
