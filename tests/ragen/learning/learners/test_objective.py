@@ -122,7 +122,9 @@ def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, mak
     assert result.metrics["update/value_loss"] == pytest.approx(np.mean(np.square(targets)) / 2, rel=1e-5)
 
 
-def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_folder, make_trajectories, context):
+def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(
+    policy_folder, make_trajectories, context, monkeypatch
+):
     trajectories = make_trajectories(4, num_turns=3)
     result = update(policy_folder, trajectories, context, turn_order="reverse", ratio="turn_geometric")
     assert result.metrics["update/num_steps"] == 3
@@ -132,16 +134,9 @@ def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_fold
     alone = update(policy_folder, last_only, context, ratio="turn_geometric")
     learner = TorchLearner(UpdateConfig(**{**BASE, "turn_order": "reverse", "ratio": "turn_geometric"}), num_threads=1)
     learner.load(policy_folder, "start", None)
-    norms = []
-    original = TorchLearner._work
-
-    def watched(self, *arguments):
-        work = original(self, *arguments)
-        step = self._models["policy"].step
-        self._models["policy"].step = lambda factor: norms.append(step(factor)) or norms[-1]
-        return work
-
-    learner._work = watched.__get__(learner)
+    norms, policy = [], learner._models["policy"]
+    step = policy.step
+    monkeypatch.setattr(policy, "step", lambda factor: norms.append(step(factor)) or norms[-1])
     learner.update(trajectories, context)
     assert norms[0] == pytest.approx(alone.metrics["update/gradient_norm"], rel=1e-4)
 
