@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, DataError, StoreError
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
@@ -21,6 +20,7 @@ from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.examples import example_turns
+from starpo.tasks.loop.verify import verify_run
 
 KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")
 

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -17,10 +17,10 @@ from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.replay_summary import print_comparison, replay_facts
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
+from starpo.tasks.loop.verify import verify_run
 from starpo.tasks.progress import RunProgress
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -51,7 +51,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a replay has no environment and no engine")
 
-    monkeypatch.setattr("starpo.ragen.placement.shard_player", refuse)
+    monkeypatch.setattr("starpo.ragen.runs.placement.shard_player", refuse)
 
 
 def artifacts(store: Store) -> set[str]:

@@ -15,13 +15,13 @@ import torch
 from starpo.flows import cli
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.runs.verify import verifier
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from starpo.tasks import reward as reward_stage
+from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal, verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -84,7 +84,7 @@ def test_episodes_are_played_on_this_machine_wherever_the_run_played(
         raise AssertionError("Ray was asked for")
 
     monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setattr("starpo.ragen.placement._actors", no_actors)
+    monkeypatch.setattr("starpo.ragen.runs.placement._actors", no_actors)
     assert faults(verify(folder)) == {}
 
 

@@ -54,7 +54,7 @@ def played(work: Work, store: Store) -> Iterator[Made]:
 
 def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
     """Verify a rollout whose checkpoint was dropped and is derived by this learner. Returns check -> result."""
-    monkeypatch.setattr("starpo.ragen.placement.learner_for", lambda _: learner)
+    monkeypatch.setattr("starpo.ragen.runs.placement.learner_for", lambda _: learner)
     work = Work(Stage(name="rollout", version=1), ("turns",), played, inputs={"checkpoint": key_of(1)})
     replace(work, do=stored).carry_out(store)
     with Scratch(store) as scratch:
