@@ -1,6 +1,6 @@
 """Prefect flows, the deployments that serve them, and the command line.
 
-starpo      the flow of training; training: its loop of rollout, reward, variance_filter, update, evaluate
+starpo      the flow of training; the loops are in `tasks.loop`
 replay      reward, filter and update over stored rollouts, with other settings
 ablation    a grid of settings, one sub-flow `starpo` per cell and seed
 eval_sweep  checkpoints on panels, one task per cell
@@ -12,10 +12,7 @@ training_run   a training run from begin to end, with the stages carried out by 
 execution   in this process, or, in prefect_execution, as Prefect tasks
 record      recording of a run: its record, its state, wandb metrics
 evaluation  evaluation of a run's checkpoint; checkpoint_export: a checkpoint as a folder
-plan        what a run would do, derived from keys alone
-walk        a run's record compared with what its settings imply
 objectives  comparison of objectives on a stored update
-verify      a run's stages recomputed and compared
 *_summary   results as text
 logs        escaping of stored text for logs
 presets/    TOML files with complete settings; grids/ of ablations, sweeps/

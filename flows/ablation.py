@@ -22,8 +22,6 @@ from prefect.runtime import flow_run
 
 from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
 from starpo.flows.console.flow_run import subflow_ended
-from starpo.flows.plan import RunPlan
-from starpo.flows.rollback import ended_as
 from starpo.flows.runners import cell_runner, stop_with_parent
 from starpo.flows.starpo import starpo
 from starpo.flows.study import ended, finish
@@ -34,6 +32,8 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.tasks.loop.plan import RunPlan
+from starpo.tasks.loop.rollback import ended_as
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
 

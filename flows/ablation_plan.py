@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from starpo.flows.plan import RunPlan, plan_run
 from starpo.flows.presets import PRESETS, method, preset
-from starpo.flows.rollback import ended_as
-from starpo.flows.run_code import default_run_name
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
@@ -26,6 +23,9 @@ from starpo.ragen.studies.figures.figure import Figure
 from starpo.ragen.studies.grid import Grid, check_grid
 from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
 from starpo.ragen.studies.transcripts import Transcript, read_transcripts
+from starpo.tasks.loop.plan import RunPlan, plan_run
+from starpo.tasks.loop.rollback import ended_as
+from starpo.tasks.loop.run_code import default_run_name
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ class Run:
         """
         from starpo.flows.console.terminal import Console
         from starpo.flows.console.training import train_fork
-        from starpo.flows.fork import plan_fork
+        from starpo.tasks.loop.fork import plan_fork
 
         fork = plan_fork(self.store, self.name, iteration, overrides)
         address, console = self.store.address, Console(quiet=quiet)

@@ -13,7 +13,6 @@ from typing import Any
 
 from starpo.flows.execution import Execution
 from starpo.flows.iteration_summary import iteration_line
-from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
@@ -26,6 +25,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
 from starpo.ragen.store.records.run import RunStatus
 from starpo.ragen.store.records.runs import StageKeys
+from starpo.tasks.loop.runner import Runner
 from starpo.tasks.progress import RunProgress
 
 _TIMED_ITERATIONS = 10
@@ -87,7 +87,7 @@ class RunRecorder(Runner):
             flow: Name of the flow.
             preset: Label of the settings.
             config: The settings.
-            code: Identity of its code, from `flows.run_code.code_of`.
+            code: Identity of its code, from `tasks.loop.run_code.code_of`.
             execution: Carries out its stages.
             parameters: Further parameters of the flow.
             stop: Updates completed when it ends. None for the number in the settings.
@@ -150,7 +150,7 @@ class RunRecorder(Runner):
         return self._execution.carry_out(self.store_url, work, _title(iteration, work))
 
     @contextmanager
-    def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
+    def concurrently(self, iteration: int, work: Work) -> Iterator[Keys]:
         """Carry out one stage in a thread while the block runs; its keys are recorded and filled in after the block.
 
         If the block fails, rollouts in progress are stopped, so that the run ends without waiting for them.
@@ -197,7 +197,7 @@ class RunRecorder(Runner):
     def iteration_done(self, iteration: int) -> None:
         """Report the iteration's progress."""
         self._ends.append(time.monotonic())
-        done, total, metrics = iteration + 1, self._stop, self.measured(iteration)
+        done, total, metrics = iteration + 1, self._stop, self._measured[iteration]
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
         facts = {
             "iteration": done,
@@ -214,7 +214,7 @@ class RunRecorder(Runner):
 
     def _tell_of_collapse(self, iteration: int) -> None:
         """Warn if the verdict on the run has worsened, and say in its state why it learns nothing, if so."""
-        verdict = self._alarm.observe(iteration, self.measured(iteration))
+        verdict = self._alarm.observe(iteration, self._measured[iteration])
         self.progress.warn(verdict.standstill)
         if self._alarm.has_worsened:
             self.warn(f"iteration {iteration}: {verdict.words}")
@@ -237,9 +237,9 @@ class RunRecorder(Runner):
         self._store.runs.record_stage(self.name, iteration, name, keys)
         self._stages[iteration][name] = dict(keys)  # a copy: callers may extend theirs
 
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        """Return the metrics of an iteration."""
-        return self._measured[iteration]
+    def metric(self, iteration: int, name: str) -> float | None:
+        """Return a metric of an iteration; None if it is not measured."""
+        return self._measured[iteration].get(name)
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         values = stored_metrics(self._store, metrics_key)

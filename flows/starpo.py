@@ -7,12 +7,12 @@ from prefect import flow
 from starpo.flows.memory_check import check_memory
 from starpo.flows.prefect_execution import InPrefect
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.run_code import default_run_name
 from starpo.flows.training_run import carry_out_run
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.readiness import check_ready
+from starpo.tasks.loop.run_code import default_run_name
 
 
 @flow(name="starpo", log_prints=False, validate_parameters=True)

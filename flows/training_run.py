@@ -1,19 +1,19 @@
 """A training run from its first stage to its end, whatever carries out its stages.
 
-name, settings --RunRecorder, flows.training--> record, artifacts
+name, settings --RunRecorder, tasks.loop.training--> record, artifacts
 
-If its settings demand it, a run that collapses continues as a fork (`flows.rollback`).
+If its settings demand it, a run that collapses continues as a fork (`tasks.loop.rollback`).
 """
 
 from starpo.flows.execution import Execution
 from starpo.flows.record import RunRecorder
-from starpo.flows.reuse import reused
-from starpo.flows.rollback import rolled_back
-from starpo.flows.run_code import code_of
-from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.store import Store
+from starpo.tasks.loop.reuse import reused
+from starpo.tasks.loop.rollback import rolled_back
+from starpo.tasks.loop.run_code import code_of
+from starpo.tasks.loop.training import train
 
 
 def carry_out_run(url: str, name: str, preset: str, config: StarPOConfig, execution: Execution) -> str:

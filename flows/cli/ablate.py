@@ -13,14 +13,14 @@ from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
-from starpo.flows.plan import RunPlan
 from starpo.flows.presets import GRIDS, PRESETS
-from starpo.flows.rollback import ended_as
 from starpo.ragen.core.counts import counted
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.tasks.loop.plan import RunPlan
+from starpo.tasks.loop.rollback import ended_as
 
 
 def ablate(

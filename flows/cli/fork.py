@@ -17,7 +17,7 @@ from starpo.flows.cli.options import (
 )
 from starpo.flows.console.terminal import Console, print_json
 from starpo.flows.console.training import conclude, train_fork
-from starpo.flows.fork import plan_fork
+from starpo.tasks.loop.fork import plan_fork
 
 
 def fork(

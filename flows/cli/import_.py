@@ -12,7 +12,6 @@ from rich.progress import track
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.training import Runner, reward_and_filter
 from starpo.ragen.core.errors import ConfigError, DataError
 from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_in
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
@@ -24,6 +23,8 @@ from starpo.ragen.store.remote.location import Location
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.training import reward_and_filter
 
 STAGE = Stage(name="import", version=1)
 _APPLIED = "sokoban"

@@ -8,8 +8,8 @@ from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_st
 from starpo.flows.console.deployment import follow_deployment
 from starpo.flows.console.terminal import Console
 from starpo.flows.replay_summary import print_comparison
-from starpo.flows.run_code import replay_code
 from starpo.ragen.runs.replay.plan import plan_replay
+from starpo.tasks.loop.run_code import replay_code
 
 
 def replay(

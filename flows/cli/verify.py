@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
-    from starpo.flows.verify import Verification
+    from starpo.tasks.loop.verify import Verification
 
 _MAX_SHOWN = 20
 
@@ -42,7 +42,7 @@ def verify(
         opened, share = open_store(store), _share(sample)
         opened.runs.get(run)  # report an unknown name before any heavy import
         with progress_bar("loading", COUNTED) as show:
-            from starpo.flows.verify import verify_run
+            from starpo.tasks.loop.verify import verify_run
 
             verification = verify_run(
                 opened,

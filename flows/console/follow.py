@@ -10,12 +10,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column, say
-from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunState
 from starpo.ragen.store.records.runs import Runs
+from starpo.tasks.loop.rollback import is_rollback
 
 POLL_S = 0.5
 PLAIN_EVERY_S = 20.0

@@ -12,19 +12,19 @@ from starpo.flows.console.listing import success_line
 from starpo.flows.console.local_training import train_here
 from starpo.flows.console.pages import write_report
 from starpo.flows.console.terminal import Console, say
-from starpo.flows.fork import Fork
 from starpo.flows.memory_check import check_memory
 from starpo.flows.opened_run import open_store
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.reuse import reused
-from starpo.flows.run_code import code_of, default_run_name
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits
 from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
+from starpo.tasks.loop.fork import Fork
+from starpo.tasks.loop.reuse import reused
+from starpo.tasks.loop.run_code import code_of, default_run_name
 
 
 def train_settings(
@@ -93,7 +93,7 @@ def train_fork(
     is_local: bool = False,
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Store, str]:
-    """Continue training as a fork (`flows.fork.plan_fork`). See `train_settings` for the other arguments and errors.
+    """Continue training as a fork (`tasks.loop.fork`). See `train_settings` for the other arguments and errors.
 
     Args:
         fork: The fork.

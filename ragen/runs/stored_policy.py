@@ -2,10 +2,10 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starpo.ragen.agents.policy.complete import complete
 from starpo.ragen.agents.policy.folder import declared_end_ids
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
@@ -34,9 +34,10 @@ def complete_folder(store: Store, key: str, folder_of: Callable[[str], str] | No
         ArtifactDamagedError: If the files of one are not what was written.
         PolicyError: If the checkpoint's record of its base is damaged.
     """
-    return complete(
-        store.local_folder("checkpoint", key), folder_of or (lambda base: store.local_folder("checkpoint", base))
-    )
+    from starpo.ragen.agents.policy.complete import complete
+
+    stored = partial(store.local_folder, "checkpoint")
+    return complete(stored(key), folder_of or stored)
 
 
 def checkpoints_of(store: Store, iterations: Mapping[int, StageKeys]) -> Iterator[str]:

@@ -14,8 +14,8 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
 ITERATIONS = 20

@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, DataError, StoreError
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
@@ -20,6 +19,7 @@ from starpo.ragen.evidence.report.words import embedded_words, facts
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import verify_run
 from tests.examples import example_turns
 
 KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")

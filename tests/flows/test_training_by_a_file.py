@@ -9,8 +9,8 @@ from starpo.flows.cli.train import train
 from starpo.flows.console import deployment
 from starpo.flows.deployments import deployments
 from starpo.flows.presets import preset
-from starpo.flows.run_code import default_run_name
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.tasks.loop.run_code import default_run_name
 
 SETTINGS = """
 extends = ["smoke"]

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.torch import load_file, save_file
 
-from starpo.flows.verify import Verification, verify_run
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.files import entries_of, entry_of
 from starpo.ragen.store.artifacts.folders import digest_of
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
+from starpo.tasks.loop.verify import Verification, verify_run
 
 RUN = "mine"
 Rows = list[dict[str, Any]]

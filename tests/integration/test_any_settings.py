@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, NothingKeptError
 from starpo.ragen.core.registry import ADVANTAGES, FILTERS, SURROGATES
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.training import train
 from starpo.tasks.update import update
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -146,17 +147,17 @@ class Direct(Runner):
     def __init__(self, store: Store) -> None:
         self.name, self.store, self.store_url = "any", store, store.url
         self.done: list[tuple[int, Work]] = []
-        self._metrics: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        self.metrics: defaultdict[int, dict[str, float]] = defaultdict(dict)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         keys = work.carry_out(self.store)
         self.done.append((iteration, work))
         if "metrics" in keys:
-            self._metrics[iteration] |= stored_metrics(self.store, keys["metrics"])
+            self.metrics[iteration] |= stored_metrics(self.store, keys["metrics"])
         return keys
 
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        return self._metrics[iteration]
+    def metric(self, iteration: int, name: str) -> float | None:
+        return self.metrics[iteration].get(name)
 
     def digests(self) -> list[tuple[str, str, str]]:
         return [
@@ -192,7 +193,7 @@ def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
     name, settings = drawn(seed)
     first, second = (trained(preset(name, settings), tmp_path / folder) for folder in "ab")
     assert first.digests() == second.digests()
-    measured = [value for iteration, _ in first.done for value in first.measured(iteration).values()]
+    measured = [value for iteration, _ in first.done for value in first.metrics[iteration].values()]
     assert not any(map(math.isinf, measured))
 
 
@@ -204,7 +205,7 @@ def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path)
     if not updates:
         pytest.skip("the filter kept no group")
     iteration, work = updates[0]
-    measured = runner.measured(iteration)
+    measured = runner.metrics[iteration]
     data = {role: key for role, key in work.inputs.items() if role not in ("checkpoint", "reference")}
     start = next(done.key for _, done in runner.done if done.stage.name == "warm_start")
     for way, change in OTHERWISE.items():

@@ -12,10 +12,10 @@ from starpo.flows.cli import app
 from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

@@ -11,11 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.evidence.report.data import gather
@@ -26,6 +24,8 @@ from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
+from starpo.tasks.loop.plan import plan_run
+from starpo.tasks.loop.verify import verify_run
 from starpo.tasks.rollout import rollout
 from tests.integration.run_digests import digests
 
@@ -137,7 +137,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> None:
     """The number of groups that the selections keep shows that another rollout was needed."""
-    from starpo.flows.walk import walk_record
+    from starpo.tasks.loop.record_walk import walk_record
 
     store, run = copied
     recorded = {iteration: dict(stages) for iteration, stages in store.runs.iterations(run).items()}

@@ -9,7 +9,6 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 
-from starpo.flows import training
 from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
@@ -18,6 +17,7 @@ from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.store import Store
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
+from starpo.tasks.loop import training
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

@@ -13,12 +13,12 @@ from starpo.flows.replay import replay
 from starpo.flows.replay_summary import replay_facts
 from starpo.flows.starpo import starpo
 from starpo.flows.sweep_plan import plan_sweep
-from starpo.flows.verify import verify_run
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.ragen.studies.sweep import Sweep
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [
     pytest.mark.thorough,

@@ -10,7 +10,6 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.runs.verify.verdict import Verdict
@@ -19,6 +18,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location
 from starpo.tasks import update as update_stage
+from starpo.tasks.loop.verify import verify_run
 from tests.integration.forgeries import (
     DIAGNOSE,
     EVALUATE,

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.cli.runs import print_tree
-from starpo.flows.fork import plan_fork
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward
+from starpo.tasks.loop.fork import plan_fork
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

@@ -13,10 +13,10 @@ from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.replay_summary import print_comparison, replay_facts
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
+from starpo.tasks.loop.verify import verify_run
 from starpo.tasks.progress import RunProgress
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -10,11 +10,11 @@ import pytest
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
+from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

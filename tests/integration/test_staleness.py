@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
+from starpo.tasks.loop.plan import plan_run
+from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -13,7 +13,6 @@ from starpo.flows.console.listing import success_line
 from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import verify_run
 from starpo.ragen.agents.policy.initial_states import FILE
 from starpo.ragen.agents.rollout import shards
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -21,6 +20,7 @@ from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.outcomes import success_by_prompt
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -11,7 +11,6 @@ from starpo.flows.cli.lineage import lineage_json
 from starpo.flows.cli.show import print_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import Verification
 from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
 from starpo.ragen.envs.make import settings_type
 from starpo.ragen.evidence.audit.lineage import lineage
@@ -20,6 +19,7 @@ from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.runs.verify.unreplayable import unreplayable
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
+from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, manifest_of, verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -14,13 +14,13 @@ import torch
 from starpo.flows import cli
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.runs.verify import verifier
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward as reward_stage
+from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, reseal, verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -94,7 +94,7 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
     result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     code = (
-        "import json; from starpo.flows.presets import preset; from starpo.flows.run_code import code_of; "
+        "import json; from starpo.flows.presets import preset; from starpo.tasks.loop.run_code import code_of; "
         "from starpo.ragen.store.artifacts.provenance import versions; "
         "from starpo.flows.cli.options import parse_overrides; "
         f"config = preset('bandit', parse_overrides({SETTINGS[1::2]!r})); "

@@ -28,12 +28,11 @@ class Alarm:
 
         Args:
             iteration: Number of updates done before it.
-            metrics: Metrics of the iteration; those absent or not finite count as not measured.
+            metrics: Metrics of the iteration; those absent count as not measured.
         """
         for name, series in self._series.items():
-            value = metrics.get(name, math.nan)
-            if math.isfinite(value):
-                series[iteration] = value
+            if name in metrics:
+                series[iteration] = metrics[name]
         verdict = diagnose(self._series)
         self._verdicts[iteration] = verdict.status
         return verdict

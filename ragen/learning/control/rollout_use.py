@@ -31,6 +31,12 @@ class RolloutUse:
     stale: str | None = None
     _is_over: bool = True
 
+    @property
+    def watched(self) -> list[str]:
+        """Metrics of an update that have a threshold."""
+        limits = {KL: self.config.online_max_kl, EFFECTIVE_SAMPLE_SIZE: self.config.online_min_effective_sample_size}
+        return [name for name, limit in limits.items() if limit is not None]
+
     def should_collect(self, iteration: int) -> bool:
         """Whether to collect a new rollout; if so, reset the counters for it.
 
@@ -48,14 +54,13 @@ class RolloutUse:
         """Record an update on the current rollout.
 
         Args:
-            metrics: Metrics of the update. Only those with a threshold are read.
+            metrics: Metrics of the update. Only those `watched` are read; one that is absent passes no threshold.
 
         Returns:
             The reason, in words, if the next iteration collects a rollout early; else None.
         """
         self.num_updates += 1
-        limits = self.config.online_max_kl, self.config.online_min_effective_sample_size
-        self.stale = _passed(*limits, metrics)
+        self.stale = self._passed(metrics)
         is_used_up = self.num_updates >= self.config.online_k
         self._is_over = is_used_up or self.stale is not None
         return None if is_used_up else self.stale
@@ -64,11 +69,11 @@ class RolloutUse:
         """Record that the filter kept no group of the rollout: another update would have no data either."""
         self._is_over = True
 
-
-def _passed(highest: float | None, lowest: float | None, metrics: Mapping[str, float]) -> str | None:
-    if highest is not None and metrics[KL] > highest:
-        return f"KL to the behaviour policy {metrics[KL]:.4g} is above online_max_kl = {highest:g}"
-    if lowest is not None and metrics[EFFECTIVE_SAMPLE_SIZE] < lowest:
-        found = metrics[EFFECTIVE_SAMPLE_SIZE]
-        return f"effective sample size {found:.4g} is below online_min_effective_sample_size = {lowest:g}"
-    return None
+    def _passed(self, metrics: Mapping[str, float]) -> str | None:
+        highest, kl = self.config.online_max_kl, metrics.get(KL)
+        if highest is not None and kl is not None and kl > highest:
+            return f"KL to the behaviour policy {kl:.4g} is above online_max_kl = {highest:g}"
+        lowest, size = self.config.online_min_effective_sample_size, metrics.get(EFFECTIVE_SAMPLE_SIZE)
+        if lowest is not None and size is not None and size < lowest:
+            return f"effective sample size {size:.4g} is below online_min_effective_sample_size = {lowest:g}"
+        return None

@@ -15,6 +15,6 @@ scratch      temporary store for the inputs and outputs of a stage, so that the 
 origin       what may explain a difference: another machine, thread count, library version or release, or other work
 unreplayable why an environment cannot be replayed
 
-Recomputing stages is done by `flows/verify.py`, and comparing records with settings by `flows/walk.py`: stages are
-tasks, and nothing here depends on them.
+A whole run is verified by `tasks/loop/verify.py`, its record by `tasks/loop/record_walk.py`: nothing here depends on
+which stages there are.
 """

@@ -96,7 +96,7 @@ class Runs:
             preset: Name of the preset, for display; it may differ when a run is resumed.
             config: The resolved configuration, as JSON.
             parameters: Other arguments of the flow, as JSON. None: none.
-            code: Identities of the code it is made with, from `flows.run_code.code_of`. None: not recorded.
+            code: Identities of the code it is made with, from `tasks.loop.run_code.code_of`. None: not recorded.
 
         Raises:
             StoreError: If the name is taken by a run of another flow, configuration, code or other parameters; the

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.run_code import code_of
 from starpo.ragen.core.errors import ConfigError
+from starpo.tasks.loop.run_code import code_of
 
 CHANGES = [
     {"iteration": 3, "set": {"update.entropy_coefficient": 0.05, "update.critic.clip_value": None}},

@@ -7,19 +7,19 @@ keys, so the plan is exact as long as control flow does not depend on data. Wher
 group?), the planner looks the data up if stored. If not, it assumes nothing unusual and reports the assumption.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from starpo.flows.rollback import rolled_back
-from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, CollapsedError, DataError, RunStoppedError
+from starpo.ragen.learning.control.standstill import NUM_KEPT
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
+from starpo.tasks.loop.rollback import rolled_back
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.training import train
 
 
 @dataclass
@@ -71,16 +71,52 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bo
 
 
 class Planner(Runner):
-    """Replacement for a `RunRecorder` that returns the keys of stages instead of carrying them out."""
+    """Replacement for a `RunRecorder` that returns the keys of stages instead of carrying them out.
 
-    def __init__(self, store: Store, name: str, known: dict[Work, bool], plan: RunPlan | None = None) -> None:
+    Attributes:
+        plan: Filled as the loop is walked.
+        checkpoints: Keys of the checkpoints so far, from the first to the newest.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        name: str,
+        known: dict[Work, bool] | None = None,
+        plan: RunPlan | None = None,
+        *,
+        stop: int | None = None,
+        needed: Collection[str] = (),
+    ) -> None:
+        """Plan a run.
+
+        Args:
+            store: Where artifacts are looked up. None: nothing is, and everything counts as new.
+            name: The run's name.
+            known: Cache of stage -> whether it is stored.
+            plan: Plan to extend. None for a new one.
+            stop: Number of iterations to plan. None for all.
+            needed: Names of stages; the plan ends with the iteration in which one of them is not stored.
+        """
         self.name = name
-        self.store_url = store.url
+        self.store_url = store.url if store else ""
         self.plan = RunPlan(name) if plan is None else plan
+        self.checkpoints: list[str] = []
         self._store = store
-        self._known = known
+        self._known = {} if known is None else known
+        self._stop, self._needed = stop, needed
+        self._is_over = False
         self._seen = {stage.key for stage in self.plan.stages}
         self._measured: defaultdict[int, list[str | None]] = defaultdict(list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether as much is planned as was asked for."""
+        return self._is_over
+
+    def stored_lessons(self, config: StarPOConfig) -> Keys:
+        """Find the stored episodes that the first checkpoint learns from; none without a store."""
+        return super().stored_lessons(config) if self._store else {}
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Add one stage to the plan."""
@@ -90,6 +126,8 @@ class Planner(Runner):
         is_stored = self._is_stored(work)
         if is_stored:
             self.plan.stored.add(work)
+        elif work.stage.name in self._needed:
+            self._is_over = True
         if "metrics" in work.outputs:
             self._measured[iteration].append(work.key if is_stored else None)
         return work.keys
@@ -98,51 +136,39 @@ class Planner(Runner):
         """Add one stage that has no entry in the record."""
         return self.stage(iteration, work)
 
-    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """Count the groups kept, as stored; NaN if not stored or damaged, so that no further attempt is planned."""
+    def num_kept(self, iteration: int, attempt: int, selection: str) -> int | None:
+        """Count the groups kept, as stored; None if not stored or damaged, so that no further attempt is planned."""
         try:
-            if self._store.has("selection", selection):
+            if self._store and self._store.has("selection", selection):
                 return super().num_kept(iteration, attempt, selection)
         except (ArtifactDamagedError, DataError):  # the run itself will report it
             pass
-        self.plan.assumed.setdefault("filter/num_kept", iteration)
-        return math.nan
+        self.plan.assumed.setdefault(NUM_KEPT, iteration)
+        return None
 
-    def _is_stored(self, work: Work) -> bool:
-        if work not in self._known:
-            self._known[work] = work.is_stored(self._store)
-        return self._known[work]
-
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        """Return the stored metrics of an iteration."""
-        return LookedUp(partial(self._value, iteration))
-
-    def _value(self, iteration: int, name: str) -> float:
-        """Look up the newest value of a metric; NaN, for which comparisons are false, if not measured or damaged."""
+    def metric(self, iteration: int, name: str) -> float | None:
+        """Look up the newest value of a metric; None if not measured or damaged."""
         for key in reversed(self._measured[iteration]):
             try:
-                values = None if key is None else stored_metrics(self._store, key)
+                values = stored_metrics(self._store, key) if self._store and key else None
             except (ArtifactDamagedError, DataError):  # the run itself will report it
                 values = None
             if values is None:
                 self.plan.assumed.setdefault(name, iteration)
-                return math.nan
+                return None
             if name in values:
                 return values[name]
-        return math.nan  # everything is stored, and nothing measures it
+        return None  # everything is stored, and nothing measures it
 
+    def retain(self, checkpoints: Sequence[str]) -> None:
+        """Note the checkpoints."""
+        self.checkpoints = list(checkpoints)
 
-class LookedUp(Mapping[str, float]):
-    """Metrics that are looked up lazily; iterating over them yields nothing."""
+    def iteration_done(self, iteration: int) -> None:
+        """End the plan after the last iteration that was asked for."""
+        self._is_over |= iteration + 1 == self._stop
 
-    def __init__(self, value: Callable[[str], float]) -> None:
-        self._value = value
-
-    def __getitem__(self, name: str) -> float:
-        return self._value(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    def _is_stored(self, work: Work) -> bool:
+        if work not in self._known:
+            self._known[work] = self._store is not None and work.is_stored(self._store)
+        return self._known[work]

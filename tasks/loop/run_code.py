@@ -3,16 +3,12 @@
 configuration --plan of the loop's first iteration--> stage -> version, stage.role -> identity of code named in settings
 """
 
-from contextlib import suppress
-
-from starpo.flows.plan import Planner
-from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import UNREADABLE, is_reusable
-from starpo.ragen.runs.work import Keys, Work
-from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
 from starpo.tasks import reward, update, variance_filter
+from starpo.tasks.loop.plan import Planner
+from starpo.tasks.loop.training import train
 
 
 def code_of(config: StarPOConfig) -> dict[str, str]:
@@ -22,10 +18,9 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
         Stage -> its version; `stage.role` -> the identity of the code that settings name, such as
         `update.advantage`. Stages of several panels share names, so their values are joined.
     """
-    planners = [_FirstIteration() for _ in config.phases]
+    planners = [Planner(None, "", stop=1) for _ in config.phases]  # the first iteration stands for all
     for planner, phase in zip(planners, config.phases, strict=True):
-        with suppress(_IterationDoneError):
-            train(planner, phase)
+        train(planner, phase)
     code: dict[str, set[str]] = {}
     for work in [work for planner in planners for work in planner.plan.stages]:
         stage = work.stage
@@ -50,25 +45,3 @@ def default_run_name(preset: str, config: StarPOConfig) -> str:
 def settings_digits(config: StarPOConfig) -> str:
     """Hash settings, and the code that a run with them uses, into eight digits."""
     return name_digits({"config": config.model_dump(mode="json"), "code": code_of(config)})
-
-
-class _IterationDoneError(Exception):
-    """The loop has requested every stage once."""
-
-
-class _FirstIteration(Planner):
-    """Planner of the first iteration, which stands for all; it does not access the store."""
-
-    def __init__(self) -> None:
-        super().__init__(Store("never-opened"), "", {})
-
-    def stored_lessons(self, config: StarPOConfig) -> Keys:
-        """Name none: code does not depend on them."""
-        return {}
-
-    def _is_stored(self, work: Work) -> bool:
-        return False
-
-    def iteration_done(self, iteration: int) -> None:
-        """Stop: later iterations repeat the same stages."""
-        raise _IterationDoneError

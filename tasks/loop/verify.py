@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from starpo.flows.walk import walk_record
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.runs.verify.chosen import Visit, check_stages, chosen_iterations
 from starpo.ragen.runs.verify.scratch import Scratch
@@ -19,6 +18,7 @@ from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.runs.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RECORD_ADVICE
+from starpo.tasks.loop.record_walk import walk_record
 
 Outcome = Literal["verified", "faults", "not shown"]
 

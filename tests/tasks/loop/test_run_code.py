@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.run_code import code_of, default_run_name, replay_code
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.lookup import Entry
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import update
+from starpo.tasks.loop.run_code import code_of, default_run_name, replay_code
 
 CONFIG = preset("smoke", {"iterations": 2})
 SETTINGS = CONFIG.model_dump(mode="json")

@@ -7,16 +7,11 @@ the stage's place and the recorded keys of its inputs. So a key that was moved t
 removed evaluation is missed, and an inserted one is left over. Decisions that depend on metrics use the stored ones.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
-from starpo.flows.plan import LookedUp
-from starpo.flows.replay import carry_out
-from starpo.flows.training import Runner, reward_and_filter, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import (
     ArtifactDamagedError,
@@ -26,6 +21,7 @@ from starpo.ragen.core.errors import (
     first_line,
 )
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.learning.control.standstill import NUM_KEPT
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.runs.verify.chosen import Visit
@@ -36,10 +32,9 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
 from starpo.ragen.store.records.seals import record_path
-
-
-class _RecordEndsError(Exception):
-    """A stage and everything after it are not recorded."""
+from starpo.tasks.loop.replay import replay_run
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.training import reward_and_filter, train
 
 
 def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[int, StageKeys]) -> "RecordWalk":
@@ -64,16 +59,15 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
         else:
             walk.not_shown(*walk.ends_at, f"this release has no flow {quoted(run.flow)}, so what it records is unknown")
             walk.left.clear()
-    except _RecordEndsError as end:
-        if status == "completed":
-            walk.fault(*walk.ends_at, f"{end}, although the run's status is completed. {RECORD_ADVICE}")
-        else:
-            walk.not_shown(*walk.ends_at, f"the run has not come to its end (its state is {status}): {end}")
     except RunStoppedError as error:
         if status == "completed":
             walk.fault(*walk.ends_at, f"the run's status is completed, but its record shows that it failed: {error}")
     except StarPOError as error:
         walk.fault(*walk.ends_at, f"what the run's settings ask for cannot be determined: {first_line(error)}")
+    if walk.end and status == "completed":
+        walk.fault(*walk.ends_at, f"{walk.end}, although the run's status is completed. {RECORD_ADVICE}")
+    elif walk.end:
+        walk.not_shown(*walk.ends_at, f"the run has not come to its end (its state is {status}): {walk.end}")
     walk.close()
     return walk
 
@@ -94,11 +88,11 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
         walk.left.clear()
         return
     base = RecordWalk(store, plan.base.name, store.runs.iterations(plan.base.name))
-    with suppress(_RecordEndsError, RunStoppedError):
+    with suppress(RunStoppedError):
         train(base, plan.base_config)
     walk.works |= base.works
     should_evaluate = any(name.startswith(("evaluate:", "evaluate_base:")) for name in stages)
-    carry_out(walk, replace(plan, config=config), should_evaluate)
+    replay_run(walk, replace(plan, config=config), should_evaluate)
 
 
 def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
@@ -106,6 +100,8 @@ def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     unpaid = run.parameters.get("unpaid", ())
     for iteration in range(len(run.parameters.get("files", walk.recorded))):
         turns = walk.given(iteration, "rollout")
+        if walk.is_over:
+            return
         if iteration not in unpaid:
             reward_and_filter(walk, config, iteration, turns)
 
@@ -124,6 +120,7 @@ class RecordWalk(Runner):
         works: Key -> the stage that made it, as expected by the loop.
         left: (Iteration, stage) -> {kind: key}: recorded entries that the loop has not reached yet.
         ends_at: Iteration and name of the stage that was missing last.
+        end: Why the walk is over, in words, once a stage and everything after it are not recorded; empty until then.
     """
 
     def __init__(self, store: Store, name: str, recorded: Mapping[int, StageKeys]) -> None:
@@ -136,8 +133,14 @@ class RecordWalk(Runner):
         self.works: dict[str, Work] = {}
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
+        self.end = ""
         self._measured: defaultdict[int, list[str]] = defaultdict(list)
         self._seen: set[tuple[tuple[str, str], ...]] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is recorded. What the loop still asks for in the same iteration is no finding."""
+        return bool(self.end)
 
     def names(self) -> set[str]:
         """Return the names of all recorded stages."""
@@ -175,19 +178,20 @@ class RecordWalk(Runner):
         stage = work.stage.name if work else name.partition(":")[0]
         self._visit(Visit(iteration, name, stage, recorded, work, is_misplaced))
 
-    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """Count the groups kept, as stored; if unreadable, 0 if the record has a further attempt, else infinity."""
+    def num_kept(self, iteration: int, attempt: int, selection: str) -> int | None:
+        """Count the groups kept, as stored; if unreadable, 0 if the record has a further attempt, else None."""
         try:
-            return super().num_kept(iteration, attempt, selection)
+            return None if self.end else super().num_kept(iteration, attempt, selection)
         except StarPOError:
-            return 0.0 if numbered("rollout", attempt + 1) in self.recorded.get(iteration, {}) else math.inf
+            return 0 if numbered("rollout", attempt + 1) in self.recorded.get(iteration, {}) else None
 
     def given(self, iteration: int, name: str) -> Keys:
         """Return the recorded keys of a stage without comparison, as its artifacts were imported."""
         recorded = self._taken(iteration, name)
         if recorded is None:
             self._missed(iteration, name)
-            raise _RecordEndsError(f"its record names no {name} in iteration {iteration}")
+            self.end = self.end or f"its record names no {name} in iteration {iteration}"
+            return {}
         self._visit(Visit(iteration, name, name, recorded))
         return dict(recorded)
 
@@ -214,11 +218,14 @@ class RecordWalk(Runner):
         return None if keys is None else dict(keys)
 
     def _missed(self, iteration: int, name: str) -> None:
+        if self.end:
+            return
         self.ends_at = iteration, name
         missing = f"the record names no {name} in iteration {iteration}, but the run's settings ask for it"
-        if not self.left:
-            raise _RecordEndsError(missing)
-        self.fault(iteration, name, f"{missing}. {RECORD_ADVICE}")
+        if self.left:
+            self.fault(iteration, name, f"{missing}. {RECORD_ADVICE}")
+        else:
+            self.end = missing
 
     def _compare(self, iteration: int, recorded: Keys, work: Work) -> None:
         verdict, detail = Verdict.SAME, ""
@@ -258,12 +265,10 @@ class RecordWalk(Runner):
             self._seen.add(made)
             self.visits.append(visit)
 
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        """Return the stored metrics of an iteration."""
-        return LookedUp(partial(self._value, iteration))
-
-    def _value(self, iteration: int, name: str) -> float:
-        """Look up the newest value of a metric; if it cannot be read, infer it from the record, or return NaN."""
+    def metric(self, iteration: int, name: str) -> float | None:
+        """Look up the newest value of a metric; if it cannot be read, infer it from the record, or return None."""
+        if self.end:
+            return None
         for key in reversed(self._measured[iteration]):
             try:
                 values = stored_metrics(self.store, key)
@@ -271,9 +276,7 @@ class RecordWalk(Runner):
                 break
             if name in values:
                 return values[name]
-        if name == "filter/num_kept":
-            return float("update" in self.recorded.get(iteration, {}))
-        return math.nan
+        return float("update" in self.recorded.get(iteration, {})) if name == NUM_KEPT else None
 
 
 def _listed(keys: Mapping[str, str]) -> str:

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from starpo.flows.plan import Planner
-from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import RunStoppedError, StoreError
-from starpo.ragen.runs.work import Keys, Work
+from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
+from starpo.tasks.loop.plan import Planner
+from starpo.tasks.loop.training import train
 
 _PASSED_ON = ("warm_start", "rollout", "update")
 """Stages that all later ones depend on: if one of them is missing, so is everything after it."""
@@ -58,32 +58,14 @@ def reused(store: Store, name: str, config: StarPOConfig) -> Reuse:
     Raises:
         StoreError: If the store cannot be read.
     """
-    planner = _UntilMissing(store, name)
-    with suppress(_NothingFollowsError, RunStoppedError):
+    planner = Planner(store, name, needed=_PASSED_ON)
+    with suppress(RunStoppedError):
         train(planner, config)
     stages = [stage for stage in planner.plan.stages if stage in planner.plan.stored]
     here = _maker(versions().get("starpo"), code_revision())
     with ThreadPoolExecutor(_NUM_READERS) as pool:
         makers = Counter(pool.map(lambda stage: _made_by(store, stage), stages))
     return Reuse(len(stages), {maker: number for maker, number in makers.items() if maker != here})
-
-
-class _NothingFollowsError(Exception):
-    """No later stage can be stored."""
-
-
-class _UntilMissing(Planner):
-    """Planner that stops at the first missing stage that later ones depend on."""
-
-    def __init__(self, store: Store, name: str) -> None:
-        super().__init__(store, name, {})
-
-    def stage(self, iteration: int, work: Work) -> Keys:
-        """Add one stage to the plan; stop if it is missing and all later ones depend on it."""
-        keys = super().stage(iteration, work)
-        if work.stage.name in _PASSED_ON and work not in self.plan.stored:
-            raise _NothingFollowsError
-        return keys
 
 
 def _made_by(store: Store, stage: Work) -> str:

@@ -6,14 +6,11 @@ Stages before the change keep their keys, so they are found in the store. Resumi
 need no special treatment of forks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.flows.plan import Planner
-from starpo.flows.run_code import code_of, settings_digits
-from starpo.flows.training import train
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.schedule import CHANGEABLE, changed_at
 from starpo.ragen.config.starpo import StarPOConfig
@@ -22,6 +19,9 @@ from starpo.ragen.core.visible import quoted
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run, other_code
+from starpo.tasks.loop.plan import Planner
+from starpo.tasks.loop.run_code import code_of, settings_digits
+from starpo.tasks.loop.training import train
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ def _continue_alike(base: StarPOConfig, fork: StarPOConfig, iteration: int) -> b
 
 def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig, checkpoint: str) -> None:
     """Check that the fork leads to the run's checkpoint, and that this is stored or can be derived."""
-    planner = _UntilCheckpoint(store, run, iteration)
-    with suppress(_CheckpointReachedError, RunStoppedError):
+    planner = Planner(store, run, stop=iteration)
+    with suppress(RunStoppedError):
         train(planner, config)
-    if planner.checkpoints[-1] != checkpoint:
+    if planner.checkpoints[-1:] != [checkpoint]:
         base = store.runs.get(run)
         raise ConfigError(
             f"this code would not make checkpoint {iteration} of run '{run}' but a different one, so the fork would "
@@ -105,26 +105,3 @@ def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig
             f"checkpoint {iteration} of run '{run}' (checkpoint/{checkpoint}) is not in the store {store.url}; restore "
             "it from a copy, or fork from another"
         )
-
-
-class _CheckpointReachedError(Exception):
-    """The loop has reached the checkpoint; later stages belong to the fork."""
-
-
-class _UntilCheckpoint(Planner):
-    """Planner that stops at a checkpoint.
-
-    Attributes:
-        checkpoints: Keys of the checkpoints so far.
-    """
-
-    def __init__(self, store: Store, name: str, number: int) -> None:
-        super().__init__(store, name, {})
-        self.checkpoints: list[str] = [""]
-        self._number = number
-
-    def retain(self, checkpoints: Sequence[str]) -> None:
-        """Stop at the checkpoint."""
-        self.checkpoints = list(checkpoints)
-        if len(checkpoints) > self._number:
-            raise _CheckpointReachedError

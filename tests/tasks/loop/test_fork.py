@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from starpo.flows.fork import plan_fork
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
+from starpo.tasks.loop.fork import plan_fork
 
 LATER = {"iteration": 3, "set": {"filter.keep": 1.0}}
 

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from starpo.flows.ablation_plan import is_finished
-from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
-from starpo.flows.rollback import ended_as, is_rollback, rolled_back, what_comes
-from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, ConfigError, NothingKeptError
 from starpo.ragen.learning.control.collapse import FORMAT, SUCCESS
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
+from starpo.tasks.loop.plan import plan_run
+from starpo.tasks.loop.rollback import ended_as, is_rollback, rolled_back, what_comes
+from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.training import train
 
 REMEDIES = [{"update.kl_coefficient": 0.5}, {"filter.keep": 0.25}]
 ROLL_BACK = {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": REMEDIES, "iterations": 40}
@@ -30,8 +31,8 @@ class Scripted(Runner):
         self.metrics = {"filter/num_kept": 1.0}
         self.done: list[tuple[int, Work]] = []
 
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        return self.metrics
+    def metric(self, iteration: int, name: str) -> float | None:
+        return self.metrics.get(name)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         self.done.append((iteration, work))
@@ -147,7 +148,7 @@ def test_the_plan_of_a_run_that_was_rolled_back_goes_on_with_its_forks(
             expected.add(work)
             measured[work.key] = {SUCCESS: success[iteration], FORMAT: 1.0, "filter/num_kept": 1.0}
     monkeypatch.setattr(Work, "is_stored", lambda *_: True)
-    monkeypatch.setattr("starpo.flows.plan.stored_metrics", lambda _, key: measured[key])
+    monkeypatch.setattr("starpo.tasks.loop.plan.stored_metrics", lambda _, key: measured[key])
     plan = plan_run(store, "mine", config)
     assert plan.ends_as == ends_as
     assert (plan.stops is None) is (ends_as == fork)

@@ -6,102 +6,43 @@ checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> chec
      |                                         `-> gradient_probe, periodically
      `-> evaluate, periodically
 
-Its stages are delegated to a `Runner`: one carries them out, one plans them, one compares them with a record.
+Its stages are delegated to a `Runner`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from starpo.flows.rollback import what_comes
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, NothingKeptError
 from starpo.ragen.learning.control.alarm import Alarm, is_due
+from starpo.ragen.learning.control.collapse import WATCHED
 from starpo.ragen.learning.control.rollout_use import RolloutUse
-from starpo.ragen.learning.control.standstill import why_idle
-from starpo.ragen.runs.work import Keys, Work
-from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import kind_of, num_kept, numbered, of_kind
+from starpo.ragen.learning.control.standstill import EXPLAINING, JUDGED, NUM_KEPT, why_idle
+from starpo.ragen.runs.work import Keys
+from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.gradient_probe import gradient_probe
 from starpo.tasks.incident import incident
+from starpo.tasks.loop.rollback import what_comes
+from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
-from starpo.tasks.progress import RunProgress
 from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import stored_lessons, warm_start
+from starpo.tasks.warm_start import warm_start
 
 PlayOn = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
-
-
-class Runner:
-    """Executor of the loop's stages, and receiver of its notifications, which are no-ops unless overridden.
-
-    Attributes:
-        name: The run's name.
-        store_url: URL of the store with its artifacts.
-        progress: Receives the progress of stages; None for no progress.
-    """
-
-    name: str
-    store_url: str
-    progress: RunProgress | None = None
-
-    def measured(self, iteration: int) -> Mapping[str, float]:
-        """Return the metrics of an iteration; those not measured are absent, e.g. an update's if there was none."""
-        raise NotImplementedError
-
-    def stage(self, iteration: int, work: Work) -> Keys:
-        """Carry out one stage of an iteration and return its outputs."""
-        raise NotImplementedError
-
-    @contextmanager
-    def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
-        """Carry out one stage concurrently with the block; the yielded dict is filled when the block has ended."""
-        keys: Keys = {}
-        yield keys
-        keys |= self.stage(iteration, work)
-
-    def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """Carry out one stage that has no entry of its own in the record, and return its outputs."""
-        raise NotImplementedError
-
-    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """Note that an iteration uses artifacts from an earlier iteration or another run."""
-
-    def stored_lessons(self, config: StarPOConfig) -> Keys:
-        """Find the stored episodes of other runs that the first checkpoint learns from: role -> key."""
-        return stored_lessons(config.policy, self.store_url)
-
-    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """Count the groups that the selection of an attempt keeps; NaN, for which comparisons are false, if unknown."""
-        return num_kept(Store(self.store_url), selection)
-
-    def warn(self, message: str) -> None:
-        """Warn the user."""
-
-    def note(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Report metrics that no stage measures, as they follow from stored data."""
-
-    def retain(self, checkpoints: Sequence[str]) -> None:
-        """Apply the run's retention settings to its checkpoints so far, from the first to the newest."""
-
-    def training_begins(self) -> None:
-        """Note that training begins, as the time before is not used to estimate the time left."""
-
-    def iteration_done(self, iteration: int) -> None:
-        """Note that an iteration is complete."""
 
 
 def train(runner: Runner, config: StarPOConfig) -> None:
     """Run the training loop.
 
     Args:
-        runner: Carries out the stages, or only derives their keys when a run is planned (`flows.plan`).
+        runner: Carries out the stages, or only derives their keys.
         config: All settings.
 
     Raises:
@@ -121,6 +62,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     _evaluate_if_due(runner, config, 0, checkpoint)
     runner.training_begins()
     for iteration in range(config.iterations):
+        if runner.is_over:
+            return
         now = config.at(iteration)
         play_on: PlayOn | None = None
         if use.should_collect(iteration):
@@ -138,7 +81,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             runner.stage(iteration, gradient_probe(now, iteration, checkpoint, first, **data))
-        if runner.measured(iteration)["filter/num_kept"] == 0:
+        if runner.metric(iteration, NUM_KEPT) == 0:
             num_empty += 1
             ahead = {}
             use.served_nothing()
@@ -148,7 +91,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             if num_empty >= now.filter.max_empty_iterations:
                 raise NothingKeptError(
                     f"the filter kept no group in {num_empty} iterations in a row: "
-                    f"{why_idle(runner.measured(iteration))}. "
+                    f"{why_idle(runner.measured(iteration, (*JUDGED, *EXPLAINING)))}. "
                     f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped"
                 )
         else:
@@ -156,7 +99,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
                 checkpoint = runner.stage(iteration, update(now, iteration, checkpoint, first, **data))["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
-            stale = use.served(runner.measured(iteration))
+            stale = use.served(runner.measured(iteration, use.watched))
             if stale:
                 used = f"after {use.num_updates} of {config.online_k} updates on this one"
                 runner.warn(f"iteration {iteration}: {stale}; the next iteration collects a rollout, {used}")
@@ -175,9 +118,9 @@ def _act_on_collapse(
     """End the run if the verdict and its settings require it; `played` maps iterations to keys of turns.
 
     Raises:
-        CollapsedError: If the verdict reaches the configured severity; `flows.rollback` decides what follows.
+        CollapsedError: If the verdict reaches the configured severity; `tasks.loop.rollback` decides what follows.
     """
-    verdict = alarm.observe(iteration, runner.measured(iteration))
+    verdict = alarm.observe(iteration, runner.measured(iteration, WATCHED))
     if is_due(config.diagnostics, verdict):
         healthy = _collected(alarm.healthy, played)
         action = what_comes(runner.name, config, healthy)
@@ -243,18 +186,21 @@ def _reward_and_filter_one(runner: Runner, config: StarPOConfig, iteration: int,
 
 
 def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections: Sequence[str]) -> bool:
-    """Whether the attempts so far keep as many groups as wanted, or no further attempt is allowed."""
+    """Whether the attempts so far keep as many groups as wanted, as far as is known, or no further one is allowed."""
     wanted, most = config.filter.num_wanted, config.rollout.max_attempts
     if wanted is None or most == 1:
         return True
-    kept = sum(runner.num_kept(iteration, attempt, key) for attempt, key in enumerate(selections))
+    counts = [runner.num_kept(iteration, attempt, key) for attempt, key in enumerate(selections)]
+    if None in counts:
+        return True
+    kept = sum(count for count in counts if count is not None)
     is_last = len(selections) >= most
     if is_last and kept < wanted:
         runner.warn(
             f"iteration {iteration}: after {most} rollouts, all that rollout.max_attempts allows, the filter has kept "
-            f"{kept:.0f} groups, but filter.num_wanted = {wanted}; the update uses those"
+            f"{kept} groups, but filter.num_wanted = {wanted}; the update uses those"
         )
-    return is_last or not kept < wanted
+    return is_last or kept >= wanted
 
 
 def _next_rollout(
@@ -266,7 +212,7 @@ def _next_rollout(
     """
     if config.rollout.staleness == 0 or iteration == config.iterations:
         return nullcontext({})
-    return runner.beside(iteration, rollout(iteration, config.at(iteration), checkpoint))
+    return runner.concurrently(iteration, rollout(iteration, config.at(iteration), checkpoint))
 
 
 def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str) -> None:

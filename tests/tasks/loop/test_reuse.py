@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from starpo.flows.plan import plan_run
 from starpo.flows.presets import preset
-from starpo.flows.reuse import Reuse, reused
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
 from starpo.schemas.manifest import Stage
+from starpo.tasks.loop.plan import plan_run
+from starpo.tasks.loop.reuse import Reuse, reused
 from tests.examples import example
 
 CONFIG = apply_overrides(preset("smoke"), {"iterations": 2})
