@@ -46,7 +46,7 @@ def test_a_search_of_ones_own_has_its_settings_and_its_code_in_the_keys():
     assert rollout(0, config, FIRST).code["search"] == mine["rollout.search.type"]
     assert len({rollout(0, smoke(**mine), FIRST).key, rollout(0, config, FIRST).key}) == 2
     for settings, said in (
-        ({"rollout.search.type": "best", "update.search_rows": "weigh"}, "no such type; known: beam, best_of, look"),
+        ({"rollout.search.type": "best", "update.search_rows": "weigh"}, "known: beam, best_of, lookahead, module:attribute"),
         ({**mine, "rollout.search.depth": 3}, r"rollout\.search\.depth = 3 .*no such setting"),
         ({**mine, "rollout.search.type": "builtins:print"}, "has options = None; expected a class derived from"),
     ):
