@@ -18,7 +18,6 @@ from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import load, needs
 from starpo.ragen.core.registry import REWARDS
-from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
 from starpo.schemas.rules import ZERO_VARIANCE_STD
@@ -31,14 +30,14 @@ CLIP_STD_OFFSET = 1e-6
 
 
 def compute_rewards(
-    turns: pa.Table, config: RewardConfig, store: Store | None = None, types: Mapping[str, str] | None = None
+    turns: pa.Table, config: RewardConfig, store: object = None, types: Mapping[str, str] | None = None
 ) -> pa.Table:
     """Compute the rewards of stored turns.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         config: Settings of the components and the normalisation.
-        store: Passed to components that need it.
+        store: The run's store, for components that need it.
         types: Tag in the column `env` -> type of that environment, which replaces the tag for components. None if the
             column holds types.
 
@@ -75,7 +74,7 @@ def _typed(turns: pa.Table, types: Mapping[str, str]) -> pa.Table:
     return turns.set_column(turns.schema.get_field_index("env"), "env", names)
 
 
-def component_values(name: str, turns: pa.Table, config: RewardConfig, store: Store | None = None) -> np.ndarray:
+def component_values(name: str, turns: pa.Table, config: RewardConfig, store: object = None) -> np.ndarray:
     """Compute one component of the reward.
 
     Args:
