@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Shelf:
+class _Loaded:
     """Objects that stay loaded: everything created for one purpose, released when another purpose is requested.
 
     Callers that still use an object keep it alive; worker processes and actors end when it is no longer used.
@@ -81,7 +81,7 @@ class _Shelf:
         return [one for one in self.made.values() if isinstance(one, Pool)]
 
 
-_PLAYERS, _LEARNERS = _Shelf(), _Shelf()
+_PLAYERS, _LEARNERS = _Loaded(), _Loaded()
 _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
 

@@ -31,4 +31,4 @@ def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_pa
     recorder._tracker = Mock()
     recorder.note(0, {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.1})
     recorder.note(1, {"rollout/success_rate": 0.2})
-    assert recorder.measured(1) == {"rollout/success_rate": 0.2}
+    assert recorder.measured(1, ["update/kl_behaviour", "rollout/success_rate"]) == {"rollout/success_rate": 0.2}

@@ -68,9 +68,9 @@ def test_a_learner_is_closed_when_another_is_asked_for() -> None:
         def close(self) -> None:
             closed.append("ranks")
 
-    shelf = placement._Shelf()
-    ranks = shelf.get("zero 3", "learner", Ranks)
-    assert shelf.get("zero 3", "learner", Ranks) is ranks
+    loaded = placement._Loaded()
+    ranks = loaded.get("zero 3", "learner", Ranks)
+    assert loaded.get("zero 3", "learner", Ranks) is ranks
     assert closed == []
-    shelf.get("one process", "learner", dict)
+    loaded.get("one process", "learner", dict)
     assert closed == ["ranks"]
