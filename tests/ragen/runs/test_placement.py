@@ -37,7 +37,7 @@ def test_a_single_shard_goes_to_the_workers_that_are_there(monkeypatch: pytest.M
     """This process would otherwise load the model once more."""
     monkeypatch.setenv("RAGEN_THREADS", "2")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(placement, "_PLAYERS", placement._Shelf())
+    monkeypatch.setattr(placement, "_PLAYERS", placement._Loaded())
     assert isinstance(placement.shard_player(RolloutConfig(), 1), LocalPlayer)
     pool = placement.shard_player(RolloutConfig(), 2)
     assert isinstance(pool, WorkerPool)
