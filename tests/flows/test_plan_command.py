@@ -37,7 +37,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["gpus_needed"], found["fits"], found["reasons"]) == (1, True, [])
     parts = {part["name"]: part["size_bytes"] for parts in found["memory"].values() for part in parts}
     assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits"} <= set(parts)
-    assert parts["engine: weights and cache"] == 40 * GIB
+    assert parts["engine: weights and cache"] == 0.25 * 80 * GIB
     assert parts["policy: weights"] == 4 * 494_032_768
     assert found["storage_bytes"]["checkpoints_kept"] == 9
 
