@@ -169,7 +169,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "update.advantage",
             "mine_here:signs",
-            "has needs = 'everything'; expected words of covariances, critic, greedy, groups",
+            "has needs = 'everything'; expected words of clones, covariances, critic",
         ),
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
