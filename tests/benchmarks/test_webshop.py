@@ -1,4 +1,4 @@
-"""WebShop without a policy: cost of a catalogue, a search and an episode of pages, and scores of scripted players.
+"""WebShop without a policy: cost of a search and an episode of pages, and scores of scripted players.
 
 Times are processor time, since this is one thread on a shared machine.
 

@@ -1,4 +1,4 @@
-"""Deriving checkpoints that a real run dropped; and Online-k with its thresholds and report."""
+"""Deriving checkpoints that a real run dropped."""
 
 import json
 import re

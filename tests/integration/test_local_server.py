@@ -1,4 +1,4 @@
-"""`ragen up`, `prefect deployment run`, `ragen train`, `runs`, `report` and `down`, as a user types them."""
+"""`ragen up`, `prefect deployment run`, `ragen train`, `runs` and `down`, as a user types them."""
 
 import json
 import os

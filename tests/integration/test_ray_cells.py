@@ -1,4 +1,4 @@
-"""Cells of ablations and sweeps as tasks on a real Ray cluster, through prefect-ray."""
+"""Cells of ablations as tasks on a real Ray cluster, through prefect-ray."""
 
 import os
 from importlib.util import find_spec

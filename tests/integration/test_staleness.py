@@ -1,4 +1,4 @@
-"""`rollout.staleness = 1` in the real flow: which policy plays, equal digests after a kill, plan, verify, replay."""
+"""`rollout.staleness = 1` in the real flow: which policy plays, equal digests after a kill, plan, verify."""
 
 import shutil
 import signal

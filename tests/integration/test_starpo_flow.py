@@ -1,4 +1,4 @@
-"""The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
+"""The flow on a real Prefect server and a real store: stored stages, resuming, imitation, bad data."""
 
 import json
 from collections.abc import Callable

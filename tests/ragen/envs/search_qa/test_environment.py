@@ -1,4 +1,4 @@
-"""SearchQA: steps, rewards, truncation, tool calls, the reader as an upper bound, and the demonstrator."""
+"""SearchQA: steps, rewards, truncation, tool calls, and the demonstrator."""
 
 import json
 import random

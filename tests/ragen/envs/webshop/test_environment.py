@@ -1,4 +1,4 @@
-"""WebShop: pages and clicks, conventions, hostile actions, and the success of the reference players."""
+"""WebShop: pages and clicks, hostile actions, and the success of the reference players."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The report in a real browser: search, the keyboard, narrow windows, print, network isolation, missing parts."""
+"""The report in a real browser: search, the keyboard, network isolation, missing parts."""
 
 import json
 from pathlib import Path

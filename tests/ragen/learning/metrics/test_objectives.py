@@ -1,4 +1,4 @@
-"""Measurements of objectives as metrics, and read back."""
+"""Measurements of objectives as metrics, by hand."""
 
 import numpy as np
 
