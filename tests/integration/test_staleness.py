@@ -125,7 +125,7 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(
 
     playing, stopped = threading.Event(), threading.Event()
     ahead: list[int] = []
-    beside, play = RunRecorder.beside, worker_pool._Worker.play
+    concurrently, play = RunRecorder.concurrently, worker_pool._Worker.play
 
     def hang(worker, job, episodes):
         if ahead and not playing.is_set():
@@ -139,13 +139,13 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(
 
     def begin(record, iteration, *args, **kwargs):
         ahead.append(iteration)
-        return beside(record, iteration, *args, **kwargs)
+        return concurrently(record, iteration, *args, **kwargs)
 
     def fail(*_: object) -> None:
         assert playing.wait(60)
         raise EngineError("the update failed")
 
-    monkeypatch.setattr(RunRecorder, "beside", begin)
+    monkeypatch.setattr(RunRecorder, "concurrently", begin)
     monkeypatch.setattr(worker_pool._Worker, "play", hang)
     monkeypatch.setattr(update_stage, "_train", fail)
     begun(tmp_path)
