@@ -46,7 +46,7 @@ ENGINES["mine"] = Entry("starpo.ragen.agents.rollout.torch_engine:TorchEngine", 
 LEARNERS["mine"] = Entry("mine_learner:MyLearner", options="mine:MyLearnerConfig")
 
 from starpo.flows.presets import preset
-from starpo.ragen import placement
+from starpo.ragen.runs import placement
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.config.reference import page
