@@ -56,6 +56,12 @@ def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
         environment.step("search[bridge]")
 
 
+def test_the_rules_state_the_limits_of_the_settings():
+    rules = SearchQA(SearchQASettings(max_steps=7, top_k=3)).rules()
+    assert "up to 3 documents" in rules
+    assert "after 7 actions" in rules
+
+
 def test_ten_steps_are_all():
     environment = SearchQA(SearchQASettings())
     environment.reset(seed=0)
@@ -64,12 +70,6 @@ def test_ten_steps_are_all():
     assert not environment.is_success
     with pytest.raises(EnvironmentFault, match="has ended"):
         environment.step("finish[Ada]")
-
-
-def test_the_rules_state_the_limits_of_the_settings():
-    rules = SearchQA(SearchQASettings(max_steps=7, top_k=3)).rules()
-    assert "up to 3 documents" in rules
-    assert "after 7 actions" in rules
 
 
 def test_results_are_five_documents_cut(mine):
