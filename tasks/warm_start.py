@@ -146,8 +146,10 @@ def _make(
         from starpo.ragen.learning.imitation import imitate
 
         return imitate(policy, *played, folder, on_progress)
+    from starpo.ragen.agents.policy.source import local_folder
+
     source = model_place(policy.name_or_path)
-    met = read_states(source) if source and source.is_dir() else []
+    met = read_states(local_folder(source)) if source else []
     tuning = policy.fine_tuning
     if tuning is None:
         from starpo.ragen.agents.policy.load import copy_policy

@@ -131,10 +131,9 @@ VARIANTS: dict[str, Variant] = {
     "GuessTheNumber": Variant(
         "GuessTheNumber of TextArena: 1 to 20, told whether higher or lower", "textarena", {"task": "GuessTheNumber-v0"}
     ),
-    **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
 """By name: the variants of RAGEN, otherwise configured as in the paper; those of the environments that RAGEN-2 adds;
-some tasks of suites; and every environment of an installed package with its default settings."""
+some tasks of suites; and every other environment, such as those of installed packages, with its default settings."""
 
 OTHERS: dict[str, Variant] = {
     "mixture": Variant("episodes of several environments, which the settings list (docs/mixture.md)", "mixture"),
@@ -143,3 +142,12 @@ OTHERS: dict[str, Variant] = {
     "openenv/ADDRESS": Variant("an environment on a server that implements OpenEnv's protocol", "openenv"),
 }
 """Environments without a variant, since they need settings of the user's own: what to name -> what it is."""
+
+_LISTED = {one.type for one in (*VARIANTS.values(), *OTHERS.values())}
+VARIANTS |= {
+    name: Variant(
+        f"of {ENVIRONMENTS.packages[name]}" if name in ENVIRONMENTS.packages else "its default settings", name
+    )
+    for name in ENVIRONMENTS
+    if name not in _LISTED
+}

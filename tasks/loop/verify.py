@@ -92,16 +92,16 @@ def verify_run(
 
     Raises:
         StoreError: If there is no such run; the message suggests similar names.
-        ConfigError: If a stage does not exist, the range is not in the run, or its settings are not this release's.
+        ConfigError: If a stage is not recorded, the range is not in the run, or its settings are not this release's.
     """
     from starpo.ragen.agents.policy.load import without_progress_bars
 
     started = time.perf_counter()
     record = store.runs.get(run)
     config = recorded_config(record.name, record.config, "Verify it with the release that made it")
-    check_stages(stages)
     recorded = store.runs.iterations(run)
     chosen = chosen_iterations(run, list(recorded), first, last, share)
+    check_stages(run, stages, (name for names in recorded.values() for name in names))
     walk = walk_record(store, record, config, recorded)
     visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
     findings = [_of_seals(store, run), *(walk.findings or [CheckResult(0, "record", "place", Verdict.SAME)])]

@@ -4,6 +4,8 @@ policy.name_or_path -> folder | GGUF file -> converted folder | package:NAME -> 
 -> a checked local folder in Hugging Face's layout
 """
 
+from pathlib import Path
+
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import (
     HfHubHTTPError,
@@ -44,13 +46,23 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
                 f"{policy.digest}. Restore the original files, or leave policy.digest out of the settings to use the "
                 "files as they are now"
             )
-        folder = str(place)
-        if not place.is_dir():
-            from starpo.ragen.agents.policy.gguf import converted_folder
-
-            folder = str(converted_folder(place))
+        folder = str(local_folder(place))
     check_folder(folder)
     return folder
+
+
+def local_folder(place: Path) -> Path:
+    """Return the folder of a local model (`model_place`): the place itself, or what a GGUF file is converted to.
+
+    Raises:
+        PolicyError: As for `converted_folder`.
+        MissingPackageError: As for `converted_folder`.
+    """
+    if place.is_dir():
+        return place
+    from starpo.ragen.agents.policy.gguf import converted_folder
+
+    return converted_folder(place)
 
 
 def _download(name: str, revision: str | None) -> str:

@@ -148,12 +148,12 @@ def architecture_of(config: StarPOConfig) -> Architecture:
             is_tied=True,
         )
     place = model_place(policy.name_or_path)
-    if place is not None and not place.is_dir():
-        from starpo.ragen.agents.policy.gguf import converted_folder
+    if place is not None:
+        from starpo.ragen.agents.policy.source import local_folder
 
-        place = converted_folder(place)
-    if place is not None and (place / CONFIG).is_file():
-        return _of_config(place / CONFIG)
+        file = local_folder(place) / CONFIG
+        if file.is_file():
+            return _of_config(file)
     known = known_architectures()
     name = policy.name_or_path
     for suffix in _SUFFIXES:

@@ -3,18 +3,12 @@
 visits -> chosen iterations and stages
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.runs.work import Work
-
-STAGES = (
-    "warm_start", "evaluate", "rollout", "probe", "reward", "variance_filter", "diagnose", "gradient_probe", "update",
-    "compare",
-)  # fmt: skip
-"""Stages that can be selected, in order of execution."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +44,23 @@ class Visit:
         return self.work.inputs if self.work else {}
 
 
-def check_stages(stages: Sequence[str]) -> None:
-    """Check that all names are stages.
+def check_stages(run: str, stages: Sequence[str], recorded: Iterable[str]) -> None:
+    """Check that all stages to verify are recorded.
+
+    Args:
+        run: Name of the run, for messages.
+        stages: Names of stages, such as `evaluate`.
+        recorded: Names as recorded, such as `evaluate:sokoban`.
 
     Raises:
         ConfigError: If one is not.
     """
+    known = list(dict.fromkeys(name.partition(":")[0] for name in recorded))
     for stage in stages:
-        if stage not in STAGES:
-            near = get_close_matches(stage, STAGES, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(f"there is no stage '{stage}'; {hint}Stages: {', '.join(STAGES)}")
+        if stage not in known:
+            near = get_close_matches(stage, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise ConfigError(f"run '{run}' has recorded no stage '{stage}'{hint} Recorded: {', '.join(known)}")
 
 
 def chosen_iterations(

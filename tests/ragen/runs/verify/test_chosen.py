@@ -16,9 +16,12 @@ def test_a_range_is_of_what_is_recorded():
     assert chosen_iterations("mine", [0, 1, 4], last=3) == {0, 1}
 
 
-def test_a_stage_that_does_not_exist_suggests_near_ones():
-    with pytest.raises(ConfigError, match="no stage 'rolout'; did you mean rollout"):
-        check_stages(["rolout"])
+def test_a_stage_that_is_not_recorded_suggests_near_ones():
+    recorded = ["warm_start", "evaluate:sokoban", "rollout", "evaluate:bandit"]
+    check_stages("mine", ["evaluate", "rollout"], recorded)
+    message = "no stage 'rolout'; did you mean rollout. Recorded: warm_start, evaluate, rollout$"
+    with pytest.raises(ConfigError, match=message):
+        check_stages("mine", ["rolout"], recorded)
 
 
 def test_a_range_outside_the_run_says_what_there_is():
