@@ -95,10 +95,11 @@ def _play(
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
-    # Shards of equal size, with at most as many trajectories as those of a rollout, and one for each worker.
+    # Shards of equal size, with at most as many trajectories as those of a rollout, and one for each worker. The player
+    # is that of the rollouts, even for a single shard: this process would have to load the model once more.
     num_trajectories = len(groups) * evaluation.samples_per_prompt
     num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
-    player = shard_player(rollout, num_shards)
+    player = shard_player(rollout, max(num_shards, -(-rollout.num_groups // rollout.shard_groups)))
     num_shards = min(max(num_shards, player.num_workers), len(groups))
     shards = make_episodes(
         groups,

@@ -70,11 +70,6 @@ class _Loaded:
                 getattr(old, "close", bool)()
             self.made.clear()
 
-    def has(self, purpose: object, kind: object) -> bool:
-        """Whether the object of this kind for this purpose is there."""
-        with self._lock:
-            return purpose == self.purpose and kind in self.made
-
     @property
     def pools(self) -> list[Pool]:
         """The pools among them."""
@@ -99,17 +94,15 @@ def playing_here() -> Iterator[None]:
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     """Return the player of a rollout.
 
-    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores or have done so
-    before (which saves another copy of the model), if an update runs in this process at the same time
-    (`rollout.staleness`), or if the engine declares several copies, another interpreter or, without a GPU, a process of
-    its own; otherwise this process.
+    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, if an update
+    runs in this process at the same time (`rollout.staleness`), or if the engine declares several copies, another
+    interpreter or, without a GPU, a process of its own; otherwise this process.
     """
     spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
     python, has_gpu = engine.python(), torch.cuda.is_available()
     if _is_on_ray(rollout):
         return _actors(spec, python)
-    has_pool = _PLAYERS.has(spec, (num_threads, python))
-    has_shards_to_share = not (spec.is_continuous or has_gpu) and num_threads > 1 and (num_shards > 1 or has_pool)
+    has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
     num_workers = num_threads if has_shards_to_share else engine.copies[0]
     is_apart = rollout.staleness > 0 or python != sys.executable or (engine.needs_process_on_cpu and not has_gpu)
     if num_workers > 1 or is_apart:

@@ -33,17 +33,6 @@ def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest
     assert placement.shard_player(RolloutConfig(), 2) is actors
 
 
-def test_a_single_shard_goes_to_the_workers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process would otherwise load the model once more."""
-    monkeypatch.setenv("RAGEN_THREADS", "2")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(placement, "_PLAYERS", placement._Loaded())
-    assert isinstance(placement.shard_player(RolloutConfig(), 1), LocalPlayer)
-    pool = placement.shard_player(RolloutConfig(), 2)
-    assert isinstance(pool, WorkerPool)
-    assert placement.shard_player(RolloutConfig(), 1) is pool
-
-
 def test_what_was_loaded_for_other_settings_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGEN_THREADS", "2")
     rollout, other = (
