@@ -12,13 +12,13 @@ from prefect.events import emit_event
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
-from starpo.flows.execution import Pending
+from starpo.ragen.runs.execution import Pending
 from starpo.ragen.runs.work import Keys, Work
 from starpo.tasks.stage import stage_task
 
 
 class InPrefect:
-    """Execution as Prefect tasks; created inside a flow. See `flows.execution.Execution`."""
+    """Execution as Prefect tasks; created inside a flow. See `ragen.runs.execution.Execution`."""
 
     cancellations: tuple[type[BaseException], ...] = (TerminationSignal,)
 

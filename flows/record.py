@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from starpo.flows.execution import Execution
 from starpo.flows.iteration_summary import iteration_line
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
@@ -19,6 +18,7 @@ from starpo.ragen.core.faults import redacted
 from starpo.ragen.evidence.report.tracking import Tracker
 from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.learning.control.alarm import Alarm
+from starpo.ragen.runs.execution import Execution
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store

@@ -6,12 +6,12 @@ from threading import Event, Thread
 
 from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
 from starpo.flows.console.terminal import Console, say
-from starpo.flows.execution import InProcess
 from starpo.flows.memory_check import check_memory
 from starpo.flows.training_run import carry_out_run
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.readiness import check_ready
+from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.store import Store
 
 

@@ -1,6 +1,7 @@
 """Stages of stored runs, done for the first time or again. Begin with `work`.
 
 work             a stage as a value: key, inputs, and how to carry it out
+execution        carries out stages in this process, with retries after I/O failures
 placement        where engines and learners run, kept loaded between stages
 update           one update on stored datasets
 derive           rebuilds a dropped checkpoint by the updates that made it, each verified by its digest

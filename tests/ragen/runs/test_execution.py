@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying
 
-from starpo.flows import execution
-from starpo.flows.execution import NUM_ATTEMPTS, InProcess
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
+from starpo.ragen.runs import execution
+from starpo.ragen.runs.execution import NUM_ATTEMPTS, InProcess
 from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
