@@ -255,18 +255,6 @@ def test_a_missing_file_is_refused(presets):
         ({"rollout.staleness": 1}, "set update.importance_cap.* or update.ratio_to = 'behaviour'"),
         ({"rollout.staleness": 1, "update.importance_cap": 2.0, "online_k": 2}, "set one of the two, not both"),
         ({"rollout.staleness": 2, "update.importance_cap": 2.0}, "rollout.staleness"),
-    ],
-)
-def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
-    from starpo.flows.presets import preset
-
-    with pytest.raises(ConfigError, match=said):
-        preset("smoke", overrides)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
         ({"rollout.max_attempts": 2}, "set filter.num_wanted to that number"),
         (
             {
@@ -277,9 +265,11 @@ def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
         ),
         ({"rollout.max_attempts": 0}, "rollout.max_attempts"),
         ({"filter.num_wanted": 0}, "filter.num_wanted"),
+        ({"reward.components": ["format", "format"]}, "names 'format' more than once"),
+        ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: agreement, checklist, environment"),
     ],
 )  # fmt: skip
-def test_several_attempts_need_an_end(overrides, said) -> None:
+def test_settings_that_contradict_others_are_refused(overrides, said) -> None:
     from starpo.flows.presets import preset
 
     with pytest.raises(ConfigError, match=said):

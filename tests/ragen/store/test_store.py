@@ -250,6 +250,12 @@ class TestDamage:
         manifest = local.manifest("turns", KEY).model_copy(update={"files": (file,)}).sealed()
         (stored / "manifest.json").write_text(manifest.model_dump_json())
 
+    def test_manifest_of_a_newer_release(self, local: Store, stored: Path) -> None:
+        manifest = local.manifest("turns", KEY).model_copy(update={"format_version": 99}).sealed()
+        (stored / "manifest.json").write_text(manifest.model_dump_json())
+        with pytest.raises(StoreError, match="newer release"):
+            local.manifest("turns", KEY)
+
 
 def test_remote_copy_is_made_once_and_repaired(work: Facts, cache: Path) -> None:
     store = Store("memory://bucket/remote-copy")
@@ -312,6 +318,12 @@ class TestPlaces:
         for url, folder in {"here": "here", "~/there": "home/there"}.items():
             Store(url).put_table("metrics", example("metrics"), work)
             assert (tmp_path / folder / "metrics" / KEY / "manifest.json").exists()
+
+    def test_address_of_no_known_kind(self) -> None:
+        with pytest.raises(StoreError, match="is not supported"):
+            Store("nowhere://x")
+        with pytest.raises(StoreError, match="names no bucket"):
+            Store("s3://")
 
 
 def test_two_results_of_the_same_work_are_reported(

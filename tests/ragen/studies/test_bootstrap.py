@@ -90,3 +90,10 @@ def test_it_holds_the_truth_about_as_often_as_it_says():
         found = paired_difference(cell.astype(float), base.astype(float), seed=trial, num_resamples=400)
         held += found.low <= 0.1 <= found.high
     assert 180 <= held <= 199
+
+
+def test_a_seed_without_a_pair_is_refused():
+    with pytest.raises(ValueError, match="for every seed"):
+        paired_difference(np.array([[1.0, 1.0], [np.nan, np.nan]]), np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="of one shape"):
+        paired_difference(np.zeros((2, 2)), np.zeros((2, 3)))

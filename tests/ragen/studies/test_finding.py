@@ -7,6 +7,7 @@ from starpo.ragen.studies.ablation import RunOutcome, summarise
 from starpo.ragen.studies.cells import expand
 from starpo.ragen.studies.finding import fallen, judge_alike, judge_end, judge_fall, judge_order, sentence
 from starpo.ragen.studies.grid import Grid
+from starpo.ragen.studies.ranks import RankCorrelation
 from starpo.ragen.studies.result import Difference
 from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
 
@@ -145,3 +146,11 @@ def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
     assert table.rows[1]["paper"] == ""
     assert table.rows[1]["shows?"].startswith("shows in 1 of 1 seeds")
     assert ablation_conclusion(result) == "At this scale the finding shows for StarPO-S."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.1, 0.9, "shows"), (-0.1, 0.9, "does not show"), (-0.9, -0.1, "the opposite shows")],
+)
+def test_an_order_shows_if_the_whole_interval_says_so(low, high, said) -> None:
+    assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(said + " (")

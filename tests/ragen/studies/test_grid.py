@@ -79,19 +79,25 @@ def test_repeated_seeds_are_named():
     assert "repeated: 1" in refused(seeds=[1, 1], allow_few_seeds=True)
 
 
-@pytest.mark.parametrize("overrides", [{"filter.keep": 0.5}, {"filter": {"keep": 0.5}}])
-def test_an_axis_that_is_overridden_too(overrides):
-    """Both TOML notations of an override are recognised."""
-    assert "both an axis and an override" in refused(overrides=overrides)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"axes": {}}, "expected either `axes`, whose values are multiplied out, or `cells`"),
+        ({"cells": {"a": {"online_k": 1}}}, "expected either `axes`"),
+        ({"axes": {}, "cells": {"a": {"seed": 3}}}, "`seed` cannot be a setting of a cell"),
+        ({"axes": {"seed": [0, 1]}}, "`seed`"),
+        ({"overrides": {"seed": 3}}, "`seed`"),
+        ({"preset": None}, "either `preset` or `run`"),
+        ({"run": "mine"}, "either `preset` or `run`"),
+        ({"seeds": [0, 1, -1]}, "0 or more"),
+        ({"axes": {"online_k": []}}, "axes.online_k is empty"),
+        ({"axes": {"filter.keep": [0.5, 0.5]}}, "axes.filter.keep = [0.5, 0.5]: a value appears twice"),
+        ({"overrides": {"filter.keep": 0.5}}, "both an axis and an override"),
+        ({"overrides": {"filter": {"keep": 0.5}}}, "both an axis and an override"),
         ({"axes": {}, "methods": ["gspo"]}, "expected either `axes`"),
         ({"methods": ["gspo"]}, "`methods` are compared with the first of `cells`"),
         ({"axes": {}, "cells": {"gspo": {}}, "methods": ["gspo"]}, "the cell 'gspo' appears twice"),
     ],
 )
-def test_methods_stand_beside_named_cells(changes, said):
+def test_what_cannot_be_a_grid_is_refused(changes, said):
     assert said in refused(**changes)

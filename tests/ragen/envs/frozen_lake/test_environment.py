@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap, draw_map
 from starpo.ragen.envs.frozen_lake.solver import best_plan, success_probabilities, transition_probabilities
@@ -192,3 +193,8 @@ def test_the_best_player_succeeds_as_often_as_the_bound_says():
     bound = success_probabilities(lake, transition_probabilities(lake, 2 / 3), 10)[10, lake.start]
     assert 0.05 < bound < 0.95
     assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))
+
+
+def test_a_lake_that_cannot_be_is_one_clear_error():
+    with pytest.raises(EnvironmentFault, match="at least 5 moves; raise frozen_probability or lower min_distance"):
+        draw_map(2, 0.8, "random", 5, random.Random(0))

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.game_2048.board import ACTIONS, free_cells, moves, slide
@@ -140,3 +141,10 @@ def test_both_observations():
     board = ((2, 0, 0, 128), (0, 0, 4, 0), (0, 0, 0, 0), (16, 8, 2, 2))
     assert put(board).render() == "  2   .   . 128\n  .   .   4   .\n  .   .   .   .\n 16   8   2   2"
     assert put(board, observation="compact").render() == "1 0 0 7\n0 0 2 0\n0 0 0 0\n4 3 1 1"
+
+
+def test_a_goal_that_no_tile_can_be_is_refused():
+    with pytest.raises(ValidationError, match="is not a power of two"):
+        Game2048Settings(goal=100)
+    with pytest.raises(ValidationError, match="131072"):
+        Game2048Settings(goal=2**18)

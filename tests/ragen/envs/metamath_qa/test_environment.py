@@ -4,8 +4,9 @@ import json
 import random
 
 import pytest
+from pydantic import ValidationError
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.countdown.expression import evaluate
@@ -87,3 +88,17 @@ def test_the_player_is_as_good_as_its_skill_and_says_the_truth(skill, least, mos
         environment.step(decision.actions[0])
         successes += environment.is_success
     assert least <= successes / 300 <= most
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_settings(tmp_path):
+    with pytest.raises(ValidationError, match="these settings do not name"):
+        MetaMathQASettings(digest="0" * 16)
+    with pytest.raises(ValidationError, match=r"none\.json cannot be read"):
+        MetaMathQASettings(path=str(tmp_path / "none.json"))
+
+
+def test_nobody_demonstrates_a_users_questions(file):
+    environment = make(MetaMathQASettings(path=str(file)))
+    environment.reset(seed=0)
+    with pytest.raises(ConfigError, match=r"policy\.demonstrator"):
+        demonstrate(environment, 0.5, random.Random(0))

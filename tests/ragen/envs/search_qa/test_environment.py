@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+from pydantic import ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
@@ -166,3 +167,8 @@ def test_a_users_questions_can_be_demonstrated_too(mine, skill):
         assert environment.is_over
         won += environment.is_success
     assert won == 20 * skill
+
+
+def test_one_file_alone_is_refused(mine):
+    with pytest.raises(ValidationError, match="questions names a file and documents does not"):
+        SearchQASettings(questions=mine.questions)

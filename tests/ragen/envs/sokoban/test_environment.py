@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -5,6 +6,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board
 from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
 from starpo.ragen.envs.sokoban.solver import solve
+from starpo.ragen.envs.sokoban.tiles import TILE_SIZE
 
 TWO_BOXES = Board.from_text("########\n#PX_O__#\n#___√__#\n########")
 
@@ -135,3 +137,18 @@ def test_large_variant_and_distance_generator():
 def test_settings_that_cannot_be_are_refused_with_advice(settings, message):
     with pytest.raises(ValidationError, match=message):
         SokobanSettings(**settings)
+
+
+def test_picture_shows_every_kind_of_cell_differently():
+    picture = playing(Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")).render_rgb()
+    assert picture.dtype == np.uint8
+    assert picture.shape == (4 * TILE_SIZE, 7 * TILE_SIZE, 3)
+
+    def tile(row, col):
+        return picture[row * TILE_SIZE : (row + 1) * TILE_SIZE, col * TILE_SIZE : (col + 1) * TILE_SIZE].tobytes()
+
+    wall, empty, target, crate, done, on_target = tile(0, 0), tile(1, 2), tile(1, 4), tile(1, 3), tile(2, 2), tile(1, 1)
+    player = playing(TWO_BOXES).render_rgb()[TILE_SIZE : 2 * TILE_SIZE, TILE_SIZE : 2 * TILE_SIZE].tobytes()
+    assert len({wall, empty, target, crate, done, on_target, player}) == 7
+    assert tile(2, 4) == crate
+    assert tile(2, 1) == empty

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.sudoku.demonstrations import demonstrate
 from starpo.ragen.envs.sudoku.environment import SudokuSettings
@@ -121,3 +122,8 @@ def test_a_skilled_player_mends_what_was_placed_wrong():
 def test_without_skill_it_is_mediocre_and_with_skill_perfect():
     assert success(1.0, num_episodes=60) == 1.0
     assert 0.2 < success(0.0) < 0.4
+
+
+def test_too_many_blanks_are_one_clear_error():
+    with pytest.raises(EnvironmentFault, match="num_blanks = 13 has one solution; lower num_blanks"):
+        draw_puzzle(4, 13, 0)  # no 4 x 4 puzzle with three digits has a unique solution

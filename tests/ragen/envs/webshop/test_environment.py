@@ -191,3 +191,11 @@ def test_equally_good_results_come_in_the_order_of_their_numbers():
 def test_settings_without_effect_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         WebShopSettings(**changed)
+
+
+def test_what_can_be_done_is_listed_if_asked():
+    environment = start(should_list_admissible=True)
+    assert environment.render().endswith("\nAdmissible: search[words]")
+    environment.step("search[soft]")
+    assert environment.render().endswith(f"\nAdmissible: {', '.join(environment.actions)}")
+    assert "click[next >]" in environment.actions

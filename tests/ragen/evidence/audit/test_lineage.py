@@ -121,3 +121,10 @@ def test_only_what_is_near(filled: Store) -> None:
     assert 1 < len(part.works) < len(found.works)
     assert {abs(work.distance) for work in part.works.values()} == {0, 1}
     assert all(source in part.works and target in part.works for source, _, target in part.edges)
+
+
+def test_a_beginning_that_several_keys_share_is_not_enough(filled: Store) -> None:
+    keys = {key for stages in filled.runs.iterations("mine").values() for ks in stages.values() for key in ks.values()}
+    shared = next(key[0] for key in sorted(keys) if sum(other[0] == key[0] for other in keys) > 1)
+    with pytest.raises(ConfigError, match=r"matches .* keys: .* give more of its digits"):
+        lineage(filled, shared)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.exchange.choosing import parse_choice
+from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.destination import file_name
 from starpo.ragen.evidence.exchange.exporting import Export, export_run
 from starpo.ragen.evidence.exchange.played import Recorded
@@ -105,3 +105,16 @@ def test_a_reused_rollout_is_written_once(store, put_run, tmp_path):
     assert (done.num_written, done.reused) == (8, [1])
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["iteration-00000.jsonl"]
     assert [line["iteration"] for line in lines(tmp_path / "out" / "iteration-00000.jsonl")] == [0] * 8
+
+
+@pytest.mark.parametrize("text", ["", "won", "return=1", "return>=", "return>=nan"])
+def test_what_is_no_condition_is_refused(text):
+    with pytest.raises(ConfigError, match="is not a condition on trajectories"):
+        parse_choice([text])
+
+
+def test_iterations_are_numbers_and_ranges():
+    assert parse_iterations("0-2, 7") == {0, 1, 2, 7}
+    for text in ("", "a", "3-1", "1,,2"):
+        with pytest.raises(ConfigError, match="names no iterations"):
+            parse_iterations(text)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from starpo.ragen.core.errors import DataError
+from starpo.ragen.core.errors import ConfigError, DataError
 from starpo.ragen.evidence.exchange import lines
 from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
@@ -341,3 +341,8 @@ def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path
     (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file that cannot be read from its start
     with pytest.raises(DataError, match=r"a.json: cannot be read \(Input/output error\)"):
         take(tmp_path / "a.json", "atif")
+
+
+def test_an_unknown_format_is_named(take: TakeIn) -> None:
+    with pytest.raises(ConfigError, match="'slime' is not an import format"):
+        take([], "slime")

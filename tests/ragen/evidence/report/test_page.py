@@ -141,3 +141,10 @@ def signal(iteration: int, ended: int | None) -> Signal:
 )
 def test_the_verdict_is_one_line(data: ReportData, verdict: Verdict, words: str) -> None:
     assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
+
+
+def test_the_headline_says_what_was_achieved_with_intervals(page: str) -> None:
+    assert (
+        "Success rose from 20.0% (95% interval 15.0% to 25.0%) to 60.0% (95% interval 55.0% to 65.0%) in 4 updates."
+        in page
+    )

@@ -1,5 +1,6 @@
 """Parameter counts by formula equal those of instantiated models."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,15 @@ def test_of_an_unknown_model_nothing_is_guessed() -> None:
         of_policy(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
     assert "did you mean" not in str(e.value)
     assert "--set policy.name_or_path=FOLDER" in str(e.value)
+
+
+def test_an_unknown_type_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(PolicyError, match="models of type 'mamba' are not counted here; known types: qwen2"):
+        of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))
+
+
+def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"')
+    with pytest.raises(PolicyError, match="cannot be read as a model's configuration: JSONDecodeError"):
+        of_policy(PretrainedPolicy(name_or_path=str(tmp_path)))

@@ -76,3 +76,8 @@ def test_memory_is_read_from_words(text: str, gibibytes: float) -> None:
 def test_what_is_no_memory_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not an amount of memory; expected a number of gigabytes such as 80GB"):
         parse_bytes(text)
+
+
+def test_too_few_gpus_are_said() -> None:
+    overrides = {"update.learner": "deepspeed", "update.deepspeed.num_ranks": 4}
+    assert "it asks for 4 GPUs, but there is 1" in refused("sokoban-paper", Machine(141 * GIB, 1), overrides)

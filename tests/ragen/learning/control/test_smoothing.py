@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +30,9 @@ def test_a_constant_curve_stays_as_it_is(value, num_points, decay):
 def test_the_future_does_not_change_the_past(values, more, decay):
     longer = exponential_moving_average(values + more, decay)
     np.testing.assert_array_equal(longer[: len(values)], exponential_moving_average(values, decay))
+
+
+@pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
+def test_decay_out_of_bounds_is_refused(decay):
+    with pytest.raises(ValueError, match="at least 0 and below 1"):
+        exponential_moving_average([1.0], decay)

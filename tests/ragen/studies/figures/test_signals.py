@@ -46,3 +46,8 @@ def test_a_run_in_which_the_return_falls_first_speaks_against_it(study) -> None:
     std, spike = signal_verdicts(late).values()
     assert std.startswith("does not show (in 1 of 2 runs that fell")
     assert spike == "does not show (in 0 of 2 runs that fell)"  # one run has no spike, the other has one after the fall
+
+
+def test_without_a_fall_nothing_can_show(study) -> None:
+    sound = study("signals", {"a": {0: falling(99, 99, None)}}, fell={"a": {0: None}})
+    assert set(signal_verdicts(sound).values()) == {"cannot show: no run fell"}
