@@ -9,6 +9,7 @@ audit       named audits of running runs, hourly
 
 scripting   `starpo.train` and `starpo.play` for scripts and notebooks; opened_run: `starpo.Run`
 training_run   a training run from begin to end, with the stages carried out by an execution
+stage_task  the one Prefect task, which carries out any stage: retries I/O errors only
 prefect_execution  the stages of a run as Prefect tasks; `ragen.runs.execution`: in this process
 record      recording of a run: its record, its state, wandb metrics
 evaluation  evaluation of a run's checkpoint; checkpoint_export: a checkpoint as a folder

@@ -23,6 +23,7 @@ from prefect.runtime import flow_run
 from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
 from starpo.flows.console.flow_run import subflow_ended
 from starpo.flows.runners import cell_runner, stop_with_parent
+from starpo.flows.stage_task import stage_task
 from starpo.flows.starpo import starpo
 from starpo.flows.study import ended, finish
 from starpo.ragen.config.load import recorded_config
@@ -34,7 +35,6 @@ from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.loop.plan import RunPlan
 from starpo.tasks.loop.rollback import ended_as
-from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
 
 

@@ -11,6 +11,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from starpo.flows.runners import cell_runner
+from starpo.flows.stage_task import stage_task
 from starpo.flows.study import ended, finish
 from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
@@ -18,7 +19,6 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
-from starpo.tasks.stage import stage_task
 
 CELL_TAG = "gpu"
 """Tag of every cell's task; a Prefect concurrency limit of this name bounds how many run concurrently."""

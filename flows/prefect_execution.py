@@ -12,9 +12,9 @@ from prefect.events import emit_event
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
+from starpo.flows.stage_task import stage_task
 from starpo.ragen.runs.execution import Pending
 from starpo.ragen.runs.work import Keys, Work
-from starpo.tasks.stage import stage_task
 
 
 class InPrefect:

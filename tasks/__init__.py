@@ -1,7 +1,6 @@
 """The stages, one per file: each builds its work from settings and keys (`ragen.runs.work`) and defines how to do it.
 
 loop             the loops over the stages, and what walks them: training, replay, plans, verification, forks
-stage            the one Prefect task, which carries out any of them: retries I/O errors only
 warm_start       (configuration) -> checkpoint
 rollout          checkpoint -> turns
 reward           turns -> rewards

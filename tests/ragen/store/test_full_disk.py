@@ -13,10 +13,10 @@ from prefect.states import Failed
 from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from starpo.flows.stage_task import is_io_failure
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, save_checkpoint
 from starpo.ragen.store import Store
-from starpo.tasks.stage import is_io_failure
 
 SIZE_BYTES = 2 * 2**20
 

@@ -7,6 +7,7 @@ import pytest
 from prefect.states import Failed, exception_to_failed_state
 
 from starpo.flows.presets import preset
+from starpo.flows.stage_task import is_io_failure, stage_task
 from starpo.ragen.core.errors import (
     ArtifactDamagedError,
     ArtifactMissingError,
@@ -18,7 +19,6 @@ from starpo.ragen.core.errors import (
 from starpo.ragen.runs.work import Made, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
-from starpo.tasks.stage import is_io_failure, stage_task
 from starpo.tasks.warm_start import warm_start
 
 
