@@ -198,10 +198,10 @@ def tiny_tokenizer(config: StarPOConfig) -> "PreTrainedTokenizerBase":
     Raises:
         ConfigError: If the policy has nobody to imitate in the environment.
     """
-    from starpo.ragen.agents.policy.tokenizer import unknown_speech
+    from starpo.ragen.agents.policy.tokenizer import extra_vocabulary
 
     assert isinstance(config.policy, TinyPolicy)
-    return _tokenizer(unknown_speech(config.policy, config.environment, config.agent.form))
+    return _tokenizer(extra_vocabulary(config.policy, config.environment, config.agent.form))
 
 
 @cache

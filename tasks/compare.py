@@ -9,7 +9,7 @@ import numpy as np
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.runs.metrics import stored_metrics
-from starpo.ragen.runs.work import Keys, Made, Work
+from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, read_attempts
 from starpo.schemas.manifest import Stage
@@ -70,7 +70,7 @@ def _has_weights(store: Store, side: Side) -> bool:
 
 def _compare(
     context: UpdateContext, base: Side, branch: Side, reference: str, work: Work, store: Store
-) -> Iterator[Made]:
+) -> Iterator[Output]:
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.runs.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
 
@@ -84,7 +84,7 @@ def _compare(
         values |= _compare_gradients(store, context, base, branch, reference)
         values |= compare_directions("weight_change", _weight_changes(store, base, branch))
     named = {f"replay/{name}": value for name, value in values.items()}
-    yield Made("metrics", metrics_table(context.iteration, STAGE.name, named))
+    yield Output("metrics", metrics_table(context.iteration, STAGE.name, named))
 
 
 def _compare_gradients(

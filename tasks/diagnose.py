@@ -10,7 +10,7 @@ from starpo.ragen.learning.metrics.iteration import (
     rollout_metrics,
 )
 from starpo.ragen.learning.metrics.table import metrics_table
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.schemas.manifest import Stage
@@ -28,7 +28,7 @@ def diagnose(iteration: int, max_attempts: int = 1, tags: Sequence[str] = (), **
         data: Role -> key of turns, rewards and selection of all attempts.
     """
 
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         tables = {kind: read_attempts(store, kind, data) for kind in ("turns", "rewards", "selection")}
         values = {
             **rollout_metrics(tables["turns"]),
@@ -38,7 +38,7 @@ def diagnose(iteration: int, max_attempts: int = 1, tags: Sequence[str] = (), **
         values |= metrics_by_tag(tables["turns"], tables["rewards"], tables["selection"], tags)
         if max_attempts > 1:
             values |= attempt_metrics(tables["selection"], len(of_kind(data, "selection")))
-        yield Made("metrics", metrics_table(iteration, STAGE.name, values))
+        yield Output("metrics", metrics_table(iteration, STAGE.name, values))
 
     settings = {
         "iteration": iteration,

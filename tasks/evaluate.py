@@ -11,7 +11,7 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.registry import agent_code
 from starpo.ragen.envs.make import environment_code
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
@@ -82,7 +82,7 @@ def _play(
     progress: RunProgress | None,
     work: Work,
     store: Store,
-) -> Iterator[Made]:
+) -> Iterator[Output]:
     from starpo.ragen.agents.evaluation.episodes import fold_episodes
     from starpo.ragen.agents.evaluation.summary import summarise
     from starpo.ragen.agents.rollout.costs import take_usage
@@ -131,5 +131,5 @@ def _play(
     # with a deadline, wall-clock time decides what is played
     is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
     told: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
-    yield Made("metrics", metrics_table(iteration, work.name, values), values, **told)
-    yield Made("episodes", episodes, values, **told)
+    yield Output("metrics", metrics_table(iteration, work.name, values), values, **told)
+    yield Output("episodes", episodes, values, **told)

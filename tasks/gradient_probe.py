@@ -5,7 +5,7 @@ from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
 from starpo.schemas.manifest import Stage
@@ -32,7 +32,7 @@ def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, refere
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
 
 
-def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.learning.metrics.gradients import buckets, gradient_metrics
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.runs.placement import learner_at
@@ -48,4 +48,4 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
         spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
         values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)
-    yield Made("metrics", table, is_deterministic=learner.is_deterministic)
+    yield Output("metrics", table, is_deterministic=learner.is_deterministic)

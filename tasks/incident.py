@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from starpo.ragen.learning.control.collapse import Verdict
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 
@@ -37,13 +37,13 @@ def incident(iteration: int, healthy: int, verdict: Verdict, action: str, turns:
     return Work(STAGE, ("incident",), partial(_write, settings), settings, inputs)
 
 
-def _write(facts: Mapping[str, Any], work: Work, store: Store) -> Iterator[Made]:
+def _write(facts: Mapping[str, Any], work: Work, store: Store) -> Iterator[Output]:
     with store.new_folder() as folder:
         (folder / "incident.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
         for name, role in (("before", "before_turns"), ("after", "turns")):
             rows = _transcripts(store, work.inputs[role])
             (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-        yield Made("incident", folder)
+        yield Output("incident", folder)
 
 
 def _transcripts(store: Store, key: str) -> Sequence[dict[str, Any]]:

@@ -6,7 +6,7 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.runs.update import stored_trajectories, update_code
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 
@@ -50,7 +50,7 @@ def objectives(
     return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)
 
 
-def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Made]:
+def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.learning.learners.measuring import able_to_measure
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
     from starpo.ragen.learning.metrics.objectives import objective_metrics
@@ -66,4 +66,4 @@ def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> I
     context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
     found = learner.measured(trajectories, context, list(configs.values()))
     table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), found))
-    yield Made("metrics", table, is_deterministic=learner.is_deterministic)
+    yield Output("metrics", table, is_deterministic=learner.is_deterministic)

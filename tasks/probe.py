@@ -6,7 +6,7 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 
@@ -36,7 +36,7 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
     return Work(STAGE, ("metrics",), partial(_probe, config.update), settings, inputs, seed)
 
 
-def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.agents.policy.load import load_tokenizer
     from starpo.ragen.learning.learners.learner import UpdateContext
     from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
@@ -63,4 +63,4 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
             found = template_metrics(scores_NN, contexts)
             values |= {f"{choice}/{unit}/{name}": value for name, value in found.items()}
     named = {f"reasoning/{name}": value for name, value in values.items()}
-    yield Made("metrics", metrics_table(iteration, STAGE.name, named), is_deterministic=learner.is_deterministic)
+    yield Output("metrics", metrics_table(iteration, STAGE.name, named), is_deterministic=learner.is_deterministic)

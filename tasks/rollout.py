@@ -14,7 +14,7 @@ from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import SEARCHES, agent_code
 from starpo.ragen.envs.make import environment_code
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
@@ -103,7 +103,7 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
 
 def _play(
     config: StarPOConfig, iteration: int, attempt: int, progress: RunProgress | None, work: Work, store: Store
-) -> Iterator[Made]:
+) -> Iterator[Output]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
@@ -145,8 +145,8 @@ def _play(
     fault = make(config.environment).replay_fault
     if settings.search is not None:
         turns, siblings = take_siblings(turns)
-        yield Made("siblings", siblings, is_deterministic=is_repeatable, replay_fault=fault)
-    yield Made("turns", turns, _headline(turns), provenance, is_repeatable, fault)
+        yield Output("siblings", siblings, is_deterministic=is_repeatable, replay_fault=fault)
+    yield Output("turns", turns, _headline(turns), provenance, is_repeatable, fault)
 
 
 def _headline(turns: pa.Table) -> dict[str, float]:

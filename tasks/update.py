@@ -6,7 +6,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.runs.update import run_update, update_code, update_config
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 
@@ -43,7 +43,7 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
     return Work(STAGE, outputs, _train, settings, inputs, seed, update_code(own))
 
 
-def _train(work: Work, store: Store) -> Iterator[Made]:
+def _train(work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.runs.placement import learner_at
 
     assert work.seed is not None
@@ -53,8 +53,8 @@ def _train(work: Work, store: Store) -> Iterator[Made]:
     repeats = learner.is_deterministic
     with store.new_folder() as folder:
         learner.save(str(folder), work.key)
-        yield Made("checkpoint", folder, result.metrics, {"timings": result.timings}, repeats)
-    yield Made(
+        yield Output("checkpoint", folder, result.metrics, {"timings": result.timings}, repeats)
+    yield Output(
         "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats
     )
-    yield Made("samples", result.samples, is_deterministic=repeats)
+    yield Output("samples", result.samples, is_deterministic=repeats)

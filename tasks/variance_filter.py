@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.learning.filter.select import select_groups
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import num_kept, numbered
 from starpo.schemas.manifest import Stage
@@ -27,12 +27,12 @@ def variance_filter(config: FilterConfig, turns: str, rewards: str, earlier: Seq
             towards the wanted number.
     """
 
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         num_before = sum(num_kept(store, key) for key in earlier)
         tables = store.read_table("turns", turns), store.read_table("rewards", rewards)
         selection = select_groups(*tables, config, num_before)
         headline = {"num_kept": sum(selection["kept"].to_pylist()), "num_groups": selection.num_rows}
-        yield Made("selection", selection, headline)
+        yield Output("selection", selection, headline)
 
     settings = config.model_dump(mode="json", exclude=_OF_THE_RUN)
     inputs = {"turns": turns, "rewards": rewards}

@@ -13,7 +13,7 @@ from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
 from starpo.ragen.store.named_rollouts import named_rollouts
@@ -68,10 +68,10 @@ def warm_start(
     if player is not None:
         settings["excluded_panels"] = sorted({panel.digest for panel in held_out(config)})
     if player is not None and not is_replaying:
-        from starpo.ragen.agents.policy.tokenizer import demonstrator, unknown_speech, vocabulary_digest
+        from starpo.ragen.agents.policy.tokenizer import demonstrator, extra_vocabulary, vocabulary_digest
 
         if isinstance(policy, TinyPolicy):
-            settings["vocabulary"] = vocabulary_digest(unknown_speech(policy, config.environment, config.agent.form))
+            settings["vocabulary"] = vocabulary_digest(extra_vocabulary(policy, config.environment, config.agent.form))
         settings |= {
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
@@ -93,7 +93,7 @@ def warm_start(
                 code |= {role: target for role, target in named.items() if target}
     seed = None if player is None else player.seed
 
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         from starpo.ragen.envs import make
 
         is_played = player is not None and not is_replaying
@@ -103,7 +103,7 @@ def warm_start(
         )
         with store.new_folder() as folder:
             headline = _make(config, episodes, folder, progress)
-            yield Made("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
+            yield Output("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
     return Work(STAGE, ("checkpoint",), do, settings, stored or {}, seed=seed, code=code)
 

@@ -17,7 +17,7 @@ from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_i
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
-from starpo.ragen.runs.work import Keys, Made, Work
+from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.datasets import TURNS
@@ -163,8 +163,8 @@ class Importer(Runner):
         self._made.append((iteration, name, keys))
 
     def _take(self, batches: Iterable[pa.RecordBatch], digest: str, file: str, *, is_paid: bool) -> None:
-        def do(work: Work, store: Store) -> Iterator[Made]:
-            yield Made("turns", batches, provenance={"file": file}, is_deterministic=False)
+        def do(work: Work, store: Store) -> Iterator[Output]:
+            yield Output("turns", batches, provenance={"file": file}, is_deterministic=False)
 
         self.rollouts.append(Work(STAGE, ("turns",), do, {"content": digest}).carry_out(self._store))
         self.are_paid.append(is_paid)

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.agents.policy.load import load_pretrained, save_policy
 from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
+from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
@@ -74,7 +74,7 @@ def imitate(
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
         LearnerError: If a gradient is not finite. Nothing has been saved.
     """
-    tokenizer = make_tokenizer(unknown_speech(config, environment, agent.form))
+    tokenizer = make_tokenizer(extra_vocabulary(config, environment, agent.form))
     model = make_model(config, tokenizer)
     steps, batch_size = config.warm_start_steps, config.warm_start_batch_size
     needed = min(config.demonstration_turns, steps * batch_size)

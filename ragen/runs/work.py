@@ -1,7 +1,7 @@
 """A stage as a value: everything that determines its result, hence its cache key, and how to carry it out.
 
     Work(stage, outputs, settings, inputs, seed, code).key --stored?--> nothing to do
-                                                           --missing--> do --Made, Made, ...--> stored
+                                                           --missing--> do --Output, Output, ...--> stored
 
 Work can be built, including its key, from a stage's inputs without carrying it out: plans, verification, sweeps and
 replays use the same values as the training loop.
@@ -30,7 +30,7 @@ Keys = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Made:
+class Output:
     """An output of a stage, to be validated and stored.
 
     Attributes:
@@ -50,7 +50,7 @@ class Made:
     replay_fault: str = ""
 
 
-Do = Callable[["Work", Store], Iterator[Made]]
+CarryOut = Callable[["Work", Store], Iterator[Output]]
 """Carries out work on inputs from this store; each output is stored before the generator resumes."""
 
 
@@ -71,7 +71,7 @@ class Work:
 
     stage: Stage
     outputs: tuple[str, ...]
-    do: Do = field(repr=False)
+    do: CarryOut = field(repr=False)
     settings: dict[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
@@ -127,7 +127,7 @@ class Work:
                 ) from error
         return self.keys
 
-    def _put(self, store: Store, made: Made, seconds: float) -> None:
+    def _put(self, store: Store, made: Output, seconds: float) -> None:
         facts = Facts(
             key=self.key,
             stage=self.stage,

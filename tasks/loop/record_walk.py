@@ -25,7 +25,7 @@ from starpo.ragen.learning.control.standstill import NUM_KEPT
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.runs.verify.chosen import Visit
-from starpo.ragen.runs.verify.origin import misfit
+from starpo.ragen.runs.verify.origin import mismatch
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
@@ -230,14 +230,14 @@ class RecordWalk(Runner):
     def _compare(self, iteration: int, recorded: Keys, work: Work) -> None:
         verdict, detail = Verdict.SAME, ""
         if recorded != work.keys:
-            verdict, detail = self._misfit(recorded, work)
+            verdict, detail = self._mismatch(recorded, work)
         is_misplaced = verdict is Verdict.DIFFERENT
         if is_misplaced:
             self.fault(iteration, work.name, f"{detail}. {RECORD_ADVICE}", recorded)
         excuse = "" if is_misplaced else detail
         self._visit(Visit(iteration, work.name, work.stage.name, recorded, work, is_misplaced, excuse))
 
-    def _misfit(self, recorded: Keys, work: Work) -> tuple[Verdict, str]:
+    def _mismatch(self, recorded: Keys, work: Work) -> tuple[Verdict, str]:
         """Explain how the record differs from the expected work, and whether a change of release excuses it."""
         if recorded.keys() != work.keys.keys():
             return Verdict.DIFFERENT, f"it names {_listed(recorded)}, but the stage makes {', '.join(work.keys)}"
@@ -253,7 +253,7 @@ class RecordWalk(Runner):
                     f"it names {kind}/{key}, but its place asks for {kind}/{work.keys[kind]}, and the former cannot be "
                     f"read: {first_line(error)}",
                 )
-            verdict, detail = misfit(manifest, work)
+            verdict, detail = mismatch(manifest, work)
             if verdict is Verdict.DIFFERENT:
                 return verdict, f"it names {kind}/{key}, and {detail}"
             excuses.add(detail)

@@ -16,7 +16,7 @@ from starpo.ragen.core.errors import (
     LearnerError,
     StoreError,
 )
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.warm_start import warm_start
@@ -54,7 +54,7 @@ def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyP
     secret, address = "canary-Abc123", "https://me:hunter2x@host/x"
     monkeypatch.setenv("WANDB_KEY", secret)
 
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         try:
             raise KeyError(secret)
         except KeyError as error:

@@ -13,7 +13,7 @@ from starpo.flows.starpo import starpo
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.runs.verify.verdict import Verdict
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location
@@ -141,7 +141,7 @@ def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         train = update_stage._train
 
-        def fail(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+        def fail(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
             if work.settings["iteration"] == 1:
                 raise EngineError("the machine was switched off")
             return train(config, work, store)

@@ -14,7 +14,7 @@ from starpo.flows.console.terminal import Console
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import LearnerError, StoreError
-from starpo.ragen.runs.work import Made
+from starpo.ragen.runs.work import Output
 from starpo.ragen.store import Store
 from tests.flows.command import ragen
 from tests.integration.run_digests import digests
@@ -72,7 +72,7 @@ def test_a_run_that_ends_early_says_why_and_is_continued(
 ) -> None:
     store, config = Store(begun(tmp_path)), preset("smoke", {"iterations": 1, **UPDATE})
 
-    def fail(*_: object) -> Iterator[Made]:
+    def fail(*_: object) -> Iterator[Output]:
         raise error
         yield  # a generator, like the stage
 

@@ -11,7 +11,7 @@ import typer
 from starpo.flows.cli.envs import envs
 from starpo.flows.cli.new import environment
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech, vocabulary_digest
+from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer, vocabulary_digest
 from starpo.ragen.config.load import apply_overrides, load_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
@@ -66,12 +66,12 @@ def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
 
 
 def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
-    plain, own = make_tokenizer(), make_tokenizer(unknown_speech(config.policy, config.environment))  # type: ignore[arg-type]
+    plain, own = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
     text = "goal left 3"
     assert len(own.encode(text)) == 3 < len(plain.encode(text))
     assert own.decode(own.encode(text)) == text
     assert own.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
-    assert vocabulary_digest() != vocabulary_digest(unknown_speech(config.policy, config.environment))  # type: ignore[arg-type]
+    assert vocabulary_digest() != vocabulary_digest(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
 
 
 def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:

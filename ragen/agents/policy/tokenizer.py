@@ -100,7 +100,9 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     return environment_type(environment.type).demonstrator
 
 
-def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free") -> ExtraVocabulary | None:
+def extra_vocabulary(
+    policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free"
+) -> ExtraVocabulary | None:
     """Return the source of policy-specific vocabulary, of an environment or a form; None if all policies have it."""
     is_known = all(_is_in_every_vocabulary(part) for part in environment.tagged().values())
     if is_known and form == "free":
@@ -112,7 +114,7 @@ def make_tokenizer(extra: ExtraVocabulary | None = None) -> "PreTrainedTokenizer
     """Build the tokenizer; the same bytes in every process.
 
     Args:
-        extra: Source of words in addition to those of the built-in environments, from `unknown_speech`.
+        extra: Source of words in addition to those of the built-in environments, from `extra_vocabulary`.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.

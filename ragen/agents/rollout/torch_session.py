@@ -50,7 +50,7 @@ class TorchSession:
         self._running = running
         self._cache: KVCache | None = None
         self._kept: dict[str, _Kept] = {}
-        self._goes_on = True
+        self._keeps_cache = True
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
         """Answer all requests, in their order; without requests, return an empty list.
@@ -101,7 +101,7 @@ class TorchSession:
         )
         num_free = tree.nodes.shape[1] + self._sampling.max_response_tokens
         if self._kept:  # with a limited window every prompt starts a new context, and nothing need be kept
-            self._goes_on = bool(num_carried_U.any())
+            self._keeps_cache = bool(num_carried_U.any())
         if self._cache is not None and num_carried_U.any():
             kept_rows_U = np.array([entry.row for entry in kept])
             cache = self._cache.carried_over(kept_rows_U, num_carried_U, len(requests), num_free)
@@ -129,7 +129,7 @@ class TorchSession:
         num_sampled_B = np.full(len(requests), num_steps)
         has_stopped_B = np.zeros(len(requests), dtype=bool)
 
-        batch = Batch(cache, rows_B, len(logits), keeps_ended=self._goes_on)
+        batch = Batch(cache, rows_B, len(logits), keeps_ended=self._keeps_cache)
         for step in range(num_steps):
             going = batch.going
             uniforms = torch.from_numpy(uniforms_KB[step, going]).to(logits.device)
@@ -153,7 +153,7 @@ class TorchSession:
             for index, (num, stopped) in enumerate(zip(num_sampled_B.tolist(), has_stopped_B.tolist(), strict=True))
         ]
         _check_finite(requests, responses)
-        if self._goes_on:
+        if self._keeps_cache:
             self._cache = cache
             self._kept = {  # except the last token drawn, which was never read
                 request.sequence_id: _Kept(row, [*request.prompt_ids, *response.token_ids[:-1]])

@@ -81,7 +81,7 @@ class RankLearner:
             self._reference = Reference(self._config, self._load_reference)
         assert self._config is not None
         assert self._reference is not None
-        self._reference.be_at(reference_folder, None if is_there else folder)
+        self._reference.load(reference_folder, None if is_there else folder)
         if not is_there:
             self._load(self._config, folder, checkpoint_key)
 

@@ -21,7 +21,7 @@ class Reference:
     """Reference policy of a learner."""
 
     def __init__(self, config: UpdateConfig, load: Callable[[str], Scorer]) -> None:
-        """Create an empty holder; `be_at` loads the policy.
+        """Create an empty holder; `load` loads the policy.
 
         Args:
             config: The update's settings: whether a reference is needed, and whether adapters are trained.
@@ -32,7 +32,7 @@ class Reference:
         self._folder: str | None = None
         self._own: Scorer | None = None
 
-    def be_at(self, folder: str | None, policy_folder: str | None) -> None:
+    def load(self, folder: str | None, policy_folder: str | None) -> None:
         """Load this folder's policy as the reference; a no-op if no reference is needed.
 
         Args:

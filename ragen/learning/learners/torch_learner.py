@@ -49,7 +49,7 @@ class TorchLearner:
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
         is_there = checkpoint_key == self._checkpoint_key
-        self._reference.be_at(reference_folder, None if is_there else folder)
+        self._reference.load(reference_folder, None if is_there else folder)
         if is_there:
             return
         config = self.config

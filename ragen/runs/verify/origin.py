@@ -1,6 +1,6 @@
 """Origin of results: what could explain a difference, and whether a manifest describes the expected work.
 
-stored manifest, manifest of what was computed here -> different_origin        stored manifest, work -> misfit
+stored manifest, manifest of what was computed here -> different_origin        stored manifest, work -> mismatch
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def different_origin(stored: Manifest, computed: Manifest, is_from_torch: bool) 
     )
 
 
-def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
+def mismatch(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     """Describe how the work in an artifact's manifest differs from the work expected in its place of a run.
 
     Their keys are known to differ. Settings, inputs and seed that both sides have must agree; for another version of

@@ -5,7 +5,7 @@ import torch
 
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.load import load_policy
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
+from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import parts, read_response
 from starpo.ragen.agents.prompting.parser import parse
@@ -63,7 +63,7 @@ def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
 def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settings) -> None:
     free = AGENT.model_copy(update={"max_actions": 100})  # so that every stated action is executed
     agent = free.model_copy(update={"form": "grounding_worldmodeling"})
-    tokenizer = make_tokenizer(unknown_speech(SMALL, settings, agent.form))
+    tokenizer = make_tokenizer(extra_vocabulary(SMALL, settings, agent.form))
     played = demonstrations.demonstrate_turns(SMALL, settings, agent, 400, frozenset(), tokenizer, 60)
     plain, grammar, scene = (
         demonstrate(settings, free, turns=60),

@@ -10,7 +10,7 @@ from tenacity import Retrying
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.runs import execution
 from starpo.ragen.runs.execution import NUM_ATTEMPTS, InProcess
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from tests.examples import example
@@ -28,10 +28,10 @@ def failing(error: Exception, times: int) -> Work:
     """Work that fails so many times, and then stores example metrics."""
     left = [error] * times
 
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         if left:
             raise left.pop()
-        yield Made("metrics", example("metrics"))
+        yield Output("metrics", example("metrics"))
 
     return Work(Stage(name="diagnose", version=1), ("metrics",), do)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from tests.examples import example
@@ -15,8 +15,8 @@ STAGE, INPUTS = Stage(name="reward", version=1), {"turns": "t" * 32}
 
 
 def work(**changes: Any) -> Work:
-    def do(work: Work, store: Store) -> Iterator[Made]:
-        yield Made("metrics", example("metrics"), {"a": 1.0}, {"timings": {}}, False)
+    def do(work: Work, store: Store) -> Iterator[Output]:
+        yield Output("metrics", example("metrics"), {"a": 1.0}, {"timings": {}}, False)
 
     defaults = {"stage": STAGE, "outputs": ("metrics",), "do": do, "settings": {"a": 1}, "inputs": INPUTS, "seed": 0}
     return Work(**{**defaults, **changes})
@@ -48,7 +48,7 @@ def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None
     assert manifest.provenance["seconds"] >= 0
     assert manifest.provenance["timings"] == {}
 
-    def never(*_: object) -> Iterator[Made]:
+    def never(*_: object) -> Iterator[Output]:
         pytest.fail("it is stored")
 
     assert work(do=never).carry_out(store) == work().keys
@@ -61,7 +61,7 @@ def test_runs_record_it_by_stage_and_part() -> None:
 
 
 def test_code_that_ends_the_process_is_an_error_of_its_stage(tmp_path: Path) -> None:
-    def do(work: Work, store: Store) -> Iterator[Made]:
+    def do(work: Work, store: Store) -> Iterator[Output]:
         sys.exit(0)
         yield
 

@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
+from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.agents.prompting.parser import format_response, parse
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.webshop.demonstrations import demonstrate
@@ -40,7 +40,7 @@ def test_a_skilled_player_succeeds_and_an_unskilled_one_seldom(config):
 
 
 def test_demonstrations_are_read_and_fit(config):
-    tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment))
+    tokenizer = make_tokenizer(extra_vocabulary(config.policy, config.environment))
     lengths, prompts = [], []
     for environment, decision in turns(config, 0.3, range(60)):
         if decision is None:

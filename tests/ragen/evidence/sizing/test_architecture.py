@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2ForCausalLM
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
-from starpo.ragen.agents.policy.tokenizer import unknown_speech
+from starpo.ragen.agents.policy.tokenizer import extra_vocabulary
 from starpo.ragen.config.policy import PolicyConfig, PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
@@ -63,7 +63,7 @@ def test_the_embedded_policy_and_its_critic(name: str, form: str) -> None:
     """Words that an environment or a form of reasoning adds are tokens too."""
     config = preset(name, {"agent.form": form})
     assert isinstance(config.policy, TinyPolicy)
-    tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment, form))
+    tokenizer = make_tokenizer(extra_vocabulary(config.policy, config.environment, form))
     policy, architecture = make_model(config.policy, tokenizer), architecture_of(config)
     assert count(policy) == architecture.num_parameters
     assert count(Critic.from_policy(policy)) == architecture.num_critic_parameters

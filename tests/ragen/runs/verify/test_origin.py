@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from starpo.ragen.runs.verify.origin import different_origin, misfit
+from starpo.ragen.runs.verify.origin import different_origin, mismatch
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.runs.work import Work
 from starpo.schemas.manifest import Manifest, Stage
@@ -56,38 +56,39 @@ def work(version: int = 1, **fields) -> Work:
 
 
 def test_other_work_is_named_by_what_differs():
-    verdict, detail = misfit(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), work(inputs={"turns": "u"}))
+    verdict, detail = mismatch(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), work(inputs={"turns": "u"}))
     assert verdict is Verdict.DIFFERENT
     assert "settings.keep is 1.0, expected 0.5" in detail
     assert "inputs.turns is 't', expected 'u'" in detail
-    assert misfit(manifest(), replace(work(), stage=Stage(name="reward", version=1)))[0] is Verdict.DIFFERENT
+    assert mismatch(manifest(), replace(work(), stage=Stage(name="reward", version=1)))[0] is Verdict.DIFFERENT
 
 
 def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
     stored = {"keep": 0.5, "deep": {"a": 1, "b": 2}}
-    verdict, detail = misfit(manifest(settings=stored), work())
+    verdict, detail = mismatch(manifest(settings=stored), work())
     assert verdict is Verdict.NOT_SHOWN
     assert "settings.deep.b" in detail
-    assert misfit(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both sides have must agree
+    assert mismatch(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both sides have must agree
 
 
 def test_of_another_version_the_inputs_and_the_place_must_agree():
-    assert misfit(manifest(), work(version=2, settings={"keep": 1.0}))[0] is Verdict.NOT_SHOWN
-    assert misfit(manifest(), work(version=2, inputs={"turns": "u"}))[0] is Verdict.DIFFERENT
-    assert misfit(manifest(settings={"iteration": 1}), work(2, settings={"iteration": 2}))[0] is Verdict.DIFFERENT
+    assert mismatch(manifest(), work(version=2, settings={"keep": 1.0}))[0] is Verdict.NOT_SHOWN
+    assert mismatch(manifest(), work(version=2, inputs={"turns": "u"}))[0] is Verdict.DIFFERENT
+    assert mismatch(manifest(settings={"iteration": 1}), work(2, settings={"iteration": 2}))[0] is Verdict.DIFFERENT
 
 
 def test_the_same_work_under_another_key_is_that_of_other_code():
-    assert misfit(manifest(), work()) == (Verdict.NOT_SHOWN, "it was made with other code than this release would use")
+    expected = "it was made with other code than this release would use"
+    assert mismatch(manifest(), work()) == (Verdict.NOT_SHOWN, expected)
 
 
 def test_what_the_store_held_at_the_time_is_no_difference():
     stored = manifest(settings={"keep": 0.5, "deep": {"a": 1}, "has_weights": True})
-    assert misfit(stored, work(settings={**stored.settings, "has_weights": False}))[0] is Verdict.NOT_SHOWN
+    assert mismatch(stored, work(settings={**stored.settings, "has_weights": False}))[0] is Verdict.NOT_SHOWN
 
 
 def test_what_differs_is_told_without_secrets_and_with_its_length():
     stored = manifest(settings={"keep": "s3://me:pass-word@bucket", "deep": {"a": "x" * 1000}})
-    _, detail = misfit(stored, work())
+    _, detail = mismatch(stored, work())
     assert "settings.keep is 's3://***@bucket', expected 0.5" in detail
     assert "... (1,002 characters), expected 1" in detail

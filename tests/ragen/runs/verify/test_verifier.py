@@ -12,7 +12,7 @@ from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.scratch import Scratch
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.runs.verify.verifier import Verifier
-from starpo.ragen.runs.work import Made, Work
+from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from tests.examples import example
@@ -21,10 +21,10 @@ from tests.ragen.runs.adapted import Adapted, key_of
 QUESTION = {"model": "m", "prompt": "Is it?"}
 
 
-def judged(_: Work, store: Store) -> Iterator[Made]:
+def judged(_: Work, store: Store) -> Iterator[Output]:
     if store.answers.get(QUESTION) is None:
         store.answers.put(QUESTION, "YES")
-    yield Made("rewards", example("rewards"), is_deterministic=False)
+    yield Output("rewards", example("rewards"), is_deterministic=False)
 
 
 def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_asked(tmp_path: Path) -> None:
@@ -43,13 +43,13 @@ def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_aske
     assert not answer.exists()
 
 
-def stored(_: Work, __: Store) -> Iterator[Made]:
-    yield Made("turns", example("turns"))
+def stored(_: Work, __: Store) -> Iterator[Output]:
+    yield Output("turns", example("turns"))
 
 
-def played(work: Work, store: Store) -> Iterator[Made]:
+def played(work: Work, store: Store) -> Iterator[Output]:
     assert Path(complete_folder(store, work.inputs["checkpoint"]), "model.safetensors").exists()
-    yield Made("turns", example("turns"))
+    yield Output("turns", example("turns"))
 
 
 def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
