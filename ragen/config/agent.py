@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.core.lookup import registered
-from starpo.ragen.core.registry import PROMPTS
+from starpo.ragen.core.registry import PROMPTS, SCENES
 from starpo.ragen.core.settings import Settings
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -125,3 +126,33 @@ class AgentConfig(Settings):
                 "window_turns has no effect while context = 'full'; set context = 'window' or leave it out"
             )
         return self
+
+    def check_fits(self, types: Mapping[str, str], rollout: RolloutConfig, *, is_demonstrated: bool) -> None:
+        """Check that the policy can know and show what is asked of it.
+
+        Args:
+            types: Tag -> type of each part of a mixture; for a single environment, its type -> its type.
+            rollout: The rollout's settings.
+            is_demonstrated: Whether the policy imitates demonstrations first.
+
+        Raises:
+            ValueError: If it cannot; the message says what to set.
+        """
+        if self.form != "free" and not is_demonstrated and self.prompt == "state":
+            raise ValueError(
+                f"prompt = 'state' shows only the observation, so the policy would not know of form = "
+                f"'{self.form}': set agent.prompt = 'full', let the policy learn it from demonstrations "
+                "(policy.fine_tuning), or set agent.form = 'free'"
+            )
+        blind = next((tag for tag, kind in types.items() if kind not in SCENES), None)
+        if self.form != "free" and is_demonstrated and blind is not None:
+            raise ValueError(
+                f"agent.form = '{self.form}' needs demonstrations that state the positions of objects, which "
+                f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
+                "'free', or policy.type = 'pretrained' without policy.fine_tuning"
+            )
+        if self.chat_template and rollout.engine_config.is_remote:
+            raise ValueError(
+                f"rollout.engine = '{rollout.engine}' sends messages, which the server renders by its own chat "
+                "template: leave agent.chat_template out, and give the template to the server"
+            )

@@ -10,6 +10,7 @@ from pydantic import (
     model_validator,
 )
 
+from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.core.lookup import checked_options, registered
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.settings import Settings
@@ -63,3 +64,31 @@ class FilterConfig(Settings):
                 "'top_p_softmax'"
             )
         return self
+
+    def check_fits(self, rollout: RolloutConfig) -> None:
+        """Check that the groups of a rollout can be scored and kept as configured.
+
+        Raises:
+            ValueError: If they cannot; the message says what to set.
+        """
+        if self.strategy == "top_k" and self.keep_count is None:
+            raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
+        if self.strategy != "top_k" and self.keep_count is not None:
+            raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
+        if rollout.group_size == 1 and self.should_drop_zero_variance:
+            raise ValueError(
+                "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "
+                "set it to false, or rollout.group_size >= 2"
+            )
+        is_zero = self.metric in ("std", "sample_std", "entropy_std")
+        if rollout.group_size == 1 and self.strategy == "top_p_linear" and is_zero:
+            raise ValueError(
+                f"filter.metric = '{self.metric}' is 0 in a group of one, and filter.strategy = 'top_p_linear' "
+                "keeps no group without a score: set rollout.group_size >= 2, or another metric or strategy"
+            )
+        if rollout.max_attempts > 1 and self.num_wanted is None:
+            raise ValueError(
+                f"rollout.max_attempts = {rollout.max_attempts} samples until enough groups are kept: set "
+                "filter.num_wanted to that number. DAPO's dynamic sampling is filter.strategy = 'none' and "
+                f"filter.num_wanted = {rollout.num_groups}, or fewer"
+            )

@@ -102,3 +102,14 @@ class RolloutConfig(SamplingConfig):
                 "temperature above 0, or leave search out"
             )
         return self
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> "RolloutConfig":
+        if self.max_response_tokens >= self.max_context_tokens:
+            raise ValueError("max_context_tokens must be larger than max_response_tokens")
+        if self.max_attempts > 1 and self.staleness > 0:
+            raise ValueError(
+                "staleness = 1 plays the next rollout during the update before it, but whether another attempt "
+                "is needed is known only after its filter; set max_attempts = 1, or staleness = 0"
+            )
+        return self

@@ -17,7 +17,6 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.schedule import Change
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.registry import SCENES
 from starpo.ragen.core.settings import Settings
 
 
@@ -118,93 +117,24 @@ class StarPOConfig(Settings):
                 "its type; give the variant another name"
             )
         types = {tag: part.type for tag, part in self.environment.tagged().items()}
-        self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
-        if self.agent.form != "free" and not is_demonstrated and self.agent.prompt == "state":
-            raise ValueError(
-                f"prompt = 'state' shows only the observation, so the policy would not know of form = "
-                f"'{self.agent.form}': set agent.prompt = 'full', let the policy learn it from demonstrations "
-                "(policy.fine_tuning), or set agent.form = 'free'"
-            )
-        blind = next((tag for tag, kind in types.items() if kind not in SCENES), None)
-        if self.agent.form != "free" and is_demonstrated and blind is not None:
-            raise ValueError(
-                f"agent.form = '{self.agent.form}' needs demonstrations that state the positions of objects, which "
-                f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
-                "'free', or policy.type = 'pretrained' without policy.fine_tuning"
-            )
-        if self.agent.chat_template and self.rollout.engine_config.is_remote:
-            raise ValueError(
-                f"rollout.engine = '{self.rollout.engine}' sends messages, which the server renders by its own chat "
-                "template: leave agent.chat_template out, and give the template to the server"
-            )
-        if self.filter.strategy == "top_k" and self.filter.keep_count is None:
-            raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
-        if self.filter.strategy != "top_k" and self.filter.keep_count is not None:
-            raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
-        if "groups" in self.update.needs and self.rollout.group_size == 1:
-            raise ValueError(
-                f"update.advantage = '{self.update.advantage}' (or update.shaping) compares members of a group: set "
-                "rollout.group_size >= 2"
-            )
-        if "greedy" in self.update.needs and (not self.rollout.num_greedy or self.reward.normalisation != "none"):
-            raise ValueError(
-                f"update.advantage = '{self.update.advantage}' subtracts the return of a greedy rollout of each group: "
-                "set rollout.num_greedy = 1 and reward.normalisation = 'none'"
-            )
-        named = {"update.advantage_on": self.update.advantage_on, "update.loss_on": self.update.loss_on}
-        for name, tokens in named.items():
-            if tokens == "think" and not self.agent.should_think:
-                raise ValueError(f"{name} = 'think', but the agent does not reason: set agent.should_think = true")
-        if self.rollout.group_size == 1 and self.filter.should_drop_zero_variance:
-            raise ValueError(
-                "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "
-                "set it to false, or rollout.group_size >= 2"
-            )
-        is_zero = self.filter.metric in ("std", "sample_std", "entropy_std")
-        if self.rollout.group_size == 1 and self.filter.strategy == "top_p_linear" and is_zero:
-            raise ValueError(
-                f"filter.metric = '{self.filter.metric}' is 0 in a group of one, and filter.strategy = 'top_p_linear' "
-                "keeps no group without a score: set rollout.group_size >= 2, or another metric or strategy"
-            )
-        if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
-            raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
-        is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"
-        if self.rollout.staleness > 0 and not is_corrected:
-            raise ValueError(
-                "rollout.staleness = 1 trains on samples of the previous policy: set update.importance_cap, which "
-                "truncates the weights that correct for that (2 is a common value), or update.ratio_to = 'behaviour'"
-            )
+        self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
+        self.agent.check_fits(types, self.rollout, is_demonstrated=is_demonstrated)
+        self.filter.check_fits(self.rollout)
+        self.update.check_fits(self.rollout, self.agent, self.reward)
         thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference
         is_measured = any(threshold is not None for threshold in thresholds)
-        if self.rollout.top_p < 1.0 and (is_corrected or is_measured):
+        if self.rollout.top_p < 1.0 and (self.update.is_corrected or is_measured):
             raise ValueError(
                 f"rollout.top_p = {self.rollout.top_p:g} samples from a truncated distribution, so ratios to the "
                 "sampling policy (update.importance_cap, update.ratio_to = 'behaviour', "
                 "update.effective_sample_reference, online_max_kl, online_min_effective_sample_size) would "
                 "be wrong: set rollout.top_p = 1, or leave those out"
             )
-        if self.rollout.max_attempts > 1 and self.filter.num_wanted is None:
-            raise ValueError(
-                f"rollout.max_attempts = {self.rollout.max_attempts} samples until enough groups are kept: set "
-                "filter.num_wanted to that number. DAPO's dynamic sampling is filter.strategy = 'none' and "
-                f"filter.num_wanted = {self.rollout.num_groups}, or fewer"
-            )
-        if self.rollout.max_attempts > 1 and self.rollout.staleness > 0:
-            raise ValueError(
-                "rollout.staleness = 1 plays the next rollout during the update before it, but whether another attempt "
-                "is needed is known only after its filter; set rollout.max_attempts = 1, or rollout.staleness = 0"
-            )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(
                 "rollout.staleness = 1 plays the next rollout during the update before it, but whether online_k = "
                 f"{self.online_k} needs one is known only after that update; set one of the two, not both"
-            )
-        if self.rollout.search is not None and self.update.search_rows == "refuse":
-            raise ValueError(
-                f"rollout.search.type = '{self.rollout.search.type}' chooses responses, and update.search_rows = "
-                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to weight chosen "
-                "responses by how much less often the policy samples them, or leave rollout.search out"
             )
         return self
 

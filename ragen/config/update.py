@@ -5,8 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.learner import LearnerConfig
 from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.core.lookup import registered, with_tables
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.core.settings import Settings
@@ -159,6 +162,43 @@ class UpdateConfig(ObjectiveConfig):
         if self.needs_prm:
             found["prm"] = self.prm.optimiser or self.optimiser
         return found
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the loss corrects for a policy that sampled the data and is not the one being updated."""
+        return self.importance_cap is not None or self.ratio_to == "behaviour"
+
+    def check_fits(self, rollout: RolloutConfig, agent: AgentConfig, reward: RewardConfig) -> None:
+        """Check that a rollout provides what the objective needs.
+
+        Raises:
+            ValueError: If it does not; the message says what to set.
+        """
+        if "groups" in self.needs and rollout.group_size == 1:
+            raise ValueError(
+                f"update.advantage = '{self.advantage}' (or update.shaping) compares members of a group: set "
+                "rollout.group_size >= 2"
+            )
+        if "greedy" in self.needs and (not rollout.num_greedy or reward.normalisation != "none"):
+            raise ValueError(
+                f"update.advantage = '{self.advantage}' subtracts the return of a greedy rollout of each group: "
+                "set rollout.num_greedy = 1 and reward.normalisation = 'none'"
+            )
+        named = {"update.advantage_on": self.advantage_on, "update.loss_on": self.loss_on}
+        for name, tokens in named.items():
+            if tokens == "think" and not agent.should_think:
+                raise ValueError(f"{name} = 'think', but the agent does not reason: set agent.should_think = true")
+        if rollout.staleness > 0 and not self.is_corrected:
+            raise ValueError(
+                "rollout.staleness = 1 trains on samples of the previous policy: set update.importance_cap, which "
+                "truncates the weights that correct for that (2 is a common value), or update.ratio_to = 'behaviour'"
+            )
+        if rollout.search is not None and self.search_rows == "refuse":
+            raise ValueError(
+                f"rollout.search.type = '{rollout.search.type}' chooses responses, and update.search_rows = "
+                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to weight chosen "
+                "responses by how much less often the policy samples them, or leave rollout.search out"
+            )
 
     def effective(self) -> dict[str, Any]:
         """Return the settings that enter the update's cache key, as JSON, without most of those that others disable."""
