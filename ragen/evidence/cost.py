@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
-from starpo.ragen.evidence.report.reading import Place, Reader, places, side_by_side
+from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.evidence.sizing.hours import num_examples, num_passes, num_played
 from starpo.ragen.evidence.times import stage_seconds
 from starpo.ragen.store import Store

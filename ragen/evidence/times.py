@@ -8,7 +8,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from starpo.ragen.evidence.report.reading import Place, Reader, places, side_by_side
+from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Manifest

@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.initial_states import write_states
-from starpo.ragen.agents.policy.load import load_pretrained, save_policy
+from starpo.ragen.agents.policy.load import load_pretrained
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.config.agent import AgentConfig

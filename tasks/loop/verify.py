@@ -94,7 +94,7 @@ def verify_run(
         StoreError: If there is no such run; the message suggests similar names.
         ConfigError: If a stage is not recorded, the range is not in the run, or its settings are not this release's.
     """
-    from starpo.ragen.agents.policy.load import without_progress_bars
+    from starpo.ragen.agents.policy.save import without_progress_bars
 
     started = time.perf_counter()
     record = store.runs.get(run)

@@ -13,7 +13,7 @@ from starpo.flows.cli.new import experiment
 from starpo.flows.experiment import plan_experiment
 from starpo.flows.presets import preset
 from starpo.ragen.advice import advise
-from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.policy import TinyPolicy

@@ -6,7 +6,7 @@ import pytest
 
 from starpo.flows.cli.train import train
 from starpo.flows.cli.validate import validate
-from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.policy import TinyPolicy

@@ -10,7 +10,7 @@ import pytest
 
 from starpo.flows.presets import names, preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.store import Store

@@ -165,7 +165,7 @@ def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from starpo.ragen.agents.policy.load import save_policy
+    from starpo.ragen.agents.policy.save import save_policy
     from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 
     folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()

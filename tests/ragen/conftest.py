@@ -77,7 +77,7 @@ def smollm2() -> str:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a tiny model with random weights; tests must not change it."""
-    from starpo.ragen.agents.policy.load import save_policy
+    from starpo.ragen.agents.policy.save import save_policy
     from starpo.ragen.agents.policy.tiny import make_model
     from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.evaluation.episodes import fold_episodes
-from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder

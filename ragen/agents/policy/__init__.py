@@ -9,6 +9,7 @@
     source          `resolve_policy`: from a hub's name, folder, GGUF file or package to one checked folder
     gguf            a folder in Hugging Face's layout made from a GGUF file
     folder          `check_folder`: what a folder says, so that all readers understand it alike
+    save            `save_policy`: config, weights and tokenizer into a folder
     load            `load_policy`, `load_tokenizer`: any Hugging Face causal LM, from a folder
 
 Import these modules only where they are used: most of them need torch or transformers.

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.agents.policy.folder import check_folder, refusing
-from starpo.ragen.agents.policy.load import save_policy, without_progress_bars
+from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.config.model_files import model_digest
 from starpo.ragen.core.errors import MissingPackageError
 

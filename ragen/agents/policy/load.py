@@ -7,7 +7,6 @@ Only safetensors are read, and code that comes with a model is never run.
 """
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import logging
 
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
 from starpo.ragen.agents.policy.folder import (
@@ -34,6 +32,7 @@ from starpo.ragen.agents.policy.folder import (
     refusing,
     vocabulary_size,
 )
+from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
@@ -136,31 +135,6 @@ def load_pretrained(
             "has no gradient"
         )
     return model, tokenizer
-
-
-def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-    """Write config, weights (safetensors) and tokenizer into a local folder that `load_policy` can read."""
-    with without_progress_bars():
-        model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Suppress transformers' progress bars, for files and for weights, in logs and terminals.
-
-    Also silence DeepSpeed, if installed, which accelerate imports when a model is saved: without a GPU it prints a
-    warning to standard output, mixed into a command's output, unless DS_ACCELERATOR is set to 'cpu'.
-    """
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    was_enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            logging.enable_progress_bar()
 
 
 def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float]:

@@ -6,7 +6,6 @@ page             `render_report`: ReportData -> one HTML page that needs no netw
 comparison       `draw_comparison`: success curves of several runs -> one SVG
 
 audited          `audited`: findings of the audits
-reading          `Reader`: tolerant reading of a run, with a list of what cannot be read
 decisions        decisions of the filter on each group
 trajectories     training rollouts in the form of the page
 evaluations      evaluated episodes in the same form

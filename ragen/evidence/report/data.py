@@ -17,12 +17,12 @@ from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.cost import Cost, cost
+from starpo.ragen.evidence.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
-from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.evidence.updates import updates_before

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starpo.ragen.evidence.report.reading import Place, Reader, side_by_side
+from starpo.ragen.evidence.reading import Place, Reader, side_by_side
 from starpo.ragen.store.attempts import attempt_of
 
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
+from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
 from starpo.ragen.evidence.report.embedding import Batch, shortened
-from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.manifest import Manifest
 

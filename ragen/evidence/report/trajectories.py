@@ -8,10 +8,10 @@ from typing import Any
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
-from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
 from starpo.schemas.datasets import STATUSES
 from starpo.schemas.imported import FORMAT, imported_facts

@@ -34,7 +34,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, BASE, PREFIX, AdapterShape, base_of, read_adapter
-from starpo.ragen.agents.policy.load import load_policy, without_progress_bars
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.save import without_progress_bars
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError, named_line
 from starpo.ragen.core.settings import Settings

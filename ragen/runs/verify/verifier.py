@@ -105,7 +105,7 @@ class Verifier:
 
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
         """Recompute the stage; return its outputs, or the verdict on all of its artifacts and the reason."""
-        from starpo.ragen.agents.policy.load import without_progress_bars
+        from starpo.ragen.agents.policy.save import without_progress_bars
         from starpo.ragen.runs.placement import playing_here
 
         try:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from starpo.ragen.evidence.cost import cost
-from starpo.ragen.evidence.report.reading import Place
+from starpo.ragen.evidence.reading import Place
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import Run
 from starpo.schemas.manifest import Manifest, Stage

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, vocabulary_digest
 from starpo.ragen.agents.prompting.context import ContextBuilder

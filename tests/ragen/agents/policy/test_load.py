@@ -6,7 +6,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from starpo.ragen.agents.policy import load
+from starpo.ragen.agents.policy import load, save
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
@@ -37,7 +37,7 @@ def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_save
 def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
     load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), complete.parent / "quiet")
     assert capfd.readouterr().err == ""
-    with load.without_progress_bars():
+    with save.without_progress_bars():
         pass
     assert transformers.utils.logging.is_progress_bar_enabled()
 

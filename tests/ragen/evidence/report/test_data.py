@@ -4,8 +4,8 @@ import json
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.reading import Reader, places
 from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.evidence.report.reading import Reader, places
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.evidence.report.words import embedded_words
 from starpo.ragen.store import Store

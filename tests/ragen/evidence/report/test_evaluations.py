@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.evaluations import read_evaluation
-from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from tests.examples import example

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from starpo.ragen.evidence.reading import Place
 from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.evidence.report.reading import Place
 from starpo.ragen.evidence.times import seconds_between, stage_seconds, times_of
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Manifest, Stage

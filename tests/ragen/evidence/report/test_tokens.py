@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.evidence.reading import Place, Reader, places
 from starpo.ragen.evidence.report import embedding
-from starpo.ragen.evidence.report.reading import Place, Reader, places
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.store import Store

@@ -1,0 +1,35 @@
+"""Writing a policy's folder."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
+    """Write config, weights (safetensors) and tokenizer into a local folder that `load_policy` can read."""
+    with without_progress_bars():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Suppress transformers' progress bars, for files and for weights, in logs and terminals.
+
+    Also silence DeepSpeed, if installed, which accelerate imports when a model is saved: without a GPU it prints a
+    warning to standard output, mixed into a command's output, unless DS_ACCELERATOR is set to 'cpu'.
+    """
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
