@@ -21,7 +21,7 @@ presets/    TOML files with complete settings; grids/ of ablations, sweeps/
 serve       serves the deployments; server: a local Prefect server and the process that serves them
 abandoned   flow runs whose process died, ended in Prefect
 cli/        the `ragen` command: one file per command
-console/    code shared by several commands
+console/    code shared by several commands; terminal, stores, flow_run, outcome: shared by them and the flows
 """
 
 from starpo.flows.logs import install

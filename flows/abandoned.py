@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import FlowRun as Found
 from prefect.client.schemas.objects import StateType
 from prefect.states import Crashed
 
-from starpo.flows.console.flow_run import asking, unfinished
+from starpo.flows.flow_run import asking, unfinished
 from starpo.flows.server import api_url
 
 _STARTING = timedelta(minutes=1)

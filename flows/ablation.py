@@ -21,7 +21,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
-from starpo.flows.console.flow_run import subflow_ended
+from starpo.flows.flow_run import subflow_ended
 from starpo.flows.runners import cell_runner, stop_with_parent
 from starpo.flows.stage_task import stage_task
 from starpo.flows.starpo import starpo

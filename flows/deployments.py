@@ -19,11 +19,11 @@ from prefect.schedules import Cron
 
 from starpo.flows.ablation import ablation
 from starpo.flows.audit import audit
-from starpo.flows.console.terminal import write
 from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import SWEEPS, names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
+from starpo.flows.terminal import write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.studies.sweep import Sweep
 

@@ -4,38 +4,25 @@ store, name -> open_run -> Run -> Arrow tables, folders, metrics
 """
 
 from collections.abc import Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from starpo.flows.stores import Address, open_store
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides, recorded_config
-from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunState
-from starpo.ragen.store.remote.redaction import check_address
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Address = str | PathLike[str]
-"""A folder, or an fsspec URL."""
-
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
-
-
-def open_store(url: Address | None) -> Store:
-    """Open the store at this address, or the configured one (RAGEN_STORE).
-
-    Raises:
-        StoreError: If the address is invalid.
-    """
-    return Store(Runtime.current().store if url is None else check_address(fspath(url)))
 
 
 def open_run(name: str, store: Address | None = None) -> "Run":
@@ -254,8 +241,8 @@ class Run:
         Raises:
             ConfigError: If the run cannot be forked there, or a setting cannot change.
         """
-        from starpo.flows.console.terminal import Console
         from starpo.flows.console.training import train_fork
+        from starpo.flows.terminal import Console
         from starpo.tasks.loop.fork import plan_fork
 
         fork = plan_fork(self.store, self.name, iteration, overrides)

@@ -7,7 +7,7 @@ import numpy as np
 
 from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys

@@ -9,7 +9,7 @@ import typer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import evaluation_curve, print_rows, run_facts
 from starpo.flows.console.pages import check_output, write_page
-from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.words import settings_as_text
 from starpo.ragen.store.records.runs import Run

@@ -7,8 +7,8 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.flows.evaluation import evaluate_checkpoint
+from starpo.flows.terminal import Console, plain, print_json, say
 
 
 def evaluate(

@@ -12,7 +12,7 @@ import typer
 
 from starpo.flows.cli.commands import STYLE
 from starpo.flows.console.pages import write_page
-from starpo.flows.console.terminal import write
+from starpo.flows.terminal import write
 from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS

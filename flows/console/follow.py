@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from starpo.flows.console.terminal import Console, description_column, say
+from starpo.flows.outcome import Outcome
+from starpo.flows.terminal import Console, description_column, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
@@ -33,14 +33,6 @@ FINAL = ("completed", "failed", "cancelled")
 
 class RunFailedError(StarPOError):
     """The run did not complete."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: its status, such as `completed`, and the reason."""
-
-    status: str
-    reason: str
 
 
 class RunBar(Progress):
@@ -168,7 +160,7 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
 
 def _is_starting(run: str) -> bool:
     """Whether Prefect is starting or restarting it, which takes some seconds until its process works."""
-    from starpo.flows.console.flow_run import is_starting
+    from starpo.flows.flow_run import is_starting
 
     return is_starting(run)
 

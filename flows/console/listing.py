@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.evidence.updates import updates_before

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
-from starpo.flows.console.terminal import Console, say
+from starpo.flows.console.follow import RunFailedError, follow_run
 from starpo.flows.memory_check import check_memory
+from starpo.flows.outcome import Outcome
+from starpo.flows.terminal import Console, say
 from starpo.flows.training_run import carry_out_run
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError

@@ -11,11 +11,11 @@ from typing import Any
 from starpo.flows.console.listing import success_line
 from starpo.flows.console.local_training import train_here
 from starpo.flows.console.pages import write_report
-from starpo.flows.console.terminal import Console, say
 from starpo.flows.memory_check import check_memory
-from starpo.flows.opened_run import open_store
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
+from starpo.flows.stores import open_store
+from starpo.flows.terminal import Console, say
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits
 from starpo.ragen.evidence.sizing.architecture import known_size

@@ -65,7 +65,7 @@ class Prefect:
 def prefect(monkeypatch: pytest.MonkeyPatch) -> Prefect:
     prefect = Prefect()
     monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: prefect)
-    monkeypatch.setattr("starpo.flows.console.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("starpo.flows.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
     monkeypatch.setattr(ablation, "flow_run", SimpleNamespace(id=str(PARENT)))
     return prefect
 

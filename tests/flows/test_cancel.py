@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from starpo.flows.cli.cancel import CancelError, cancel_run
-from starpo.flows.console.follow import Outcome
+from starpo.flows.outcome import Outcome
 from starpo.flows.server import ServerGoneError
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store

@@ -9,14 +9,14 @@ from prefect.exceptions import PrefectHTTPStatusError
 from rich.console import Console
 
 from starpo.flows.console.deployment import follow_deployment, start_deployment
-from starpo.flows.console.follow import Outcome
+from starpo.flows.outcome import Outcome
 from starpo.flows.server import ServerError, ServerGoneError
 from starpo.ragen.store import Store
 
 
 @pytest.fixture
 def ended(monkeypatch):
-    monkeypatch.setattr("starpo.flows.console.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("starpo.flows.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
     monkeypatch.setattr("starpo.flows.console.deployment.register", lambda _: None)
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))

@@ -14,7 +14,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from rich.text import Text
 
-from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
+from starpo.flows.console.follow import RunFailedError, follow_run
+from starpo.flows.outcome import Outcome
 from starpo.ragen.store import Store
 from starpo.ragen.store.records import leases
 

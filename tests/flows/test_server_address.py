@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from starpo.flows.console.flow_run import FlowRun
+from starpo.flows.flow_run import FlowRun
 from starpo.flows.server import is_healthy
 
 

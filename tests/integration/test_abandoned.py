@@ -11,8 +11,8 @@ from prefect.client.orchestration import get_client
 from prefect.states import Pending, Running
 
 from starpo.flows.abandoned import crash_abandoned
-from starpo.flows.console.flow_run import FlowRun
 from starpo.flows.deployments import deployments
+from starpo.flows.flow_run import FlowRun
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_server")]
 NAME = "starpo/smoke"

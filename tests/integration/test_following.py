@@ -7,8 +7,8 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.states import Completed, Running, Scheduled
 
-from starpo.flows.console import flow_run
-from starpo.flows.console.flow_run import is_starting
+from starpo.flows import flow_run
+from starpo.flows.flow_run import is_starting
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")]
 

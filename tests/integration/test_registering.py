@@ -3,8 +3,8 @@
 import pytest
 from prefect.client.orchestration import get_client
 
-from starpo.flows.console.flow_run import FlowRun, unfinished
 from starpo.flows.deployments import deployments
+from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.serve import register
 from starpo.flows.server import ServerError
 
