@@ -7,10 +7,10 @@ import itertools
 import shutil
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from starpo.flows.console.progress import COUNTED, progress_bar
-from starpo.ragen.agents.policy.complete import complete
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.runs.derive import Derivation, derive, restore
@@ -72,14 +72,20 @@ def _exported(
 def _derived(
     store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None
 ) -> dict[str, Any]:
-    from starpo.ragen.runs.placement import learner_for
+    from starpo.ragen.runs.placement import learner_at
 
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
     numbers, total = itertools.count(1), len(recipe.updates)
     with (
         progress_bar("repeating updates", COUNTED) as show,
-        derive(store, recipe, learner_for, lambda _: show(next(numbers), total)) as derived,
+        derive(
+            store,
+            recipe,
+            learner_at,
+            lambda _: show(next(numbers), total),
+            must_be_proved=output is None,
+        ) as derived,
     ):
         folder = _put(store, derived, output)
         last = derived.steps[-1]
@@ -100,7 +106,9 @@ def _derived(
 
 def _put(store: Store, derived: Derivation, output: Path | None) -> str:
     if output is not None:
-        _copy(Path(complete(derived.folder, lambda base: complete_folder(store, base))), output)
+        with TemporaryDirectory(prefix="ragen-checkpoint-") as folder:
+            derived.write(store, folder)
+            _copy(Path(folder), output)
         return str(output.absolute())
     restore(store, derived)
     return complete_folder(store, derived.recipe.key)

@@ -5,7 +5,7 @@
 Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` limits how many run across all sweeps.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 
 from prefect import flow
 from prefect.logging import get_run_logger
@@ -13,10 +13,9 @@ from prefect.logging import get_run_logger
 from starpo.flows.runners import cell_runner
 from starpo.flows.stage_task import stage_task
 from starpo.flows.study import ended, finish
-from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
+from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
 
@@ -53,37 +52,22 @@ def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> 
 def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> Iterator[tuple[str, str | None]]:
     """Evaluate the missing cells and yield each cell's label and its error, if it failed, as it ends.
 
-    Other cells of a dropped checkpoint wait for the first one, which restores it, so that it is derived only once.
+    Dropped checkpoints are first derived and put back into the store, where the cells' processes find them.
     """
     measured = {planned.label: planned.work.keys for planned in plan.cells if planned.is_stored}
     studies.name_cells(plan.name, measured)
-    missing, dropped = plan.missing, plan.dropped(store)
-    if not missing:
+    if not plan.missing:
         return
+    from starpo.ragen.runs.placement import restored
+
     # a sweep over a long run must not keep all of its weights
-    with left_as_found(store, dropped), cell_runner(concurrency) as runner:
-        for wave in _waves(missing, dropped):
-            futures = {}
-            for planned in wave:
-                task = stage_task(planned.work, planned.label, tags={CELL_TAG})
-                futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
-            for planned, error in ended(futures):
-                if error is None:
-                    measured[planned.label] = planned.work.keys
-                    studies.name_cells(plan.name, measured)
-                yield planned.label, error
-
-
-def _waves(missing: Sequence[PlannedCell], dropped: Collection[str]) -> Iterator[list[PlannedCell]]:
-    """Yield all cells, except that each dropped checkpoint has only one; then the remaining ones."""
-    begun: set[str] = set()
-    first: list[PlannedCell] = []
-    later: list[PlannedCell] = []
-    for planned in missing:
-        key = planned.cell.checkpoint
-        (later if key in begun else first).append(planned)
-        if key in dropped:
-            begun.add(key)
-    yield first
-    if later:
-        yield later
+    with restored(store, plan.dropped(store)), cell_runner(concurrency) as runner:
+        futures = {}
+        for planned in plan.missing:
+            task = stage_task(planned.work, planned.label, tags={CELL_TAG})
+            futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
+        for planned, error in ended(futures):
+            if error is None:
+                measured[planned.label] = planned.work.keys
+                studies.name_cells(plan.name, measured)
+            yield planned.label, error

@@ -16,13 +16,15 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
 from starpo.ragen.evidence.report.tracking import Tracker
+from starpo.ragen.evidence.sizing.architecture import known_architecture
+from starpo.ragen.evidence.sizing.storage import checkpoint_interval
 from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.learning.control.alarm import Alarm
 from starpo.ragen.runs.execution import Execution
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.retention import Retention
+from starpo.ragen.store.keeping.retention import Retention, is_kept
 from starpo.ragen.store.records.run import RunStatus
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.tasks.loop.runner import Runner
@@ -57,7 +59,9 @@ class RunRecorder(Runner):
         self._tracker: Tracker  # opened on entering, by the one process that works on the run
         self._opened: ExitStack
         self._stages: defaultdict[int, StageKeys] = defaultdict(dict)
-        self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last, start)
+        every = self._checkpoint_interval = checkpoint_interval(config, known_architecture(config))
+        should_lose = config.checkpoint_every is not None
+        self._retention = Retention(self._store, name, every, should_lose, start)
         self._execution, self._log = execution, execution.log
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
@@ -112,6 +116,13 @@ class RunRecorder(Runner):
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
             self._execution.begin(self.name, self._address)
             self._log.info("run %s in store %s", self.name, self._store.url)
+            if self._checkpoint_interval > 1:
+                every = self._checkpoint_interval
+                self._log.info(
+                    "of its checkpoints, the first, every %dth and the last are kept (checkpoint_every); others are "
+                    "derived when needed, and a crash repeats at most %d updates",
+                    *(every, every - 1),
+                )
             self._opened = opened.pop_all()
         return self
 
@@ -184,6 +195,10 @@ class RunRecorder(Runner):
         """Report metrics that no stage measures, as they follow from stored data."""
         self._measured[iteration] |= values
         self._tracker.log(iteration, dict(values))
+
+    def is_kept(self, number: int) -> bool:
+        """Whether the run keeps the checkpoint of this number, by its settings or as its last one."""
+        return is_kept(number, self._stop, self._checkpoint_interval)
 
     def retain(self, checkpoints: Sequence[str]) -> None:
         """Drop the checkpoints that the run's settings do not keep, unless another run needs them."""

@@ -14,7 +14,6 @@ from starpo.flows.record import RunRecorder
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.tasks.loop.replay import replay_run
 from starpo.tasks.loop.run_code import replay_code
 
@@ -45,6 +44,8 @@ def replay(
     Returns:
         The replay's name: it is a run like any other.
     """
+    from starpo.ragen.runs.placement import restored
+
     url = store or Runtime.current().store
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
     code = replay_code(plan.config)
@@ -52,6 +53,8 @@ def replay(
         url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
         execution=InPrefect(), parameters=plan.parameters, stop=plan.stop, start=plan.start,
     )  # fmt: skip
-    with record, left_as_found(Store(url), [plan.checkpoints[plan.start], plan.checkpoints[plan.stop]]):
+    opened, first = Store(url), plan.checkpoints[plan.start]
+    is_needed = should_update and opened.dropped("checkpoint", first) is not None
+    with record, restored(opened, [first] if is_needed else []):
         replay_run(record, plan, should_evaluate)
     return record.name

@@ -7,6 +7,8 @@ digest of its non-volatile fields, so that edits are detected.
 
 import hashlib
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +34,17 @@ class FileEntry(StrictModel):
     """SHA-256 of its content."""
     size_bytes: int = Field(ge=0)
     """Size in bytes."""
+
+    @classmethod
+    def of(cls, file: Path, name: str) -> "FileEntry":
+        """Return the entry of a file on this machine, which is hashed.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        with file.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            return cls(name=name, path=name, sha256=sha256, size_bytes=os.fstat(stream.fileno()).st_size)
 
 
 class Stage(StrictModel):

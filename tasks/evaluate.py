@@ -90,7 +90,7 @@ def _play(
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.envs import make
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.runs.placement import checkpoint_folder, is_deterministic, shard_player
+    from starpo.ragen.runs.placement import is_deterministic, policy_folder, shard_player
     from starpo.ragen.runs.training_states import training_states
 
     cell, iteration = work.part, work.settings["iteration"]
@@ -112,7 +112,7 @@ def _play(
     )
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=checkpoint_folder(store, checkpoint),
+        folder=policy_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=environment,
         agent=agent,

@@ -42,14 +42,14 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.learning.metrics.template import template_metrics
-    from starpo.ragen.runs.placement import checkpoint_folder, learner_at
+    from starpo.ragen.runs.placement import learner_at, policy_folder
 
     assert work.seed is not None
     iteration, temperature = work.settings["iteration"], work.settings["temperature"]
     turns = store.read_table("turns", work.inputs["turns"])
     checkpoint = work.inputs["checkpoint"]
     learner = learner_at(store, checkpoint, config, work.inputs.get("reference"))
-    tokenizer = load_tokenizer(checkpoint_folder(store, checkpoint))
+    tokenizer = load_tokenizer(policy_folder(store, checkpoint))
     values: dict[str, float] = {}
     for choice in CHOICES:
         reasoned = pick(turns, choice, work.settings["rows"], work.seed, lambda ids: str(tokenizer.decode(ids)))

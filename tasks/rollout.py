@@ -110,7 +110,7 @@ def _play(
     from starpo.ragen.agents.rollout.siblings import take_siblings
     from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
-    from starpo.ragen.runs.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
+    from starpo.ragen.runs.placement import is_deterministic, num_lost_workers, policy_folder, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))
@@ -122,7 +122,7 @@ def _play(
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=checkpoint_folder(store, checkpoint),
+        folder=policy_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=config.environment,
         agent=config.agent,

@@ -1,6 +1,7 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
@@ -13,7 +14,9 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="update", version=4)
 
 
-def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:
+def update(
+    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, is_kept: bool = True, **data: str
+) -> Work:
     """Train a checkpoint on the selected groups.
 
     Args:
@@ -21,6 +24,8 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        is_kept: Whether the new checkpoint is written. If not, it is dropped from birth, provided that it can be
+            derived again, and that all who play its policy are on this machine.
         data: Role -> key of the training data: turns, rewards and selection of all attempts.
 
     Raises:
@@ -40,20 +45,26 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")
-    return Work(STAGE, outputs, _train, settings, inputs, seed, update_code(own))
+    return Work(STAGE, outputs, partial(_train, is_kept), settings, inputs, seed, update_code(own))
 
 
-def _train(work: Work, store: Store) -> Iterator[Output]:
-    from starpo.ragen.runs.placement import learner_at
+def _train(is_kept: bool, work: Work, store: Store) -> Iterator[Output]:
+    from starpo.ragen.runs.derive import new_policy
+    from starpo.ragen.runs.placement import learner_at, plays_elsewhere
 
     assert work.seed is not None
     config = update_config(work.settings)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     result = run_update(store, learner, work.settings, work.inputs, work.seed)
     repeats = learner.is_deterministic
-    with store.new_folder() as folder:
-        learner.save(str(folder), work.key)
-        yield Output("checkpoint", folder, result.metrics, {"timings": result.timings}, repeats)
+    facts = result.metrics, {"timings": result.timings}, repeats
+    if is_kept or not repeats or plays_elsewhere():
+        with store.new_folder() as folder:
+            learner.save(str(folder), work.key)
+            yield Output("checkpoint", folder, *facts)
+    else:
+        with new_policy(store, learner, work.key, like=work.inputs["checkpoint"]) as files:
+            yield Output("checkpoint", files, *facts)
     yield Output(
         "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats
     )

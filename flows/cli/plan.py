@@ -118,7 +118,7 @@ def _facts(
         "storage_bytes": {
             **found.storage,
             "a_checkpoint": checkpoint_bytes(config, architecture),
-            "checkpoints_kept": num_kept_checkpoints(config),
+            "checkpoints_kept": num_kept_checkpoints(config, architecture),
         },
         "fits": not reasons,
         "reasons": reasons,
@@ -145,7 +145,8 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
         "tokens": f"per iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
         f"{tokens.response:.0f} response tokens; longest context {tokens.longest_context:,}",
-        "storage": f"{_size(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
+        "storage": f"{_size(sum(storage.values()))}: "
+        f"{num_kept_checkpoints(config, found.architecture)} checkpoints kept, "
         f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
     }
     for label, text in lines.items():

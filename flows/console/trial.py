@@ -47,12 +47,12 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
 
 def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
     """Return a folder with the run's first policy, whether it is that one, and its name for people."""
-    from starpo.ragen.runs.placement import checkpoint_folder
+    from starpo.ragen.runs.placement import policy_folder
     from starpo.tasks.warm_start import warm_start
 
     first = warm_start(config)
     if first.is_stored(store):
-        return checkpoint_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
+        return policy_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
     if config.policy.type == "tiny":
         raise ConfigError(
             "--play needs the embedded policy, which its warm start makes: run `ragen train` with these settings and "

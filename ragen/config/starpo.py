@@ -41,11 +41,11 @@ class StarPOConfig(Settings):
     online_min_effective_sample_size: float | None = Field(None, gt=0, lt=1)
     """Collect the next rollout early once the effective sample size of its response tokens under the policy, as a share
     of their number, falls below this value. None: never. No effect with online_k = 1."""
-    checkpoint_every: int = Field(1, ge=1)
-    """Keep every n-th checkpoint, the first and the newest. Those in between are dropped as soon as a later one is
-    stored; a dropped checkpoint can be derived again. 1: keep all."""
-    checkpoint_keep_last: int = Field(1, ge=1)
-    """Number of newest checkpoints that are always kept."""
+    checkpoint_every: int | None = Field(None, ge=1)
+    """Keep every n-th checkpoint, the first and the last. Those in between are not written if updates are repeatable:
+    they can be derived again from the one before, which takes as long as the updates in between. That is also what a
+    crash costs: at most n - 1 updates are repeated. 1: keep all. None: all if a checkpoint is small, else every
+    10th; then none is dropped that cannot be derived again."""
     environment: EnvironmentConfig
     """The environment that is trained on."""
     policy: PolicyConfig = TinyPolicy()

@@ -85,6 +85,10 @@ class ArtifactDamagedError(StoreError):
     """What is wrong with it, in a few words, for tables; empty if only the message describes it."""
 
 
+class DerivationError(StarPOError):
+    """Repeated work gave another result than the original, or cannot be proved to have given the same."""
+
+
 class NotAskedError(StoreError):
     """The answer of an external service is not in the store, and no service may be queried here."""
 

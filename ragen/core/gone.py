@@ -15,6 +15,7 @@ GONE: dict[str, dict[str, str]] = {
         "sokoban-paper-public-code": 'extends = ["sokoban-paper", "starpo-public-code"] in a TOML file',
     },
     "setting": {
+        "checkpoint_keep_last": "the newest checkpoint is derived from the last kept one (`checkpoint_every`)",
         "split_rule": "a seed always selects the goal at the seed modulo the size of its split",
         "should_show_attributes": "a product has no page of attributes",
     },

@@ -1,44 +1,40 @@
 """Derivation: updates repeated on stored rollouts to rebuild a checkpoint, each verified by its digest.
 
-    Recipe -> load the kept checkpoint -> update, save, compare; update, save, compare; ... -> folder
+    Recipe -> learner at the kept checkpoint -> update, hash, compare; update, hash, compare; ... -> learner there
 
-The learner runs update after update without reading back what it wrote, as in the run itself. Where settings change in
-between, another learner continues from the last checkpoint. Only one intermediate checkpoint is on disk at a time.
+The learner runs update after update, as in the run itself; nothing is written but the policy (`newest_policies`).
 """
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from starpo.ragen.agents.policy.complete import complete
+from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
+from starpo.ragen.core.errors import ArtifactDamagedError, DerivationError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.learner import Learner, UpdateResult
+from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.artifacts.folders import folder_digest
+from starpo.ragen.store.artifacts.folders import digest_of
 from starpo.ragen.store.artifacts.provenance import collect
 from starpo.ragen.store.keeping.recipe import Recipe, iteration_of
 from starpo.schemas.digest import content_digest
-from starpo.schemas.manifest import Manifest
+from starpo.schemas.manifest import FileEntry, Manifest
 
-LearnerFor = Callable[[UpdateConfig], Learner]
-"""Returns the learner for the updates of a configuration."""
+LearnerAt = Callable[[Store, str, UpdateConfig, str | None], Learner]
+"""Returns the learner for a configuration, loaded at a checkpoint, with a reference (`placement.learner_at`)."""
 
 Proof = Literal["checkpoint", "samples", "none"]
 """Proof that a checkpoint is the original one: its digest; or, if its manifest is lost, the digest of the samples of
 the update that made it; 'none' if the digests differ because the learner is not deterministic."""
 
-
-class DerivationError(StarPOError):
-    """A repeated update gave another result than the original one."""
+_WEIGHTS = ("model", "adapter_model")
+"""How the names of a policy's weights begin."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +63,12 @@ class Derivation:
     """Derived checkpoint.
 
     Attributes:
-        folder: Its folder, which exists until the context ends.
+        learner: A learner that holds it until the context ends.
         recipe: The recipe it was derived by.
         steps: The updates, in order; at least one.
     """
 
-    folder: str
+    learner: Learner
     recipe: Recipe
     steps: tuple[Step, ...]
 
@@ -81,53 +77,92 @@ class Derivation:
         """Proof of the last step, which depends on all earlier ones."""
         return self.steps[-1].proof
 
+    def write(self, store: Store, folder: str) -> None:
+        """Write the checkpoint into an empty folder, with the weights of its base if it holds adapters."""
+        self.learner.save(folder, self.recipe.key)
+        complete_in_place(folder, lambda base: complete_folder(store, base))
+
 
 @contextmanager
 def derive(
-    store: Store, recipe: Recipe, learner_for: LearnerFor, on_step: Callable[[Step], None] = lambda _: None
+    store: Store,
+    recipe: Recipe,
+    learner_at: LearnerAt,
+    on_step: Callable[[Step], None] = lambda _: None,
+    *,
+    must_be_proved: bool = True,
 ) -> Iterator[Derivation]:
-    """Carry out a recipe in a temporary folder; the store is only read.
+    """Carry out a recipe; the store is only read. If it is proved, the learner and its policy stay there afterwards.
 
     Args:
         store: Store of its inputs.
         recipe: Recipe with at least one update.
-        learner_for: See `LearnerFor`.
+        learner_at: See `LearnerAt`.
         on_step: Called after every update.
+        must_be_proved: Whether to fail at the first update that need not have given the original.
 
     Yields:
         The derived checkpoint.
 
     Raises:
-        DerivationError: If a deterministic learner gave another result than the original.
+        DerivationError: If a deterministic learner gave another result than the original, or proof is lacking.
         ArtifactDamagedError: If the kept checkpoint or a rollout differs from what was written.
     """
     assert recipe.updates
-    try:
-        folder, key = complete_folder(store, recipe.start), recipe.start
-    except ArtifactDamagedError as error:
-        raise ArtifactDamagedError(
-            f"checkpoint {recipe.key} is derived from checkpoint {recipe.start}, the nearest one kept, but that is "
-            f"damaged. Delete it, and derivation starts from the one before it.\n{error}"
-        ) from error
     steps: list[Step] = []
-    before: Learner | None = None
-    with tempfile.TemporaryDirectory(prefix="derive-") as root:
-        for made in recipe.updates:
-            learner = learner_for(update_config(made.settings))
-            reference = made.inputs.get("reference")
-            if before not in (None, learner):  # it reads the previous learner's folder, where adapters lack their base
-                folder = complete(folder, lambda base: complete_folder(store, base))
-            learner.load(folder, key, complete_folder(store, reference) if reference else None)
-            assert made.seed is not None
-            result = run_update(store, learner, made.settings, made.inputs, made.seed)
-            before, key, folder = learner, made.key, str(Path(root, made.key))
-            learner.save(folder, key)
-            step = _compared(store, made, folder, result, learner.is_deterministic)
-            if steps:
-                shutil.rmtree(Path(root, steps[-1].made.key))
-            steps.append(step)
-            on_step(step)
-        yield Derivation(folder, recipe, tuple(steps))
+    for made in recipe.updates:
+        config, reference = update_config(made.settings), made.inputs.get("reference")
+        try:
+            learner = learner_at(store, made.inputs["checkpoint"], config, reference)
+        except ArtifactDamagedError as error:
+            raise ArtifactDamagedError(
+                f"checkpoint {recipe.key} is derived from checkpoint {recipe.start}, the nearest one kept, but that is "
+                f"damaged. Delete it, and derivation starts from the one before it.\n{error}"
+            ) from error
+        assert made.seed is not None
+        result = run_update(store, learner, made.settings, made.inputs, made.seed)
+        with new_policy(store, learner, made.key, like=recipe.start) as files:
+            step = _compared(store, made, files, result, learner.is_deterministic)
+            if must_be_proved and step.proof == "none":
+                raise _unproved(made, recipe)
+        steps.append(step)
+        on_step(step)
+    try:
+        yield Derivation(learner, recipe, tuple(steps))
+    finally:
+        if steps[-1].proof == "none":
+            learner.checkpoint_key = None
+            POLICIES.discard(recipe.key)
+
+
+@contextmanager
+def new_policy(store: Store, learner: Learner, key: str, *, like: str) -> Iterator[list[FileEntry]]:
+    """Context manager: the learner's policy, in a folder that players find under this key once the block has succeeded.
+
+    If the block fails, what the learner holds is not taken for that checkpoint either.
+
+    Args:
+        store: Has the base of adapters.
+        learner: The learner, after its update.
+        key: Key of the checkpoint.
+        like: Key of a checkpoint, perhaps dropped, whose policy is as large.
+
+    Yields:
+        The entries of all files of the checkpoint.
+
+    Raises:
+        StoreError: If the policy cannot be written.
+    """
+    files = store.lasting_manifest("checkpoint", like).files
+    size_bytes = sum(entry.size_bytes for entry in files if entry.name.startswith(_WEIGHTS))
+    try:
+        with POLICIES.new(key, size_bytes) as folder:
+            entries = learner.save_policy(str(folder), key)
+            complete_in_place(str(folder), lambda base: complete_folder(store, base))
+            yield entries
+    except BaseException:
+        learner.checkpoint_key = None
+        raise
 
 
 def restore(store: Store, derivation: Derivation) -> Manifest:
@@ -138,32 +173,28 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     """
     made, step = derivation.steps[-1].made, derivation.steps[-1]
     if step.proof == "none":
-        raise DerivationError(
-            f"checkpoint {made.key} was derived, but cannot be proved to be the original: the learner is not "
-            "deterministic (a GPU sums in any order).\nSo it was not stored in the original's place. To get it "
-            "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep "
-            "them (checkpoint_every = 1)"
-        )
+        raise _unproved(made, derivation.recipe)
     dropped = store.dropped("checkpoint", made.key)
-    return store.put_folder(
-        "checkpoint",
-        derivation.folder,
-        Facts(
-            key=made.key,
-            stage=made.stage,
-            settings=made.settings,
-            inputs=made.inputs,
-            seed=made.seed,
-            code=made.code,
-            headline=dropped.headline if dropped else step.result.metrics,
-            is_deterministic=step.is_deterministic,
-            provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},
-        ),
+    facts = Facts(
+        key=made.key,
+        stage=made.stage,
+        settings=made.settings,
+        inputs=made.inputs,
+        seed=made.seed,
+        code=made.code,
+        headline=dropped.headline if dropped else step.result.metrics,
+        is_deterministic=step.is_deterministic,
+        provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},
     )
+    with store.new_folder() as folder:
+        derivation.learner.save(str(folder), made.key)
+        return store.take_folder("checkpoint", folder, facts)
 
 
-def _compared(store: Store, made: Manifest, folder: str, result: UpdateResult, is_deterministic: bool) -> Step:
-    digest = folder_digest(Path(folder))
+def _compared(
+    store: Store, made: Manifest, files: Sequence[FileEntry], result: UpdateResult, is_deterministic: bool
+) -> Step:
+    digest = digest_of(files)
     original = store.dropped("checkpoint", made.key)
     if original is not None:
         proof: Proof = "checkpoint"
@@ -180,10 +211,6 @@ def _compared(store: Store, made: Manifest, folder: str, result: UpdateResult, i
 
 
 def _differs(original: Manifest, what: str, expected: str, found: str) -> DerivationError:
-    def origin(facts: dict[str, Any]) -> str:
-        cpu, versions = facts.get("hardware", {}).get("cpu", "?"), facts.get("versions", {})
-        return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(cpu)])
-
     changed, commit = _changed_code(original), original.provenance.get("code")
     advice = (
         f"Code named by the settings has changed since: {'; '.join(changed)}. Check out the code that made it "
@@ -194,9 +221,30 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
     return DerivationError(
         f"the update of iteration {iteration_of(original)}, repeated, gave another result: its {what} had digest "
         f"{expected[:12]}..., now {found[:12]}...\n"
-        f"  then: {origin(original.provenance)}\n  here: {origin(collect())}\n"
+        f"  then: {_origin(original.provenance)}\n  here: {_origin(collect())}\n"
         f"{advice}. Nothing was written"
     )
+
+
+def _unproved(made: Manifest, recipe: Recipe) -> DerivationError:
+    able = (
+        f"A machine like the one that made it can derive it: {_origin(made.provenance)}; this is {_origin(collect())}"
+        if made.is_deterministic
+        else "Nor was it where it was made, so no machine can derive it"
+    )
+    return DerivationError(
+        f"checkpoint {recipe.key} cannot be proved to be the original: the learner is not deterministic here, and the "
+        f"update of iteration {iteration_of(made)}, repeated, gave another result.\n{able}. Checkpoint {recipe.start} "
+        "is kept: `ragen checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one "
+        "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them "
+        "(checkpoint_every = 1)"
+    )
+
+
+def _origin(facts: Mapping[str, Any]) -> str:
+    hardware, versions = facts.get("hardware", {}), facts.get("versions", {})
+    where = hardware.get("gpu") or hardware.get("cpu", "?")
+    return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(where)])
 
 
 def _changed_code(made: Manifest) -> list[str]:

@@ -4,16 +4,20 @@ Stages are functions of stored inputs; this module only avoids loading models ag
 already at the requested checkpoint.
 """
 
+import logging
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
+from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
+from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
@@ -24,17 +28,20 @@ from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.learning.learners.learner import Learner
-from starpo.ragen.runs.derive import derive, restore
+from starpo.ragen.runs.derive import derive, new_policy, restore
+from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe
 
 if TYPE_CHECKING:
     from starpo.ragen.agents.rollout.ray_pool import RayPool
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -77,6 +84,8 @@ class _Loaded:
 
 
 _PLAYERS, _LEARNERS = _Loaded(), _Loaded()
+_DERIVING = RLock()
+"""Held while a learner moves to another checkpoint. A rollout beside an update may need the same one."""
 _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
 
@@ -129,28 +138,103 @@ def stop_playing() -> None:
 
 
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
-    """Return the process's learner for this configuration, loaded at this checkpoint."""
-    folder = checkpoint_folder(store, checkpoint)
-    learner = learner_for(config)
-    learner.load(folder, checkpoint, checkpoint_folder(store, reference) if reference else None)
-    return learner
-
-
-def checkpoint_folder(store: Store, checkpoint: str) -> str:
-    """Return a local folder with this checkpoint. A dropped checkpoint is first derived and stored again.
+    """Return the process's learner for this configuration, loaded at this checkpoint, which is derived if dropped.
 
     Raises:
         ArtifactMissingError: If the checkpoint does not exist and cannot be derived.
         DerivationError: If the derived checkpoint is not the original, or cannot be proved to be.
     """
-    try:
-        return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
-    except ArtifactMissingError:
+    with _DERIVING:
+        reference_folder = policy_folder(store, reference) if reference else None
+        with _whole(store, checkpoint, config) as folder:
+            learner = learner_for(config)
+            learner.load(folder, checkpoint, reference_folder)
+        return learner
+
+
+def policy_folder(store: Store, checkpoint: str) -> str:
+    """Return a local folder with this checkpoint's policy; more may be in it. A dropped checkpoint is derived.
+
+    The folder of a checkpoint that is not stored lasts until two newer ones have been made in this process. If actors
+    on other machines play, a derived checkpoint is stored, because they read the store.
+
+    Raises:
+        ArtifactMissingError, DerivationError: As for `learner_at`.
+    """
+    with _DERIVING:
+        if found := POLICIES.find(checkpoint):
+            return found
         if store.dropped("checkpoint", checkpoint) is None:
-            raise
-    with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
-        restore(store, derivation)
-    return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
+            return complete_folder(store, checkpoint, partial(policy_folder, store))
+        if plays_elsewhere():
+            with derive(store, find_recipe(store, checkpoint), learner_at) as derivation:
+                restore(store, derivation)
+            return complete_folder(store, checkpoint, partial(policy_folder, store))
+        learner = _holder(checkpoint) or _derived(store, checkpoint)
+        if POLICIES.find(checkpoint) is None:
+            with new_policy(store, learner, checkpoint, like=checkpoint):
+                pass
+        return cast(str, POLICIES.find(checkpoint))
+
+
+@contextmanager
+def _whole(store: Store, checkpoint: str, config: UpdateConfig) -> Iterator[str | None]:
+    """Context manager: a folder with a whole checkpoint; None if the learner of this configuration holds it already."""
+    holder = _holder(checkpoint)
+    if holder is None and store.dropped("checkpoint", checkpoint) is not None:
+        holder = _derived(store, checkpoint)
+    if holder is not None and _LEARNERS.purpose == config.model_dump_json():
+        yield None
+    elif store.has("checkpoint", checkpoint) or holder is None:
+        yield complete_folder(store, checkpoint, partial(policy_folder, store))
+    else:  # settings have changed since
+        with TemporaryDirectory(prefix="ragen-checkpoint-") as folder:
+            holder.save(folder, checkpoint)
+            complete_in_place(folder, partial(policy_folder, store))
+            yield folder
+
+
+@contextmanager
+def restored(store: Store, checkpoints: Iterable[str]) -> Iterator[None]:
+    """Context manager: dropped checkpoints, derived and back in the store for other processes, and dropped at the end.
+
+    One that cannot be derived is left to those who need it: they get the error.
+    """
+    done: list[str] = []
+    try:
+        for checkpoint in checkpoints:
+            with (
+                suppress(StarPOError),
+                _DERIVING,
+                derive(store, find_recipe(store, checkpoint), learner_at) as derivation,
+            ):
+                restore(store, derivation)
+                done.append(checkpoint)
+        yield
+    finally:
+        for checkpoint in done:
+            store.drop("checkpoint", checkpoint)
+
+
+def _derived(store: Store, checkpoint: str) -> Learner:
+    learner = _learner()
+    recipe = find_recipe(store, checkpoint, learner.checkpoint_key if learner else None)
+    _log.warning(
+        "checkpoint %s was not kept: %d updates are repeated from checkpoint %s",
+        *(checkpoint[:12], len(recipe.updates), recipe.start[:12]),
+    )
+    with derive(store, recipe, learner_at) as derivation:
+        return derivation.learner
+
+
+def _holder(checkpoint: str) -> Learner | None:
+    """Return the process's learner if it is at this checkpoint."""
+    learner = _learner()
+    return learner if learner and learner.checkpoint_key == checkpoint else None
+
+
+def _learner() -> Learner | None:
+    return next(iter(_LEARNERS.made.values()), None)
 
 
 def learner_for(config: UpdateConfig) -> Learner:
@@ -161,18 +245,22 @@ def learner_for(config: UpdateConfig) -> Learner:
 
 
 def forget_learner() -> None:
-    """Release the learner, because its state differs from the stored one; the next update loads the stored one."""
+    """Release the learner and its policies, because they differ from the stored ones, which are loaded when needed."""
     _LEARNERS.clear()
+    POLICIES.clear()
 
 
 def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
     return _PLAYERS.get(spec, (num_workers, python), lambda: WorkerPool(spec, num_workers, python))
 
 
+def plays_elsewhere() -> bool:
+    """Whether the policies of this process are played on other machines, which read the store."""
+    return Runtime.current().pool == "ray" and not _IS_HERE.get()
+
+
 def _is_on_ray(rollout: RolloutConfig) -> bool:
-    if _IS_HERE.get() or rollout.engine_config.is_remote:  # it only waits for a server
-        return False
-    return Runtime.current().pool == "ray"
+    return plays_elsewhere() and not rollout.engine_config.is_remote  # a remote one only waits for a server
 
 
 def _actors(spec: EngineSpec, python: str) -> "RayPool":

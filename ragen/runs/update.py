@@ -18,6 +18,7 @@ from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.runs.stored_policy import find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
+from starpo.ragen.store.keeping.recipe import how_made
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
 
 def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:
     player = store.manifest("turns", inputs["turns"]).inputs.get("checkpoint")
-    checkpoints = [inputs["checkpoint"], inputs.get("reference"), player]
+    checkpoints = [inputs["checkpoint"], inputs.get("reference"), player, _kept_before(store, inputs["checkpoint"])]
     tokenizer = find_tokenizer(store, [key for key in checkpoints if key])
     if tokenizer is None:
         raise LearnerError(
@@ -134,3 +135,13 @@ def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:
             "choose an estimator that does not separate them"
         )
     return Spans(tokenizer.backend_tokenizer)
+
+
+def _kept_before(store: Store, checkpoint: str) -> str | None:
+    """Return the nearest checkpoint that is stored, from this one back; None if its line is lost."""
+    while not store.has("checkpoint", checkpoint):
+        made = how_made(store, checkpoint)
+        if made is None or "checkpoint" not in made.inputs:
+            return None
+        checkpoint = made.inputs["checkpoint"]
+    return checkpoint

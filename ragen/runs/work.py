@@ -21,7 +21,7 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.identity import code_identity, is_reusable
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.manifest import Stage
+from starpo.schemas.manifest import FileEntry, Stage
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ class Output:
 
     Attributes:
         kind: Kind of the artifact.
-        content: A dataset as a table or in batches, or a folder from `Store.new_folder`.
+        content: A dataset as a table or in batches, a folder from `Store.new_folder`, or, of a folder that is dropped
+            from birth, the entries of its files.
         headline: Its most important numbers.
         provenance: Details of how it was made, in addition to those that are always recorded.
         is_deterministic: Whether the same work gives the same content.
@@ -43,7 +44,7 @@ class Output:
     """
 
     kind: str
-    content: pa.Table | Iterable[pa.RecordBatch] | Path
+    content: pa.Table | Iterable[pa.RecordBatch] | Path | list[FileEntry]
     headline: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     is_deterministic: bool = True
@@ -142,6 +143,8 @@ class Work:
         )
         if isinstance(made.content, Path):
             store.take_folder(made.kind, made.content, facts)
+        elif isinstance(made.content, list):
+            store.put_dropped(made.kind, made.content, facts)
         else:
             store.put_table(made.kind, made.content, facts)
 

@@ -106,13 +106,14 @@ class Store(Artifacts):
         The content digest is over the files' names and contents.
 
         Raises:
+            DerivationError: If it was dropped, and had other content, although both are repeatable.
             StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
         if self._has_now(kind, facts.key):
             return self.manifest(kind, facts.key)
         with self.stage() as staged:
-            return self.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
+            return self._commit_folder(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 
     def new_folder(self) -> AbstractContextManager[Path]:
         """Context manager: an empty folder on this machine for the files of a new artifact; removed at the end.
@@ -126,12 +127,43 @@ class Store(Artifacts):
         """Store a folder of `new_folder` by moving its files instead of copying.
 
         Raises:
+            DerivationError: As for `put_folder`.
             StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
         if self._has_now(kind, facts.key):
             return self.manifest(kind, facts.key)
-        return self.commit(folder, self._sealed(hashed_files(folder), kind, facts))
+        return self._commit_folder(folder, self._sealed(hashed_files(folder), kind, facts))
+
+    def put_dropped(self, kind: str, files: Sequence[FileEntry], facts: Facts) -> Manifest:
+        """Record a folder that is dropped from birth: its manifest is stored, its files are not.
+
+        Args:
+            kind: Kind of the artifact.
+            files: The entries of its files, sorted by name.
+            facts: The work that it stands for.
+
+        Returns:
+            The manifest in the store: this one, or that of an artifact, perhaps dropped, that was stored first.
+
+        Raises:
+            DerivationError: If that one has other content, although both are repeatable.
+            StoreError: If the store cannot be written.
+        """
+        _check_no_dataset(kind)
+        manifest = facts.manifest(kind, digest_of(files)).model_copy(update={"files": tuple(files)}).sealed()
+        if self._has_now(kind, facts.key):
+            stored = self.manifest(kind, facts.key)
+            self.expect_same(stored, manifest)
+            return stored
+        return self.commit_dropped(manifest)
+
+    def _commit_folder(self, folder: Path, manifest: Manifest) -> Manifest:
+        """Commit a folder; if the artifact was dropped, only with the same content."""
+        dropped = self.dropped(manifest.kind, manifest.key)
+        if dropped is not None:
+            self.expect_same(dropped, manifest)
+        return self.commit(folder, manifest)
 
     def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
         """Return the sealed manifest of a folder of files."""

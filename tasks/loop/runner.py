@@ -75,6 +75,10 @@ class Runner:
     def note(self, iteration: int, values: Mapping[str, float]) -> None:
         """Report metrics that no stage measures, as they follow from stored data."""
 
+    def is_kept(self, number: int) -> bool:
+        """Whether the run keeps the checkpoint of this number, the one after as many iterations."""
+        return True
+
     def retain(self, checkpoints: Sequence[str]) -> None:
         """Apply the run's retention settings to its checkpoints so far, from the first to the newest."""
 

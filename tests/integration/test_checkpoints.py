@@ -15,11 +15,10 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, PolicyError
+from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, DerivationError, PolicyError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.runs.derive import DerivationError
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start

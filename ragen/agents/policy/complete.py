@@ -26,12 +26,30 @@ def complete(folder: str, folder_of: Callable[[str], str]) -> str:
     Raises:
         PolicyError: If the checkpoint's record of its base is damaged.
     """
-    base_key = base_of(folder)
-    if base_key is None:
+    files = _base_weights(folder, folder_of)
+    if not files:
         return folder
-    files = sorted(Path(folder_of(base_key)).glob("model*.safetensors*"))
     files += sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name != MANIFEST_NAME)
     return str(_linked({file.name: file.resolve() for file in files}))
+
+
+def complete_in_place(folder: str, folder_of: Callable[[str], str]) -> None:
+    """Make a folder that belongs to no store complete, by links to the weights of its base, if it holds adapters.
+
+    Args:
+        folder: As for `complete`; it is changed.
+        folder_of: As for `complete`.
+
+    Raises:
+        PolicyError: As for `complete`.
+    """
+    for file in _base_weights(folder, folder_of):
+        Path(folder, file.name).symlink_to(file.resolve())
+
+
+def _base_weights(folder: str, folder_of: Callable[[str], str]) -> list[Path]:
+    base_key = base_of(folder)
+    return [] if base_key is None else sorted(Path(folder_of(base_key)).glob("model*.safetensors*"))
 
 
 def _linked(targets: dict[str, Path]) -> Path:

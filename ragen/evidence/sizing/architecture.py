@@ -14,7 +14,7 @@ from starpo.ragen.config.model_files import CONFIG, model_place
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import tiny_tokenizer
-from starpo.ragen.core.errors import ConfigError, PolicyError
+from starpo.ragen.core.errors import ConfigError, PolicyError, StarPOError
 
 _TABLE = Path(__file__).parent / "data" / "architectures.json"
 _SUFFIXES = ("-Instruct",)
@@ -167,12 +167,18 @@ def architecture_of(config: StarPOConfig) -> Architecture:
     )
 
 
+def known_architecture(config: StarPOConfig) -> Architecture | None:
+    """Return the architecture of a run's policy; None if it is not known here."""
+    try:
+        return architecture_of(config)
+    except StarPOError:
+        return None
+
+
 def known_size(config: StarPOConfig) -> int | None:
     """Return the number of parameters of a run's policy; None if its sizes are not known here."""
-    try:
-        return architecture_of(config).num_parameters
-    except PolicyError:
-        return None
+    architecture = known_architecture(config)
+    return None if architecture is None else architecture.num_parameters
 
 
 @cache

@@ -13,6 +13,11 @@ OTHER_BYTES_A_TURN = 30.0
 """Size of all other datasets of an iteration per turn: rewards (8 bytes), samples, selection, metrics. Measured on the
 same run: 198,710 + 271,726 + 183,274 + 140,089 bytes for 25,478 turns."""
 
+SMALL_CHECKPOINT_BYTES = 256e6
+"""A checkpoint of up to this size is written in less than a second."""
+EVERY_LARGE_CHECKPOINT = 10
+"""`checkpoint_every` for larger ones, if not set: a crash repeats 4.5 updates on average, learning time alone."""
+
 
 def checkpoint_bytes(config: StarPOConfig, architecture: Architecture, *, is_first: bool = False) -> float:
     """Size of a checkpoint: float32 weights of all trained models and optimiser states; with LoRA, adapters only.
@@ -39,7 +44,6 @@ def run_bytes(config: StarPOConfig, architecture: Architecture, tokens: Iteratio
         architecture: Architecture of the policy.
         tokens: Tokens of an iteration.
     """
-    kept = kept_numbers(config.iterations, config.checkpoint_every, config.checkpoint_keep_last)
     turns = (
         config.num_rollouts
         * BYTES_A_TOKEN
@@ -50,14 +54,22 @@ def run_bytes(config: StarPOConfig, architecture: Architecture, tokens: Iteratio
     others = config.iterations * OTHER_BYTES_A_TURN * tokens.num_turns * tokens.stored
     return {
         "checkpoints": checkpoint_bytes(config, architecture, is_first=True)
-        + (len(kept) - 1) * checkpoint_bytes(config, architecture),
+        + (num_kept_checkpoints(config, architecture) - 1) * checkpoint_bytes(config, architecture),
         "datasets": turns + others,
     }
 
 
-def num_kept_checkpoints(config: StarPOConfig) -> int:
+def num_kept_checkpoints(config: StarPOConfig, architecture: Architecture) -> int:
     """Number of checkpoints that a run keeps, including the first and the last."""
-    return len(kept_numbers(config.iterations, config.checkpoint_every, config.checkpoint_keep_last))
+    return len(kept_numbers(config.iterations, checkpoint_interval(config, architecture)))
+
+
+def checkpoint_interval(config: StarPOConfig, architecture: Architecture | None) -> int:
+    """Return `checkpoint_every`; if it is None, chosen from the size of a checkpoint: 1 if that is unknown."""
+    if config.checkpoint_every is not None:
+        return config.checkpoint_every
+    is_small = architecture is None or checkpoint_bytes(config, architecture) <= SMALL_CHECKPOINT_BYTES
+    return 1 if is_small else EVERY_LARGE_CHECKPOINT
 
 
 def trained_parameters(config: StarPOConfig, architecture: Architecture) -> dict[str, int]:

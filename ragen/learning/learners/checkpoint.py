@@ -20,8 +20,10 @@ of an update follows from the update's own seed.
 """
 
 import errno
+import hashlib
 import shutil
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +31,7 @@ from typing import Protocol
 import torch
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -52,6 +54,8 @@ from starpo.ragen.learning.learners.adapters import (
     write_adapter,
 )
 from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.learning.learners.tensor_file import entry_of_tensors, write_tensors
+from starpo.schemas.manifest import FileEntry
 
 _CRITIC, _PRM = "critic.safetensors", "prm.safetensors"
 _BESIDE = {"critic": _CRITIC, "process reward model": _PRM}
@@ -280,51 +284,94 @@ def _read_training_state(checkpoint: Checkpoint, path: Path, is_base_shared: boo
     checkpoint.trainer, checkpoint.optimiser_states = trainer, states
 
 
-def save_checkpoint(
-    checkpoint: Checkpoint, folder: str, weights: Mapping[str, Mapping[str, Tensor]] | None = None
-) -> None:
+Weights = Mapping[str, Mapping[str, Tensor]]
+"""Model -> parameter -> trained weights, float32."""
+
+
+def save_checkpoint(checkpoint: Checkpoint, folder: str, weights: Weights | None = None) -> None:
     """Write a checkpoint into an empty folder; the same checkpoint gives the same bytes.
 
     Args:
         checkpoint: The checkpoint to write.
         folder: Local folder, empty or missing.
-        weights: Model -> parameter -> trained weights, float32, if the models are sharded.
+        weights: The weights, if the models are sharded.
 
     Raises:
         LearnerError: If the folder is not empty.
         OSError: If it cannot be written. If the disk is too full, nothing has been written.
     """
+    training_state = _training_state(checkpoint, weights)
+    _write_policy(checkpoint, folder, weights, training_state)
+    for name, tensors in training_state.items():
+        write_tensors(tensors, Path(folder, name))
+    Path(folder, _TRAINER).write_bytes(_trainer_file(checkpoint))
+
+
+def save_policy(checkpoint: Checkpoint, folder: str, weights: Weights | None = None) -> list[FileEntry]:
+    """Write the policy of a checkpoint alone, which is what a player needs; the training state is only hashed.
+
+    Args:
+        checkpoint: As for `save_checkpoint`.
+        folder: As for `save_checkpoint`.
+        weights: As for `save_checkpoint`.
+
+    Returns:
+        The entries of all files that `save_checkpoint` would have written, sorted by name.
+
+    Raises:
+        LearnerError, OSError: As for `save_checkpoint`.
+    """
+    training_state, trainer = _training_state(checkpoint, weights), _trainer_file(checkpoint)
+    with ThreadPoolExecutor(max_workers=1 + len(training_state)) as threads:  # hashing releases the GIL
+        hashed = [threads.submit(entry_of_tensors, tensors, name) for name, tensors in training_state.items()]
+        _write_policy(checkpoint, folder, weights, beside={})
+        written = [FileEntry.of(file, file.name) for file in Path(folder).iterdir()]
+        digest = hashlib.sha256(trainer).hexdigest()
+        beside = FileEntry(name=_TRAINER, path=_TRAINER, sha256=digest, size_bytes=len(trainer))
+        return sorted([*written, beside, *(entry.result() for entry in hashed)], key=lambda entry: entry.name)
+
+
+def _write_policy(
+    checkpoint: Checkpoint, folder: str, weights: Weights | None, beside: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    """Write the policy and the companions into an empty folder; `beside`: what room is needed for in addition."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise LearnerError(f"'{folder}' is not empty; write a checkpoint to a new or empty folder")
-    policy, critic = checkpoint.policy, checkpoint.critic
-    of_policy, of_critic = (None, None) if weights is None else (weights["policy"], weights.get("critic"))
-    whole_policy = of_policy or policy.state_dict()
-    trained_policy = whole_policy if checkpoint.adapter is None else adapter_tensors(policy, of_policy)
-    beside: dict[str, Mapping[str, Tensor]] = {}
-    if critic is not None:
-        whole_critic = of_critic or critic.state_dict()
-        beside[_CRITIC] = whole_critic if checkpoint.adapter is None else adapter_tensors(critic, of_critic)
-    if checkpoint.prm is not None:
-        beside[_PRM] = adapter_tensors(checkpoint.prm)
-    beside[_OPTIMISER] = {
-        f"{model}/{slot}": tensor
-        for model, tensors in checkpoint.optimiser_states.items()
-        for slot, tensor in tensors.items()
-    }
-    _expect_room(path, [trained_policy, *beside.values()])
+    policy, of_policy = checkpoint.policy, None if weights is None else weights["policy"]
+    whole = of_policy or policy.state_dict()
+    trained = whole if checkpoint.adapter is None else adapter_tensors(policy, of_policy)
+    _expect_room(path, [trained, *beside.values()])
     if checkpoint.adapter is None:
         with without_progress_bars():
             (policy if of_policy is None else _with_weights(policy, of_policy)).save_pretrained(path)
     else:
         assert checkpoint.base_key
-        write_adapter(trained_policy, checkpoint.adapter, checkpoint.base_key, path)
+        write_adapter(trained, checkpoint.adapter, checkpoint.base_key, path)
     for name, content in {**checkpoint.base_files, **checkpoint.companions}.items():
         (path / name).write_bytes(content)
-    for name, tensors in beside.items():
-        save_file(_contiguous(tensors), path / name)
-    (path / _TRAINER).write_text(checkpoint.trainer.model_dump_json(indent=2) + "\n")
+
+
+def _training_state(checkpoint: Checkpoint, weights: Weights | None) -> dict[str, Mapping[str, Tensor]]:
+    """Return file -> tensors of what training needs besides the policy: critic, process reward model, optimisers."""
+    files: dict[str, Mapping[str, Tensor]] = {}
+    if checkpoint.critic is not None:
+        of_critic = None if weights is None else weights.get("critic")
+        whole = of_critic or checkpoint.critic.state_dict()
+        files[_CRITIC] = whole if checkpoint.adapter is None else adapter_tensors(checkpoint.critic, of_critic)
+    if checkpoint.prm is not None:
+        files[_PRM] = adapter_tensors(checkpoint.prm)
+    files[_OPTIMISER] = {
+        f"{model}/{slot}": tensor
+        for model, tensors in checkpoint.optimiser_states.items()
+        for slot, tensor in tensors.items()
+    }
+    return files
+
+
+def _trainer_file(checkpoint: Checkpoint) -> bytes:
+    return (checkpoint.trainer.model_dump_json(indent=2) + "\n").encode()
 
 
 def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
@@ -351,7 +398,3 @@ def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreT
     assert not left, f"no weights for {left} (missing {missing}, strange {strange})"
     whole.generation_config = model.generation_config
     return whole.float()
-
-
-def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

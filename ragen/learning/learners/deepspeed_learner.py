@@ -23,6 +23,7 @@ from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
+from starpo.schemas.manifest import FileEntry
 
 
 class DeepSpeedLearner:
@@ -59,7 +60,16 @@ class DeepSpeedLearner:
         self._checkpoint_key: str | None = None
         self._is_loaded = False
 
-    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
+    @property
+    def checkpoint_key(self) -> str | None:
+        """Key of the loaded checkpoint (see `Learner.checkpoint_key`); None also if the ranks have died."""
+        return self._checkpoint_key if self._ranks is not None and self._ranks.are_alive else None
+
+    @checkpoint_key.setter
+    def checkpoint_key(self, key: str | None) -> None:
+        self._checkpoint_key = key
+
+    def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
         if self._ranks is None or not self._ranks.are_alive:
             self._start()
@@ -69,14 +79,14 @@ class DeepSpeedLearner:
             folder=folder,
             checkpoint_key=checkpoint_key,
             reference_folder=reference_folder,
-            is_there=checkpoint_key == self._checkpoint_key,
+            is_there=checkpoint_key == self.checkpoint_key,
         )
-        self._checkpoint_key, self._is_loaded = checkpoint_key, True
+        self.checkpoint_key, self._is_loaded = checkpoint_key, True
 
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
         packed = self._packed(trajectories)
-        self._checkpoint_key = None
+        self.checkpoint_key = None
         header, samples = self._ask("update", packed, context=dataclasses.asdict(context))
         return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
 
@@ -100,7 +110,14 @@ class DeepSpeedLearner:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
         self._check_loaded()
         self._ask("save", folder=os.fspath(folder))
-        self._checkpoint_key = checkpoint_key
+        self.checkpoint_key = checkpoint_key
+
+    def save_policy(self, folder: str, checkpoint_key: str) -> list[FileEntry]:
+        """Write the policy alone (see `Learner.save_policy`)."""
+        self._check_loaded()
+        header, _ = self._ask("save_policy", folder=os.fspath(folder))
+        self.checkpoint_key = checkpoint_key
+        return [FileEntry(**entry) for entry in header["files"]]
 
     def close(self) -> None:
         """End the ranks; `load` starts new ones."""

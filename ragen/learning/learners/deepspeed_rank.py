@@ -27,7 +27,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners import measuring
-from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -74,7 +74,9 @@ class RankLearner:
         self._reference: Reference | None = None
         self._held: _Held | None = None
 
-    def load(self, config: str, folder: str, checkpoint_key: str, reference_folder: str | None, is_there: bool) -> None:
+    def load(
+        self, config: str, folder: str | None, checkpoint_key: str, reference_folder: str | None, is_there: bool
+    ) -> None:
         """See `Learner.load`; `is_there`: the learner already holds this checkpoint, with these settings."""
         if not is_there:
             self._config = UpdateConfig.model_validate_json(config)
@@ -83,6 +85,7 @@ class RankLearner:
         assert self._reference is not None
         self._reference.load(reference_folder, None if is_there else folder)
         if not is_there:
+            assert folder is not None
             self._load(self._config, folder, checkpoint_key)
 
     def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
@@ -110,15 +113,26 @@ class RankLearner:
 
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""
+        stored, weights = self._gathered()
+        if self.dp_group.rank == 0:
+            save_checkpoint(stored, folder, weights)
+        dist.barrier()
+
+    def save_policy(self, folder: str) -> dict[str, Any]:
+        """See `Learner.save_policy`; rank 0 writes and hashes."""
+        stored, weights = self._gathered()
+        files = save_policy(stored, folder, weights) if self.dp_group.rank == 0 else []
+        dist.barrier()
+        return {"files": [entry.model_dump() for entry in files]}
+
+    def _gathered(self) -> tuple[Checkpoint, dict[str, dict[str, torch.Tensor]]]:
+        """Gather the checkpoint and the weights from all ranks; complete at rank 0."""
         held = self._loaded()
         weights = {name: model.weights() for name, model in held.models.items()}
         states = {name: model.state_tensors() for name, model in held.models.items()}
-        if self.dp_group.rank == 0:
-            types = {name: model.config.type for name, model in held.models.items()}
-            trainer = held.checkpoint.trainer.model_copy(update={"optimisers": types})
-            stored = dataclasses.replace(held.checkpoint, optimiser_states=states, trainer=trainer)
-            save_checkpoint(stored, folder, weights)
-        dist.barrier()
+        types = {name: model.config.type for name, model in held.models.items()}
+        trainer = held.checkpoint.trainer.model_copy(update={"optimisers": types})
+        return dataclasses.replace(held.checkpoint, optimiser_states=states, trainer=trainer), weights
 
     def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
         if self._held is not None:
@@ -193,9 +207,8 @@ def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: byte
         return answered
     if verb in ("gradient", "logprobs"):
         return {}, getattr(learner, verb)(data, **request)
-    assert verb in ("load", "save")
-    getattr(learner, verb)(**request)
-    return {}, b""
+    assert verb in ("load", "save", "save_policy")
+    return getattr(learner, verb)(**request) or {}, b""
 
 
 def _message(error: Exception) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,12 +59,15 @@ class Learner(Protocol):
 
     is_deterministic: bool
     """Whether the same update gives the same bytes on the same machine with the same number of threads."""
+    checkpoint_key: str | None
+    """Artifact key of the checkpoint that is loaded; None before the first `load`, and from `update` until it is saved.
+    Set it to None if the state turns out not to be that checkpoint's."""
 
-    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
+    def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already.
 
         Args:
-            folder: Local folder of the checkpoint.
+            folder: Local folder of the checkpoint; not needed if it is loaded already.
             checkpoint_key: Its artifact key.
             reference_folder: Local folder of the run's first checkpoint; needed if KL is used.
 
@@ -122,6 +126,13 @@ class Learner(Protocol):
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint into an empty local folder; it becomes the loaded one, under this key."""
+
+    def save_policy(self, folder: str, checkpoint_key: str) -> list[FileEntry]:
+        """Like `save`, but write the policy alone, and only hash what training needs besides.
+
+        Returns:
+            The entries of all files that `save` would have written, sorted by name.
+        """
 
 
 __all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]

@@ -10,7 +10,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners import measuring
-from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
@@ -23,6 +23,7 @@ from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.schemas.manifest import FileEntry
 
 
 class TorchLearner:
@@ -41,17 +42,18 @@ class TorchLearner:
         self.is_deterministic = self.device.type == "cpu"
         self._runner = MicroBatchRunner(self.device, num_threads, config.dtype)
         self._checkpoint: Checkpoint | None = None
-        self._checkpoint_key: str | None = None
+        self.checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
         self._num_restarted = self._row_tokens = 0
         self._reference = Reference(config, self._load_reference)
 
-    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
+    def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
-        is_there = checkpoint_key == self._checkpoint_key
+        is_there = checkpoint_key == self.checkpoint_key
         self._reference.load(reference_folder, None if is_there else folder)
         if is_there:
             return
+        assert folder is not None
         config = self.config
         checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
         for model in checkpoint.models:
@@ -66,12 +68,12 @@ class TorchLearner:
         if prm is not None:
             models["prm"] = TorchModel(ResponseScores(prm), ModelOptimiser(prm, optimisers["prm"]))
         self._num_restarted = restore(models, checkpoint, folder)
-        self._models, self._checkpoint, self._checkpoint_key = models, checkpoint, checkpoint_key
+        self._models, self._checkpoint, self.checkpoint_key = models, checkpoint, checkpoint_key
 
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
         checkpoint, inputs = self._loaded(), self._inputs(trajectories, context)
-        self._checkpoint = self._checkpoint_key = None  # weights partly changed by a failed update are never saved
+        self._checkpoint = self.checkpoint_key = None  # weights partly changed by a failed update are never saved
         with self._runner.alone():
             result = update_models(inputs)
         give_back_freed_memory()
@@ -116,12 +118,21 @@ class TorchLearner:
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
+        save_checkpoint(self._with_optimisers(), folder)
+        self.checkpoint_key = checkpoint_key
+
+    def save_policy(self, folder: str, checkpoint_key: str) -> list[FileEntry]:
+        """Write the policy alone (see `Learner.save_policy`)."""
+        files = save_policy(self._with_optimisers(), folder)
+        self.checkpoint_key = checkpoint_key
+        return files
+
+    def _with_optimisers(self) -> Checkpoint:
         checkpoint = self._loaded()
         checkpoint.optimiser_states = {name: model.optimiser.state_tensors() for name, model in self._models.items()}
         types = {name: model.config.type for name, model in self._models.items()}
         checkpoint.trainer = checkpoint.trainer.model_copy(update={"optimisers": types})
-        save_checkpoint(checkpoint, folder)
-        self._checkpoint_key = checkpoint_key
+        return checkpoint
 
     def _inputs(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateInputs:
         policy = self._loaded().policy

@@ -21,6 +21,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import (
     ArtifactDamagedError,
     ArtifactMissingError,
+    DerivationError,
     NotAskedError,
     StoreError,
     first_line,
@@ -215,12 +216,12 @@ class Verifier:
         Raises:
             _NotComputedError: If an update gives another result here. That is judged where the update is verified.
         """
-        from starpo.ragen.runs.derive import DerivationError, derive, restore
-        from starpo.ragen.runs.placement import learner_for
+        from starpo.ragen.runs.derive import derive, restore
+        from starpo.ragen.runs.placement import learner_at
         from starpo.ragen.store.keeping.recipe import find_recipe
 
         try:
-            with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
+            with derive(self.store, find_recipe(self.store, key), learner_at) as derivation:
                 restore(self.scratch.store, derivation)
         except DerivationError as error:
             reason = f"its input checkpoint/{key} cannot be derived: {first_line(error)}"

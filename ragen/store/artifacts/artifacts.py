@@ -7,9 +7,11 @@ if there is none, makes them the artifact. Either way: without a manifest there 
 wins and the others use its result; a killed writer leaves nothing visible.
 
 An artifact that can be derived again may be dropped: its files are deleted, and its manifest stays as `dropped.json`.
-It describes the artifact, and its digest proves that a derived replacement is the original.
+It describes the artifact, and its digest proves that a derived replacement is the original. An artifact may also be
+dropped from birth: its files were hashed, and never stored.
 
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.folder_of -> verified files
+                      hashes -> Artifacts.commit_dropped -> dropped.json
 """
 
 import errno
@@ -24,7 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError, StoreError
 from starpo.ragen.store.artifacts.committing import DROPPED_NAME, commit_locally, commit_remotely, text_of
 from starpo.ragen.store.artifacts.files import differences, digests_of, entry_of, states_of
 from starpo.ragen.store.artifacts.looking import contradictions, faults
@@ -210,6 +212,43 @@ class Artifacts:
         if digests_of(stored.files) == digests_of(manifest.files):  # else its content differs
             self._keep(folder, stored)
         return stored
+
+    def commit_dropped(self, manifest: Manifest) -> Manifest:
+        """Make a manifest an artifact that is dropped from birth.
+
+        Args:
+            manifest: Sealed, with the files that the artifact would have.
+
+        Returns:
+            The manifest that is now in the store, of an artifact or a dropped one: ours, or that of an earlier writer.
+
+        Raises:
+            DerivationError: If the earlier one has other content, although both are repeatable.
+        """
+        if self._location.local is None:
+            path = _path(manifest.kind, manifest.key, DROPPED_NAME)
+            is_ours = self._location.create(path, text_of(manifest).encode())
+        else:
+            with self.stage() as folder:
+                is_ours = commit_locally(self._location.local, folder, manifest, is_dropped=True)
+        if is_ours:
+            return manifest
+        earlier = self.lasting_manifest(manifest.kind, manifest.key)
+        self.expect_same(earlier, manifest)
+        return earlier
+
+    def expect_same(self, earlier: Manifest, again: Manifest) -> None:
+        """Check that repeated work gave the same content, if it is repeatable.
+
+        Raises:
+            DerivationError: If it did not.
+        """
+        if earlier.content_digest != again.content_digest and earlier.is_deterministic and again.is_deterministic:
+            raise DerivationError(
+                f"{again.kind}/{again.key} was made again, and its content digest is {again.content_digest[:12]}..., "
+                f"but {earlier.content_digest[:12]}... is recorded in {self._location.name}. Results are bit-identical "
+                "only on the same type of machine with the same versions and code; continue there. Nothing was written"
+            )
 
     def _keep(self, folder: Path, manifest: Manifest) -> Path:
         """Make a staged folder this machine's cached copy of a remote artifact; returns its new path."""

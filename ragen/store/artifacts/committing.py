@@ -29,13 +29,14 @@ def text_of(manifest: Manifest) -> str:
     return manifest.model_dump_json(indent=2) + "\n"
 
 
-def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
+def commit_locally(root: Path, folder: Path, manifest: Manifest, *, is_dropped: bool = False) -> bool:
     """Make a folder an artifact of a local store.
 
     Args:
         root: Root folder of the store.
         folder: Folder with the artifact's files; it is moved.
         manifest: From `Artifacts.sealed`.
+        is_dropped: Whether the artifact is dropped from birth; the folder is empty then.
 
     Returns:
         False if another writer was first; the folder is not moved then.
@@ -43,8 +44,9 @@ def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
     Raises:
         StoreError: If something keeps recreating the target folder.
     """
-    (folder / MANIFEST_NAME).write_text(text_of(manifest), encoding="utf-8")
-    written = [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]
+    name, files = (DROPPED_NAME, ()) if is_dropped else (MANIFEST_NAME, manifest.files)
+    (folder / name).write_text(text_of(manifest), encoding="utf-8")
+    written = [folder / name, *(folder / entry.path for entry in files)]
     list(_syncing_threads().map(sync, written))  # concurrently: a file system writes its journal once for all
     sync(folder)
     final = root / manifest.kind / manifest.key
@@ -56,7 +58,7 @@ def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            if (final / MANIFEST_NAME).exists():
+            if (final / MANIFEST_NAME).exists() or (is_dropped and (final / DROPPED_NAME).exists()):
                 return False
             aside = _set_aside(final, root)
         else:

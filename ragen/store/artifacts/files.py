@@ -1,7 +1,5 @@
 """The files of an artifact on this machine: hashing, comparison with what was written, detection of changes."""
 
-import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,10 +31,7 @@ def entry_of(file: Path, folder: Path) -> FileEntry:
     Raises:
         OSError: If it cannot be read.
     """
-    name = file.relative_to(folder).as_posix()
-    with file.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        return FileEntry(name=name, path=name, sha256=sha256, size_bytes=os.fstat(stream.fileno()).st_size)
+    return FileEntry.of(file, file.relative_to(folder).as_posix())
 
 
 def states_of(folder: Path, entries: Iterable[FileEntry]) -> tuple[tuple[int, ...], ...]:

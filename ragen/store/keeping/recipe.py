@@ -22,7 +22,7 @@ class Recipe:
     """How to derive a checkpoint.
 
     Attributes:
-        start: Key of the checkpoint itself if it is kept, else of the nearest kept one before it.
+        start: Key of the checkpoint itself if it is kept, else of the nearest kept (or held) one before it.
         updates: The updates from there on: the manifest of each one's checkpoint or, if that is lost, of the samples
             that were stored with it under the same key.
     """
@@ -36,8 +36,13 @@ class Recipe:
         return self.updates[-1].key if self.updates else self.start
 
 
-def find_recipe(store: Store, key: str) -> Recipe:
+def find_recipe(store: Store, key: str, held: str | None = None) -> Recipe:
     """Find out how to derive a checkpoint; only manifests are read.
+
+    Args:
+        store: The store of the run.
+        key: Key of the checkpoint.
+        held: Key of a checkpoint to start from although it is not stored, because a learner holds it.
 
     Raises:
         ArtifactMissingError: If it cannot be derived; the message names what is missing, and of which iteration.
@@ -45,7 +50,7 @@ def find_recipe(store: Store, key: str) -> Recipe:
     """
     updates: list[Manifest] = []
     current = key
-    while not store.has("checkpoint", current):
+    while current != held and not store.has("checkpoint", current):
         made = how_made(store, current)
         if made is None or made.stage.name != "update":
             raise ArtifactMissingError(

@@ -1,56 +1,47 @@
-"""Which checkpoints a run keeps. Dropping one loses nothing if updates are repeatable (`ragen.runs.derive`).
+"""Which checkpoints a run keeps. The others can be derived again if updates are repeatable (`ragen.runs.derive`).
 
 Checkpoint n of a run is the one after n iterations; 0 is the first. An iteration without an update passes its
 checkpoint on, so several numbers may refer to one checkpoint.
+
+A checkpoint that is not kept is dropped from birth. Only where that is impossible (`tasks.update`), it is written and
+`Retention` drops it later.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from starpo.ragen.store import Store
 
 
-def kept_numbers(newest: int, every: int, keep_last: int) -> list[int]:
-    """Return the numbers of the checkpoints to keep: the first, every n-th, and the newest.
+def is_kept(number: int, newest: int, every: int) -> bool:
+    """Whether a run keeps a checkpoint: every n-th, so the first, and the newest.
 
     Args:
-        newest: Number of the newest one.
-        every: n.
-        keep_last: How many of the newest; at least 1.
+        number: Number of the checkpoint.
+        newest: Number of the newest one; of the last one, if the run has not got there.
+        every: n; at least 1.
     """
-    assert every >= 1
-    assert keep_last >= 1
-    return [number for number in range(newest + 1) if number % every == 0 or number > newest - keep_last]
+    return number % every == 0 or number == newest
 
 
-def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[str, int]:
+def kept_numbers(newest: int, every: int) -> list[int]:
+    """Return the numbers of the checkpoints to keep (`is_kept`)."""
+    return [number for number in range(newest + 1) if is_kept(number, newest, every)]
+
+
+def superseded(checkpoints: Sequence[str], every: int) -> dict[str, int]:
     """Return the checkpoints that need not be kept.
 
     Args:
         checkpoints: Key of each checkpoint, from the first to the newest.
-        every: See `kept_numbers`.
-        keep_last: See `kept_numbers`.
+        every: See `is_kept`.
 
     Returns:
         Key -> the lowest number that refers to it, in order. A checkpoint with several numbers is kept if any of them
         is.
     """
-    kept = {checkpoints[number] for number in kept_numbers(len(checkpoints) - 1, every, keep_last)}
+    kept = {checkpoints[number] for number in kept_numbers(len(checkpoints) - 1, every)}
     return {key: checkpoints.index(key) for key in dict.fromkeys(checkpoints) if key not in kept}
-
-
-@contextmanager
-def left_as_found(store: Store, keys: Iterable[str]) -> Iterator[None]:
-    """Context manager: at the end, drop again those of these checkpoints that were dropped before, so that reading
-    restores none permanently."""
-    dropped = [key for key in keys if store.dropped("checkpoint", key) is not None]
-    try:
-        yield
-    finally:
-        for key in dropped:
-            if store.has("checkpoint", key):
-                store.drop("checkpoint", key)
 
 
 @dataclass
@@ -64,7 +55,7 @@ class Retention:
         store: The store that holds them.
         run: The run's name.
         every: Keep every n-th.
-        keep_last: Number of newest checkpoints to keep.
+        should_lose: Whether checkpoints that cannot be derived again are dropped too.
         start: Number of the checkpoint that the run starts from. For a replay, this one and all before it belong to the
             replayed run and are not dropped.
     """
@@ -72,7 +63,7 @@ class Retention:
     store: Store
     run: str
     every: int = 1
-    keep_last: int = 1
+    should_lose: bool = True
     start: int = 0
     _done: set[str] = field(default_factory=set)
     _strangers: set[str] = field(default_factory=set)
@@ -89,14 +80,20 @@ class Retention:
         if self.every == 1:
             return []
         dropped = []
-        for key, number in superseded(checkpoints, self.every, self.keep_last).items():
-            if number <= self.start or key in self._done or self._is_needed_elsewhere(key, number):
+        for key, number in superseded(checkpoints, self.every).items():
+            if number <= self.start or key in self._done:
                 continue
+            if self.store.has("checkpoint", key):
+                if self._would_be_lost(key) or self._is_needed_elsewhere(key, number):
+                    continue
+                dropped.append(key)
             if self.store.was_made("checkpoint", key):
                 self.store.drop("checkpoint", key)
-                dropped.append(key)
             self._done.add(key)
         return dropped
+
+    def _would_be_lost(self, key: str) -> bool:
+        return not self.should_lose and not self.store.manifest("checkpoint", key).is_deterministic
 
     def _is_needed_elsewhere(self, key: str, number: int) -> bool:
         """Whether another run needs the checkpoint. Runs share a checkpoint only as the outcome of the same iteration;
@@ -116,9 +113,9 @@ class Retention:
         if record is None:  # a copy in progress, which writes run.json last
             return True
         config = record.config
-        every, keep_last = config.get("checkpoint_every", 1), config.get("checkpoint_keep_last", 1)
+        every = config.get("checkpoint_every") or 1  # if chosen from the model's size, it might keep every one
         last = number  # last number of this checkpoint: iterations without an update pass it on
         while (stages := self.store.runs.iteration(run, last)) and "update" not in stages:
             last += 1
-        has_come_past = "update" in self.store.runs.iteration(run, last - 1 + keep_last)
+        has_come_past = "update" in self.store.runs.iteration(run, last)
         return any(n % every == 0 for n in range(number, last + 1)) or not has_come_past

@@ -1,0 +1,132 @@
+"""`NewestPolicies`: the policies that updates have just made, in folders of this process, for the players.
+
+update --new--> folder of the policy --find--> rollout, evaluation, probe
+
+A checkpoint that its run does not keep is not written to the store. Its policy is written here: into memory
+(`/dev/shm`) where there is ample room, else into a temporary folder. Workers on this machine read it there.
+
+The folders go with the process. Of a killed process they stay until another one needs such folders: a process holds a
+lock on its own, so a folder whose lock can be taken has no owner.
+"""
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+
+from starpo.ragen.core.errors import StoreError
+
+_MEMORY = Path("/dev/shm")
+_PREFIX = f"starpo-policies-{os.getuid()}-"
+_LOCK = "lock"
+_NUM_KEPT = 2
+"""With `rollout.staleness` = 1, an update makes a policy while the one before it plays."""
+_AMPLE = 4
+"""Policies that memory must have room for: those that are kept, one that is being written, and one to spare."""
+
+
+class NewestPolicies:
+    """The newest policies of this process, by the keys of their checkpoints."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, Path] = {}
+        self._root: Path | None = None
+        self._pid = 0
+        self._lock = RLock()
+
+    def find(self, key: str) -> str | None:
+        """Return the folder of a checkpoint's policy; None if it is not here (any more)."""
+        folder = self._folders.get(key)
+        return str(folder) if folder is not None and folder.is_dir() else None
+
+    @contextmanager
+    def new(self, key: str, size_bytes: int) -> Iterator[Path]:
+        """Context manager: an empty folder, which `find` finds once the block has succeeded; else it is removed.
+
+        Args:
+            key: Key of the checkpoint.
+            size_bytes: Size of the policy, about.
+
+        Raises:
+            StoreError: If the block cannot write into it.
+        """
+        with self._lock:
+            folder = Path(tempfile.mkdtemp(prefix=f"{key[:12]}-", dir=self._opened(size_bytes)))
+        try:
+            yield folder
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise StoreError(
+                f"the new policy cannot be written to {folder}: {error}. Free some space there, or set TMPDIR to a "
+                "folder with room, and run the same command again; what is stored is not done again"
+            ) from error
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        with self._lock:
+            self.discard(key)
+            self._folders[key] = folder
+            for old in list(self._folders)[:-_NUM_KEPT]:
+                self.discard(old)
+
+    def discard(self, key: str) -> None:
+        """Remove a policy, if it is here."""
+        folder = self._folders.pop(key, None)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove all policies."""
+        with self._lock:
+            root, self._root, self._folders = self._root, None, {}
+            if root is not None and self._pid == os.getpid():  # a forked process has no share in them
+                shutil.rmtree(root, ignore_errors=True)
+
+    def _opened(self, size_bytes: int) -> Path:
+        """Return the folder for this process's policies, created at the first call."""
+        if self._root is None or self._pid != os.getpid() or not self._root.is_dir():
+            places = [Path(tempfile.gettempdir())]
+            if os.access(_MEMORY, os.W_OK):
+                places.append(_MEMORY)
+            for place in places:
+                _remove_ownerless(place)
+            is_ample = shutil.disk_usage(places[-1]).free > _AMPLE * size_bytes
+            self._root, self._pid, self._folders = _owned_folder(places[-1 if is_ample else 0]), os.getpid(), {}
+            atexit.register(self.clear)
+        return self._root
+
+
+def _owned_folder(place: Path) -> Path:
+    """Create a folder in this place whose lock this process holds until it ends."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        with suppress(FileNotFoundError):  # taken for ownerless, and removed, before it was locked
+            fcntl.flock(_lock_of(root), fcntl.LOCK_EX)
+            if (root / _LOCK).exists():
+                return root
+
+
+def _remove_ownerless(place: Path) -> None:
+    for root in place.glob(f"{_PREFIX}*"):
+        with suppress(FileNotFoundError):  # it is being removed
+            lock = _lock_of(root)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(root, ignore_errors=True)
+            except BlockingIOError:  # it has an owner
+                pass
+            finally:
+                os.close(lock)
+
+
+def _lock_of(root: Path) -> int:
+    return os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+
+
+POLICIES = NewestPolicies()
+"""Those of this process."""
