@@ -22,6 +22,7 @@ from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.learning.control.alarm import Alarm
 from starpo.ragen.runs.execution import Execution
 from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.newest_policies import remove_ownerless
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention, is_kept
@@ -109,6 +110,7 @@ class RunRecorder(Runner):
         with ExitStack() as opened:
             opened.enter_context(self._lease)
             self._begun_at = time.monotonic() - self._seconds_before()
+            remove_ownerless()
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
             if self._tracker.advice:

@@ -5,8 +5,8 @@ update --new--> folder of the policy --find--> rollout, evaluation, probe
 A checkpoint that its run does not keep is not written to the store. Its policy is written here: into memory
 (`/dev/shm`) where there is ample room, else into a temporary folder. Workers on this machine read it there.
 
-The folders go with the process. Of a killed process they stay until another one needs such folders: a process holds a
-lock on its own, so a folder whose lock can be taken has no owner.
+The folders go with the process. Those of a killed process stay until another run begins on this machine: a process
+holds a lock on its own, so a folder whose lock can be taken has no owner.
 """
 
 import atexit
@@ -36,7 +36,7 @@ class NewestPolicies:
     def __init__(self) -> None:
         self._folders: dict[str, Path] = {}
         self._root: Path | None = None
-        self._pid = 0
+        self._pid = self._owning = 0
         self._lock = RLock()
 
     def find(self, key: str) -> str | None:
@@ -86,33 +86,34 @@ class NewestPolicies:
             root, self._root, self._folders = self._root, None, {}
             if root is not None and self._pid == os.getpid():  # a forked process has no share in them
                 shutil.rmtree(root, ignore_errors=True)
+                os.close(self._owning)
 
     def _opened(self, size_bytes: int) -> Path:
         """Return the folder for this process's policies, created at the first call."""
         if self._root is None or self._pid != os.getpid() or not self._root.is_dir():
-            places = [Path(tempfile.gettempdir())]
-            if os.access(_MEMORY, os.W_OK):
-                places.append(_MEMORY)
-            for place in places:
-                _remove_ownerless(place)
+            places = _places()
             is_ample = shutil.disk_usage(places[-1]).free > _AMPLE * size_bytes
-            self._root, self._pid, self._folders = _owned_folder(places[-1 if is_ample else 0]), os.getpid(), {}
+            self._root, self._owning = _owned_folder(places[-1 if is_ample else 0])
+            self._pid, self._folders = os.getpid(), {}
             atexit.register(self.clear)
         return self._root
 
 
-def _owned_folder(place: Path) -> Path:
-    """Create a folder in this place whose lock this process holds until it ends."""
+def _owned_folder(place: Path) -> tuple[Path, int]:
+    """Create a folder in this place; return it, and the descriptor of its lock, which this process holds."""
     while True:
         root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         with suppress(FileNotFoundError):  # taken for ownerless, and removed, before it was locked
-            fcntl.flock(_lock_of(root), fcntl.LOCK_EX)
+            lock = _lock_of(root)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if (root / _LOCK).exists():
-                return root
+                return root, lock
+            os.close(lock)
 
 
-def _remove_ownerless(place: Path) -> None:
-    for root in place.glob(f"{_PREFIX}*"):
+def remove_ownerless() -> None:
+    """Remove the folders of processes that have ended without removing them."""
+    for root in (root for place in _places() for root in place.glob(f"{_PREFIX}*")):
         with suppress(FileNotFoundError):  # it is being removed
             lock = _lock_of(root)
             try:
@@ -122,6 +123,11 @@ def _remove_ownerless(place: Path) -> None:
                 pass
             finally:
                 os.close(lock)
+
+
+def _places() -> list[Path]:
+    """Return the folders in which policies may lie; the last one is the best."""
+    return [Path(tempfile.gettempdir()), *([_MEMORY] if os.access(_MEMORY, os.W_OK) else [])]
 
 
 def _lock_of(root: Path) -> int:

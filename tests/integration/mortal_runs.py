@@ -6,11 +6,12 @@ A moment is an operation on the store's files: before a folder or file is create
 removed; halfway through writing a file; and after writing it. Writes of state.json, which only people read, and of the
 lease do not count: they happen at every start, so a run could be killed there forever without making progress.
 
-Orders and answers are lines of JSON. An order has `store`; `after`, the number of artifacts from which moments count;
-and `fatal`, the number of the fatal moment per sort, 'any' or 'inside' a file. Not a test: `test_killed_anywhere.py`
-starts it as `python mortal_runs.py`.
+Orders and answers are lines of JSON. An order has `store`; `overrides` of the preset; `after`, the number of artifacts
+from which moments count; and `fatal`, the number of the fatal moment per sort, 'any' or 'inside' a file. Not a test:
+`test_killed_anywhere.py` starts it as `python mortal_runs.py`.
 """
 
+import atexit
 import importlib
 import json
 import os
@@ -43,7 +44,10 @@ class Moments:
 
     @property
     def is_late_enough(self) -> bool:
-        return len(list(Path(self._store).glob("*/*/manifest.json"))) >= self._after
+        artifacts = {
+            path.parent for name in ("manifest", "dropped") for path in Path(self._store).glob(f"*/*/{name}.json")
+        }
+        return len(artifacts) >= self._after
 
     def pass_by(self, operation: str, path: Any, is_inside: bool = False) -> None:
         """Count this operation if it is a moment."""
@@ -141,7 +145,8 @@ def serve() -> None:
 
                 order = json.loads(line)
                 Moments(order, say)
-                starpo(preset="smoke", store=order["store"], run="mortal")
+                starpo(preset="smoke", overrides=order["overrides"], store=order["store"], run="mortal")
+                atexit._run_exitfuncs()
             except BaseException as error:
                 say(error=f"{type(error).__name__}: {error}")
                 os._exit(1)

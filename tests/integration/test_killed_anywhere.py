@@ -6,6 +6,8 @@ file is written, renamed or removed, see `mortal_runs.py`); at a moment inside a
 the run restarts and skips what is stored.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -26,6 +28,9 @@ import pytest
 from prefect.settings import PREFECT_API_URL
 
 from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.committing import DROPPED_NAME
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.ragen.store.keeping.retention import kept_numbers
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 from tests.integration.run_digests import Digests, digests
 
@@ -33,7 +38,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")
 
 FEW = {"any": 1, "inside": 1, "computing": 1, "starting": 1}
 MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
+HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 """Number of kills of each sort."""
+SPARSE = {"iterations": 4, "checkpoint_every": 3}
+SPARSER = {"iterations": 13, "checkpoint_every": 10}
+"""Settings of runs that do not keep every checkpoint."""
 LAST_MOMENT = {"any": 8, "inside": 2}
 """Minimum number of moments per artifact, by sort."""
 SEED = 20
@@ -45,7 +54,8 @@ Answer = dict[str, Any]
 class Mortals:
     """Process that forks runs (`mortal_runs.py`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, overrides: dict[str, Any]) -> None:
+        self._overrides = overrides
         environment = {
             "PREFECT_API_URL": PREFECT_API_URL.value() or "",
             "PYTHONPATH": str(ROOT),
@@ -85,7 +95,8 @@ class Mortals:
             Everything that was reported: the exit `status`, how it `died` if it was killed, and so on.
         """
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"store": str(store), "after": after, "fatal": fatal or {}}) + "\n")
+        order = {"store": str(store), "overrides": self._overrides, "after": after, "fatal": fatal or {}}
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         said: Answer = {}
         deadline = None
@@ -116,8 +127,14 @@ class Mortals:
 
 
 @pytest.fixture(scope="module")
-def mortals(prefect_server: None) -> Iterator[Mortals]:
-    process = Mortals()
+def overrides() -> dict[str, Any]:
+    """Settings of the runs, unless the test is parametrized with others."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def mortals(prefect_server: None, overrides: dict[str, Any]) -> Iterator[Mortals]:
+    process = Mortals(overrides)
     yield process
     process.close()
 
@@ -147,24 +164,28 @@ def reference(mortals: Mortals, tmp_path_factory: pytest.TempPathFactory) -> Ref
 
 
 def visible_artifacts(folder: Path) -> dict[Path, int]:
-    """Return manifest file -> modification time (ns). Fails if anything that readers see is half-written."""
+    """Return manifest file -> modification time (ns), also of dropped artifacts. Fails if anything that readers see is
+    half-written."""
     found = {}
     for place in folder.glob("*/*"):
         if place.parent.name in ("tmp", "runs"):
             continue
-        manifest = Manifest.model_validate_json((place / MANIFEST_NAME).read_bytes())
+        is_dropped = not (place / MANIFEST_NAME).exists()
+        file = place / (DROPPED_NAME if is_dropped else MANIFEST_NAME)
+        manifest = Manifest.model_validate_json(file.read_bytes())
         assert manifest.is_intact, place
         assert (manifest.kind, manifest.key) == (place.parent.name, place.name)
-        assert {file.name for file in place.iterdir()} == {MANIFEST_NAME, *(entry.name for entry in manifest.files)}
-        for entry in manifest.files:
+        files = () if is_dropped else manifest.files
+        assert {file.name for file in place.iterdir()} == {file.name, *(entry.name for entry in files)}
+        for entry in files:
             assert sha256((place / entry.path).read_bytes()).hexdigest() == entry.sha256, place / entry.path
-        found[place / MANIFEST_NAME] = (place / MANIFEST_NAME).stat().st_mtime_ns
+        found[file] = file.stat().st_mtime_ns
     for file in folder.glob(f"runs/{RUN}/*.json"):
         if not file.name.startswith("."):
             json.loads(file.read_bytes())
     for stages in Store(str(folder)).runs.iterations(RUN).values():
         for keys in stages.values():
-            assert all(folder / kind / key / MANIFEST_NAME in found for kind, key in keys.items())
+            assert all(Store(str(folder)).was_made(kind, key) for kind, key in keys.items())
     return found
 
 
@@ -174,9 +195,35 @@ def doing(folder: Path) -> str:
     return str(json.loads(state.read_bytes())["message"]) if state.is_file() else "nothing yet"
 
 
-@pytest.mark.parametrize("wanted", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)], ids=["4", "25"])
+def ownerless_policies() -> list[Path]:
+    """Return folders with policies of processes that have ended."""
+    found = []
+    for lock in Path("/dev/shm").glob("starpo-policies-*/lock"):
+        with lock.open() as stream, contextlib.suppress(BlockingIOError):
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found.append(lock.parent)
+    return found
+
+
+def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None:
+    keys = checkpoint_keys(store.runs.iterations(RUN))
+    every = overrides.get("checkpoint_every", 1)
+    assert [n for n in keys if store.has("checkpoint", keys[n])] == kept_numbers(max(keys), every)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        ({}, FEW),
+        (SPARSE, FEW),
+        pytest.param({}, MANY, marks=pytest.mark.thorough),
+        pytest.param(SPARSER, HUNDRED, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+    ],
+    ids=["4", "4-sparse", "25", "100-sparse"],
+    scope="module",
+)
 def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
-    mortals: Mortals, reference: Reference, tmp_path: Path, wanted: dict[str, int]
+    mortals: Mortals, reference: Reference, tmp_path: Path, overrides: dict[str, Any], wanted: dict[str, int]
 ) -> None:
     chance = random.Random(SEED)
     sorts = [sort for sort, number in wanted.items() for _ in range(number)]
@@ -204,6 +251,8 @@ def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
         assert digests(Store(str(folder)), RUN) == reference.digests
         assert {path: path.stat().st_mtime_ns for path in survivors} == survivors, "something stored was written again"
         num_ends += 1
+        assert_only_kept_are_stored(Store(str(folder)), overrides)
+        assert not ownerless_policies()
         if len(deaths) == len(sorts):
             break
         folder, survivors = tmp_path / str(num_ends), {}
