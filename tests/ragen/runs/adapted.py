@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from starpo.ragen.store.artifacts.files import entries_of
+from starpo.schemas.manifest import FileEntry
+
 FIRST, DATA = "0" * 32, "d" * 32
 NUMBERS = (1, 2, 3)
 
@@ -12,20 +15,26 @@ class Adapted:
 
     is_deterministic = True
 
-    def __init__(self) -> None:
-        self.key = ""
+    def __init__(self, *_: object) -> None:
+        self.checkpoint_key: str | None = None
 
-    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
-        if checkpoint_key != self.key:
+    def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
+        if checkpoint_key != self.checkpoint_key:
+            assert folder is not None
             assert Path(folder, "model.safetensors").exists(), f"{folder} has no weights"
+            self.checkpoint_key = checkpoint_key
 
     def save(self, folder: str, checkpoint_key: str) -> None:
-        self.key = checkpoint_key
+        self.checkpoint_key = checkpoint_key
         write_adapted(Path(folder), checkpoint_key)
+
+    def save_policy(self, folder: str, checkpoint_key: str) -> list[FileEntry]:
+        self.save(folder, checkpoint_key)
+        return entries_of(Path(folder))
 
 
 def write_adapted(folder: Path, key: str) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "base.json").write_text(json.dumps({"checkpoint": FIRST}))
     (folder / "adapter_model.safetensors").write_text(key)
 

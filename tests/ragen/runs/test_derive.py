@@ -1,50 +1,98 @@
 """Checkpoints derived by learners that do not train."""
 
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.runs import derive as deriving
+from starpo.ragen.core.errors import ArtifactMissingError, DerivationError
+from starpo.ragen.runs import placement
+from starpo.ragen.runs.derive import Step, derive, restore
+from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe
-from tests.ragen.runs import adapted
-from tests.ragen.runs.adapted import NUMBERS, Adapted, key_of
+from tests.ragen.runs.adapted import FIRST, NUMBERS, Adapted, key_of, write_adapted
 
 
-@contextmanager
-def derived(store: Store, **options: Any) -> Iterator[deriving.Derivation]:
-    learners: dict[float, Adapted] = {}
+@pytest.fixture(autouse=True)
+def learners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Adapted]]:
+    """The learners that were made, none of which was there before."""
+    made: list[Adapted] = []
 
-    def learner_for(config: UpdateConfig) -> Any:
-        return learners.setdefault(config.entropy_coefficient, Adapted())
+    def make(*_: object) -> Adapted:
+        made.append(Adapted())
+        return made[-1]
 
-    with deriving.derive(store, find_recipe(store, key_of(3)), learner_for, **options) as found:
-        assert len(learners) == 2
-        yield found
-
-
-def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(adapted_store: Store) -> None:
-    with derived(adapted_store) as found:
-        assert [step.proof for step in found.steps] == ["checkpoint"] * 3
+    placement.forget_learner()
+    monkeypatch.setattr(placement, "load", lambda *_: make)
+    yield made
+    placement.forget_learner()
 
 
-def test_what_lies_between_is_not_kept_on_the_disk(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders: list[Path] = []
-    seen: list[list[str]] = []
+def files(store: Store) -> list[Path]:
+    return sorted(path for path in Path(store.url).rglob("*") if path.is_file())
 
-    def write(folder: Path, key: str) -> None:
-        folders.append(folder)
-        write_as_before(folder, key)
 
-    def look(_: deriving.Step) -> None:
-        seen.append([path.name for path in folders[-1].parent.iterdir()])
+def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(
+    adapted_store: Store, learners: list[Adapted]
+) -> None:
+    steps: list[Step] = []
+    with derive(adapted_store, find_recipe(adapted_store, key_of(3)), placement.learner_at, steps.append) as derived:
+        assert [step.proof for step in steps] == ["checkpoint"] * 3
+        assert derived.learner is learners[1]
+    assert len(learners) == 2
 
-    write_as_before = adapted.write_adapted
-    monkeypatch.setattr(adapted, "write_adapted", write)
-    with derived(adapted_store, on_step=look) as found:
-        assert Path(found.folder).is_dir()
-    assert seen == [[key_of(number)] for number in NUMBERS]
+
+def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store) -> None:
+    before = files(adapted_store)
+    folder = Path(placement.policy_folder(adapted_store, key_of(3)))
+    assert (folder / "adapter_model.safetensors").read_text() == key_of(3)
+    assert (folder / "model.safetensors").read_text() == "weights"
+    assert [POLICIES.find(key_of(number)) is not None for number in NUMBERS] == [False, True, True]
+    assert files(adapted_store) == before
+
+
+def test_what_the_learner_holds_is_where_the_next_one_starts(
+    adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement.policy_folder(adapted_store, key_of(1))
+    POLICIES.clear()
+    shutil.rmtree(Path(adapted_store.url, "checkpoint", FIRST, "model.safetensors").parent)
+    with pytest.raises(ArtifactMissingError, match=FIRST):
+        find_recipe(adapted_store, key_of(2))
+    assert [made.key for made in find_recipe(adapted_store, key_of(2), held=key_of(1)).updates] == [key_of(2)]
+
+
+def test_a_policy_that_its_folder_lost_is_written_again(adapted_store: Store, learners: list[Adapted]) -> None:
+    placement.policy_folder(adapted_store, key_of(1))
+    POLICIES.clear()
+    folder = Path(placement.policy_folder(adapted_store, key_of(1)))
+    assert (folder / "adapter_model.safetensors").read_text() == key_of(1)
+    assert len(learners) == 1
+
+
+def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store: Store) -> None:
+    before = files(adapted_store)
+    with placement.restored(adapted_store, [key_of(2), "f" * 32]):  # the other cannot be derived
+        assert adapted_store.has("checkpoint", key_of(2))
+    assert files(adapted_store) == before
+
+
+def test_without_proof_nothing_stays(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drift(folder: Path, key: str) -> None:
+        write_adapted(folder, key)
+        (folder / "adapter_model.safetensors").write_text("other")
+
+    monkeypatch.setattr("tests.ragen.runs.adapted.write_adapted", drift)
+    monkeypatch.setattr(Adapted, "is_deterministic", False)
+    recipe = find_recipe(adapted_store, key_of(2))
+    with pytest.raises(DerivationError, match=rf"(?s)cannot be proved.*A machine like .*{FIRST} is kept.*--output"):
+        placement.policy_folder(adapted_store, key_of(2))
+    assert POLICIES.find(key_of(1)) is None
+    with derive(adapted_store, recipe, placement.learner_at, must_be_proved=False) as derived:
+        assert derived.proof == "none"
+        with pytest.raises(DerivationError, match="cannot be proved"):
+            restore(adapted_store, derived)
+    assert derived.learner.checkpoint_key is None
+    assert POLICIES.find(key_of(2)) is None

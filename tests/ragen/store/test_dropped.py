@@ -1,13 +1,15 @@
 """Dropped artifacts: the manifest is kept, the files are deleted, a kill does no harm, and they can be stored again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
 from starpo.ragen.store import Facts, Store
+from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.remote.location import Location
 
 KEY = "k" * 32
@@ -116,3 +118,34 @@ def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, w
     file.write_text(json.dumps({**json.loads(file.read_text()), "content_digest": "0" * 64}))
     with pytest.raises(ArtifactDamagedError, match=r"dropped\.json was changed"):
         local.dropped("checkpoint", KEY)
+
+
+def test_dropped_from_birth_it_is_as_if_stored_and_dropped(store: Store, files: str, work: Facts) -> None:
+    entries = entries_of(Path(files))
+    born = store.put_dropped("checkpoint", entries, work)
+    assert not store.has("checkpoint", KEY)
+    assert store.was_made("checkpoint", KEY)
+    assert store.dropped("checkpoint", KEY) == born
+    assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
+    assert store.contradictions(born) == []
+    assert store.put_dropped("checkpoint", entries, work) == born
+    stored = store.put_folder("checkpoint", files, work)
+    assert (stored.content_digest, stored.headline) == (born.content_digest, born.headline)
+    assert store.dropped("checkpoint", KEY) is None
+    assert store.put_dropped("checkpoint", entries, work) == stored  # it is there, so nothing is dropped
+    assert store.has("checkpoint", KEY)
+
+
+def test_other_content_is_refused_unless_the_work_is_not_repeatable(
+    store: Store, files: str, work: Facts, tmp_path: Path
+) -> None:
+    store.put_dropped("checkpoint", entries_of(Path(files)), work)
+    Path(files, "config.json").write_text("[]")
+    for put in (
+        lambda facts: store.put_dropped("checkpoint", entries_of(Path(files)), facts),
+        lambda facts: store.put_folder("checkpoint", files, facts),
+    ):
+        with pytest.raises(DerivationError, match="was made again, and its content digest is"):
+            put(work)
+        assert not store.has("checkpoint", KEY)
+        put(replace(work, is_deterministic=False))

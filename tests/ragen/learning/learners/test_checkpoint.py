@@ -10,10 +10,18 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.adapters import copied
-from starpo.ragen.learning.learners.checkpoint import Checkpoint, TrainerState, load_checkpoint, save_checkpoint
+from starpo.ragen.learning.learners.checkpoint import (
+    Checkpoint,
+    TrainerState,
+    load_checkpoint,
+    save_checkpoint,
+    save_policy,
+)
 from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.store.artifacts.files import entries_of
 
 
 @pytest.fixture
@@ -55,6 +63,17 @@ def test_the_same_checkpoint_gives_the_same_bytes_wherever_it_lies(checkpoint, t
     second = {f.name: f.read_bytes() for f in (tmp_path / "elsewhere" / "b").iterdir()}
     assert first == second
     assert not any(str(tmp_path).encode() in content for content in first.values())
+
+
+@pytest.mark.parametrize("lora", [None, LoraConfig()])
+def test_a_policy_written_alone_has_the_entries_of_the_whole(policy_folder, tmp_path, lora):
+    loaded = load_checkpoint(policy_folder, lora, key="base")
+    loaded.critic, loaded.prm = Critic.from_policy(loaded.policy, is_base_shared=True), copied(loaded.policy)
+    loaded.optimiser_states = {"policy": {"adamw/exp_avg/w": torch.arange(3.0)}}
+    save_checkpoint(loaded, str(tmp_path / "whole"))
+    assert save_policy(loaded, str(tmp_path / "policy")) == entries_of(tmp_path / "whole")
+    whole, alone = ({path.name for path in (tmp_path / name).iterdir()} for name in ("whole", "policy"))
+    assert whole - alone == {"critic.safetensors", "prm.safetensors", "optimiser.safetensors", "trainer.json"}
 
 
 def test_transformers_loads_the_folder_as_it_is(checkpoint, policy_folder, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
+from starpo.ragen.runs import placement
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.scratch import Scratch
@@ -54,7 +55,8 @@ def played(work: Work, store: Store) -> Iterator[Output]:
 
 def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
     """Verify a rollout whose checkpoint was dropped and is derived by this learner. Returns check -> result."""
-    monkeypatch.setattr("starpo.ragen.runs.placement.learner_for", lambda _: learner)
+    placement.forget_learner()
+    monkeypatch.setattr(placement, "load", lambda *_: lambda *_: learner)
     work = Work(Stage(name="rollout", version=1), ("turns",), played, inputs={"checkpoint": key_of(1)})
     replace(work, do=stored).carry_out(store)
     with Scratch(store) as scratch:

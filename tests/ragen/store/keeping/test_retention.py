@@ -9,30 +9,29 @@ from hypothesis import strategies as st
 
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys, policies
-from starpo.ragen.store.keeping.retention import Retention, kept_numbers, left_as_found, superseded
+from starpo.ragen.store.keeping.retention import Retention, kept_numbers, superseded
 from starpo.schemas.manifest import Stage
 
 
 def test_the_first_every_nth_and_the_newest() -> None:
-    assert kept_numbers(10, every=4, keep_last=1) == [0, 4, 8, 10]
-    assert kept_numbers(10, every=4, keep_last=3) == [0, 4, 8, 9, 10]
-    assert kept_numbers(0, every=4, keep_last=3) == [0]
-    assert kept_numbers(3, every=1, keep_last=1) == [0, 1, 2, 3]
+    assert kept_numbers(10, every=4) == [0, 4, 8, 10]
+    assert kept_numbers(0, every=4) == [0]
+    assert kept_numbers(3, every=1) == [0, 1, 2, 3]
 
 
 def test_checkpoint_passed_on_is_kept_by_any_of_its_numbers() -> None:
     keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c has the numbers 2, 3 and 4
-    assert superseded(keys, every=4, keep_last=1) == {"b": 1, "d": 5}
-    assert superseded(keys, every=5, keep_last=1) == {"b": 1, "c": 2}
+    assert superseded(keys, every=4) == {"b": 1, "d": 5}
+    assert superseded(keys, every=5) == {"b": 1, "c": 2}
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8), st.integers(1, 5))
-def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int, keep_last: int) -> None:
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8))
+def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int) -> None:
     """A run drops checkpoints as it proceeds, and none that it would keep later has been dropped by then."""
     keys = [str(sum(step > 0 for step in steps[: i + 1])) for i in range(len(steps))]
     gone: set[str] = set()
     for number in range(1, len(keys) + 1):
-        now = superseded(keys[:number], every, keep_last)
+        now = superseded(keys[:number], every)
         assert not gone & (set(keys[:number]) - set(now))
         assert keys[number - 1] not in now
         assert keys[0] not in now
@@ -81,14 +80,13 @@ def test_a_replay_drops_its_own_alone(store: Store) -> None:
     assert Retention(store, "replay", every=5, start=2).apply([*MINE[:3], "c4", "c5"]) == ["c4"]
 
 
-def test_what_was_brought_back_to_be_looked_at_is_dropped_again(store: Store, tmp_path: Path) -> None:
-    store.drop("checkpoint", "c1")
-    with left_as_found(store, ["c1", "c2"]):
-        stage = Stage(name="update", version=1)
-        store.put_folder(
-            "checkpoint", str(tmp_path / "files"), Facts(key="c1", stage=stage, settings={}, inputs={}, seed=0)
-        )
-    assert kept(store) == [0, 2, 3, 4, 5, 6]
+def test_by_default_nothing_is_lost(store: Store, tmp_path: Path) -> None:
+    stage = Stage(name="update", version=1)
+    facts = Facts(key="gpu", stage=stage, settings={}, inputs={}, seed=0, is_deterministic=False)
+    store.put_folder("checkpoint", str(tmp_path / "files"), facts)
+    line = ["c0", "c1", "gpu", "c3"]
+    assert Retention(store, "mine", every=3, should_lose=False).apply(line) == ["c1"]
+    assert Retention(store, "mine", every=3).apply(line) == ["gpu"]
 
 
 def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
@@ -99,7 +97,7 @@ def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
 
 def test_what_another_run_keeps_for_a_later_number_stays(store: Store) -> None:
     """Iteration 4 of the other run made no update: c4 is its checkpoints 4 and 5, and it keeps every fifth."""
-    record(store, "other", 4, checkpoint_every=5, checkpoint_keep_last=2)
+    record(store, "other", 4, checkpoint_every=5)
     store.runs.record_stage("other", 4, "rollout", {"turns": "t4"})
     for iteration in (5, 6):
         store.runs.record_stage("other", iteration, "update", {"checkpoint": f"d{iteration}"})

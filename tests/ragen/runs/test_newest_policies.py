@@ -1,0 +1,93 @@
+"""Folders of the newest policies: two are kept, failures leave none, and those of dead processes are removed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.runs import newest_policies
+from starpo.ragen.runs.newest_policies import NewestPolicies, remove_ownerless
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    found = [tmp_path / "disk", tmp_path / "memory"]
+    for place in found:
+        place.mkdir()
+    monkeypatch.setattr(newest_policies, "_places", lambda: found)
+    return found
+
+
+@pytest.fixture
+def policies(places: list[Path]) -> Iterator[NewestPolicies]:
+    made = NewestPolicies()
+    yield made
+    made.clear()
+    assert [list(place.iterdir()) for place in places] == [[], []]
+
+
+def add(policies: NewestPolicies, key: str, size_bytes: int = 1) -> Path:
+    with policies.new(key, size_bytes) as folder:
+        (folder / "model.safetensors").write_text(key)
+        assert policies.find(key) is None
+    return folder
+
+
+def test_the_two_newest_are_kept(policies: NewestPolicies) -> None:
+    folders = [add(policies, key) for key in ("a", "b", "c")]
+    assert [policies.find(key) for key in ("a", "b", "c")] == [None, *map(str, folders[1:])]
+    assert [folder.exists() for folder in folders] == [False, True, True]
+    again = add(policies, "b")
+    add(policies, "d")
+    assert [policies.find(key) for key in ("b", "c")] == [str(again), None]
+
+
+def test_they_lie_in_memory_only_if_it_has_ample_room(policies: NewestPolicies, places: list[Path]) -> None:
+    assert add(policies, "a").is_relative_to(places[1])
+    policies.clear()
+    assert add(policies, "a", size_bytes=10**18).is_relative_to(places[0])
+
+
+def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
+    add(policies, "a")
+    with (
+        pytest.raises(StoreError, match=r"(?s)cannot be written to .*No space left.*TMPDIR"),
+        policies.new("b", 1) as b,
+    ):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(ValueError, match="other"), policies.new("b", 1) as other:
+        raise ValueError("other")
+    assert not b.exists()
+    assert not other.exists()
+    assert policies.find("b") is None
+    assert policies.find("a") is not None
+
+
+def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
+    policies: NewestPolicies, places: list[Path]
+) -> None:
+    own = add(policies, "a")
+    code = (
+        "import sys, pathlib; from starpo.ragen.runs import newest_policies as n\n"
+        "n._places = lambda: [pathlib.Path(sys.argv[1])]\n"
+        "with n.POLICIES.new('k', 1): pass\n"
+        "print(n.POLICIES.find('k'), flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(places[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    theirs = Path(other.stdout.readline().strip())
+    remove_ownerless()
+    assert theirs.is_dir()
+    os.kill(other.pid, signal.SIGKILL)
+    other.communicate()
+    assert theirs.is_dir()
+    remove_ownerless()
+    assert not theirs.parent.exists()
+    assert own.is_dir()
