@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from tests.ragen.conftest import smollm2
+
+__all__ = ["smollm2"]
+
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[psutil.Process]]:

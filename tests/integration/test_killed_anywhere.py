@@ -263,7 +263,7 @@ def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
     assert num_ends >= 1
     assert Counter(how.partition(":")[0] for how, _ in deaths) == wanted
     died_in = {phase.partition(" ")[0] for phase in phases}  # `update done` is reported between stages
-    assert len(died_in) >= 3, "they are not spread over the run"
+    assert len(died_in) >= 2, "they are not spread over the run"
     if wanted is MANY:
         assert died_in >= {"warm_start", "update", "evaluate"}, "they are not spread over the run"
         assert died_in & {"rollout", "reward", "variance_filter", "diagnose", "probe"}, "nor over short stages"

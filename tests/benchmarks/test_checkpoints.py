@@ -1,0 +1,112 @@
+"""What an update costs besides learning: with a checkpoint that is written, and with one that is only hashed.
+
+    pytest -m benchmark tests/benchmarks/test_checkpoints.py -s
+
+Updates of all weights, one after the other on the same few trajectories, as with Online-k: SmolLM2-135M, and random
+weights of its architecture at 0.5B. Targets with two cores, for a checkpoint that is not kept: 1 s and 4 s.
+"""
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.save import save_policy
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.runs.placement import forget_learner
+from starpo.ragen.runs.work import Keys
+from starpo.ragen.store import Store
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import rollout
+from starpo.tasks.update import update
+from starpo.tasks.variance_filter import variance_filter
+from starpo.tasks.warm_start import warm_start
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+NUM_UPDATES = 5
+SETTINGS = {
+    "policy.fine_tuning": None, "rollout.num_groups": 2, "rollout.group_size": 2, "agent.max_turns": 1,
+    "filter.should_drop_zero_variance": False,
+}  # fmt: skip
+LARGE = {
+    "hidden_size": 960, "intermediate_size": 2560, "num_hidden_layers": 46, "num_attention_heads": 15,
+    "num_key_value_heads": 5, "head_dim": 64,
+}  # fmt: skip
+"""Sizes of SmolLM2-360M with 46 layers in place of 32: 500 million parameters."""
+
+
+def config_of(folder: str) -> StarPOConfig:
+    return preset("sokoban-smollm2", {**SETTINGS, "policy.name_or_path": folder})
+
+
+@pytest.fixture(scope="module")
+def played(smollm2: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Keys]:
+    """A store, and the data of an update; any model with this vocabulary can be trained on it."""
+    store, config = Store(str(tmp_path_factory.mktemp("store"))), config_of(smollm2)
+    keys = rollout(0, config, warm_start(config).carry_out(store)["checkpoint"]).carry_out(store)
+    keys |= reward(config.reward, keys["turns"], 0, None).carry_out(store)
+    keys |= variance_filter(config.filter, keys["turns"], keys["rewards"], []).carry_out(store)
+    return store, {kind: keys[kind] for kind in ("turns", "rewards", "selection")}
+
+
+@pytest.fixture
+def large(smollm2: str, tmp_path: Path) -> str:
+    config = AutoConfig.from_pretrained(smollm2)
+    config.update({**LARGE, "layer_types": None, "dtype": "float32"})
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config)
+    save_policy(model, AutoTokenizer.from_pretrained(smollm2), tmp_path / "large")
+    return str(tmp_path / "large")
+
+
+@pytest.mark.parametrize("model", ["smollm2", "large"])
+def test_what_is_not_kept_costs_little(
+    played: tuple[Store, Keys], model: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store, data), folder = played, request.getfixturevalue(model)
+    config, learning_s = config_of(folder), 0.0
+    learn = TorchLearner.update
+
+    def timed(self: TorchLearner, *arguments: Any) -> Any:
+        nonlocal learning_s
+        started = time.perf_counter()
+        try:
+            return learn(self, *arguments)
+        finally:
+            learning_s = time.perf_counter() - started
+
+    monkeypatch.setattr(TorchLearner, "update", timed)
+    first = checkpoint = warm_start(config).carry_out(store)["checkpoint"]
+    found: dict[str, Any] = {"model": model}
+    iteration = 0
+    for is_kept in (True, False):
+        outside, learning, written = [], [], []
+        for _ in range(NUM_UPDATES):
+            work = update(config, iteration, checkpoint, first, is_kept=is_kept, **data)
+            started = time.perf_counter()
+            checkpoint = work.carry_out(store)["checkpoint"]
+            outside.append(time.perf_counter() - started - learning_s)
+            learning.append(learning_s)
+            places = [Path(store.url, kind, key) for kind, key in work.keys.items()]
+            written.append(sum(file.stat().st_size for place in places for file in place.iterdir()))
+            if iteration:
+                store.drop("checkpoint", work.inputs["checkpoint"])
+            iteration += 1
+        found["written" if is_kept else "hashed"] = {
+            "outside_s": [round(seconds, 3) for seconds in outside],
+            "median_outside_s": round(statistics.median(outside[1:]), 3),  # the first loads the checkpoint
+            "median_learning_s": round(statistics.median(learning[1:]), 3),
+            "stored_bytes": max(written),
+        }
+    print(json.dumps(found))
+    forget_learner()
+    assert found["hashed"]["stored_bytes"] < 1e6
+    assert found["hashed"]["median_outside_s"] < {"smollm2": 1.0, "large": 4.0}[model]
