@@ -190,6 +190,7 @@ def _whole(store: Store, checkpoint: str, config: UpdateConfig) -> Iterator[str 
     else:  # settings have changed since
         with TemporaryDirectory(prefix="ragen-checkpoint-") as folder:
             holder.save(folder, checkpoint)
+            del holder  # the next learner takes its memory
             complete_in_place(folder, partial(policy_folder, store))
             yield folder
 
