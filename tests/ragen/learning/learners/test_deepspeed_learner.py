@@ -27,6 +27,7 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.store.artifacts.files import entries_of
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
 
@@ -254,6 +255,9 @@ def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, 
         learner.save(str(tmp_path / name), f"after {name}")
     for file in (tmp_path / "one").iterdir():
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+    assert learner.save_policy(str(tmp_path / "policy"), "after two") == entries_of(tmp_path / "two")
+    assert not (tmp_path / "policy" / "optimiser.safetensors").exists()
+    assert learner.checkpoint_key == "after two"
 
 
 @pytest.mark.thorough

@@ -1,0 +1,103 @@
+"""Which checkpoints an update writes, and what happens if it is repeated."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.ragen.core.errors import DerivationError
+from starpo.ragen.evidence.sizing.architecture import known_architecture
+from starpo.ragen.evidence.sizing.storage import checkpoint_interval
+from starpo.ragen.learning.learners.learner import UpdateResult
+from starpo.ragen.runs import placement
+from starpo.ragen.runs.newest_policies import POLICIES
+from starpo.ragen.runs.work import Work
+from starpo.ragen.store import Store
+from starpo.tasks.update import update
+from tests.examples import example
+from tests.ragen.runs import adapted
+from tests.ragen.runs.adapted import DATA, FIRST, Adapted
+
+
+@pytest.fixture
+def learner(monkeypatch: pytest.MonkeyPatch) -> Iterator[Adapted]:
+    made = Adapted()
+    placement.forget_learner()
+    monkeypatch.setattr(placement, "load", lambda *_: lambda *_: made)
+    monkeypatch.setattr(
+        "starpo.tasks.update.run_update", lambda *_: UpdateResult(example("samples"), {"update/num_steps": 1.0}, {})
+    )
+    yield made
+    placement.forget_learner()
+
+
+def work(*, is_kept: bool) -> Work:
+    config = preset("smoke", {"update.kl_coefficient": 0.0})
+    return update(config, 0, FIRST, FIRST, is_kept=is_kept, **dict.fromkeys(("turns", "rewards", "selection"), DATA))
+
+
+def test_whether_it_is_kept_is_not_in_the_key() -> None:
+    assert work(is_kept=True).key == work(is_kept=False).key
+
+
+@pytest.mark.parametrize(
+    ("is_kept", "is_repeatable", "pool", "is_written"),
+    [(True, True, "", True), (False, True, "", False), (False, False, "", True), (False, True, "ray", True)],
+)
+def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
+    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch, is_kept, is_repeatable, pool, is_written
+) -> None:
+    if pool:
+        monkeypatch.setenv("RAGEN_POOL", pool)
+    learner.is_deterministic = is_repeatable
+    key = work(is_kept=is_kept).carry_out(adapted_store)["checkpoint"]
+    assert adapted_store.has("checkpoint", key) is is_written
+    assert adapted_store.was_made("checkpoint", key)
+    assert (POLICIES.find(key) is not None) is not is_written
+    assert adapted_store.lasting_manifest("checkpoint", key).is_deterministic is is_repeatable
+
+
+def test_one_that_was_killed_between_its_outputs_is_repeated(
+    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = work(is_kept=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "put_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made.carry_out(adapted_store)
+    file = Path(adapted_store.url, "checkpoint", made.key, "dropped.json")
+    before = file.stat().st_mtime_ns
+    assert not made.is_stored(adapted_store)
+    made.carry_out(adapted_store)
+    assert made.is_stored(adapted_store)
+    assert file.stat().st_mtime_ns == before
+
+
+def test_another_result_is_refused_and_not_played(
+    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = work(is_kept=False)
+    made.carry_out(adapted_store)
+    (Path(adapted_store.url, "samples", made.key, "manifest.json")).unlink()
+    placement.forget_learner()
+    write = adapted.write_adapted
+
+    def drift(folder: Path, key: str) -> None:
+        write(folder, key)
+        (folder / "adapter_model.safetensors").write_text("other")
+
+    monkeypatch.setattr(adapted, "write_adapted", drift)
+    with pytest.raises(DerivationError, match="was made again"):
+        made.carry_out(adapted_store)
+    assert POLICIES.find(made.key) is None
+    assert learner.checkpoint_key is None
+
+
+def test_by_default_it_depends_on_the_size_of_a_checkpoint() -> None:
+    large = {"policy.hidden_size": 512, "policy.num_layers": 12, "policy.intermediate_size": 2048}
+    for overrides, interval in (({}, 1), (large, 10), ({**large, "update.lora": {"rank": 4}}, 1)):
+        config = preset("sokoban", overrides)
+        assert checkpoint_interval(config, known_architecture(config)) == interval
+        assert checkpoint_interval(config, None) == 1
+    assert checkpoint_interval(preset("sokoban", {"checkpoint_every": 3}), None) == 3
