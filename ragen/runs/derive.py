@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from starpo.ragen.agents.policy.complete import complete
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
 from starpo.ragen.core.identity import code_identity
@@ -139,10 +140,11 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     made, step = derivation.steps[-1].made, derivation.steps[-1]
     if step.proof == "none":
         raise DerivationError(
-            f"checkpoint {made.key} was derived, but cannot be proved to be the original: the learner is not "
-            "deterministic (a GPU sums in any order).\nSo it was not stored in the original's place. To get it "
-            "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep "
-            "them (checkpoint_every = 1)"
+            f"checkpoint {made.key} was derived, but is not the original: that was made on "
+            f"{Device.of(made.provenance)}, and here is {Device.here()}; a checkpoint can be derived only on a device "
+            "like the one that made it, by a learner that is deterministic (docs/checkpoints.md).\nSo it was not "
+            "stored in the original's place. To get it anyway, give `ragen checkpoint` an --output FOLDER; a run that "
+            "needs its checkpoints elsewhere must keep them (checkpoint_every = 1)"
         )
     dropped = store.dropped("checkpoint", made.key)
     return store.put_folder(
@@ -172,7 +174,8 @@ def _compared(store: Store, made: Manifest, folder: str, result: UpdateResult, i
         proof = "samples"
         expected, found = store.manifest("samples", made.key).content_digest, content_digest(result.samples)
     if expected != found:
-        if made.is_deterministic and is_deterministic:
+        is_elsewhere = Device.of(made.provenance).is_unlike(Device.here())
+        if made.is_deterministic and is_deterministic and not is_elsewhere:
             raise _differs(made, proof, expected, found)
         proof = "none"
     original_digest = None if original is None else original.content_digest
@@ -182,7 +185,8 @@ def _compared(store: Store, made: Manifest, folder: str, result: UpdateResult, i
 def _differs(original: Manifest, what: str, expected: str, found: str) -> DerivationError:
     def origin(facts: dict[str, Any]) -> str:
         cpu, versions = facts.get("hardware", {}).get("cpu", "?"), facts.get("versions", {})
-        return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(cpu)])
+        parts = [*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(cpu)]
+        return ", ".join([*parts, str(Device.of(facts))] if Device.of(facts).is_gpu else parts)
 
     changed, commit = _changed_code(original), original.provenance.get("code")
     advice = (

@@ -4,15 +4,15 @@ Stages are functions of stored inputs; this module only avoids loading models ag
 already at the requested checkpoint.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import torch
 
 from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
@@ -20,6 +20,7 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.pool import Pool
 from starpo.ragen.agents.rollout.shards import ShardPlayer
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
@@ -35,6 +36,8 @@ from starpo.ragen.store.keeping.recipe import find_recipe
 
 if TYPE_CHECKING:
     from starpo.ragen.agents.rollout.ray_pool import RayPool
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -99,7 +102,7 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     interpreter or, without a GPU, a process of its own; otherwise this process.
     """
     spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
-    python, has_gpu = engine.python(), torch.cuda.is_available()
+    python, has_gpu = engine.python(), Device.here().is_gpu
     if _is_on_ray(rollout):
         return _actors(spec, python)
     has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
@@ -131,9 +134,22 @@ def stop_playing() -> None:
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
     """Return the process's learner for this configuration, loaded at this checkpoint."""
     folder = checkpoint_folder(store, checkpoint)
+    _say_if_elsewhere(Device.of(store.manifest("checkpoint", checkpoint).provenance), Device.here())
     learner = learner_for(config)
     learner.load(folder, checkpoint, checkpoint_folder(store, reference) if reference else None)
     return learner
+
+
+@cache
+def _say_if_elsewhere(there: Device, here: Device) -> None:
+    """Say once that a policy made on another device is trained here."""
+    if there.is_unlike(here):
+        _log.warning(
+            "the checkpoint was made on %s and is trained on %s, which rounds otherwise: from here on, results have "
+            "digests of their own, and `ragen verify` shows each part on a device like the one that made it",
+            there,
+            here,
+        )
 
 
 def checkpoint_folder(store: Store, checkpoint: str) -> str:

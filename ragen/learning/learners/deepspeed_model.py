@@ -16,6 +16,7 @@ import torch.distributed as dist
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
 from torch import Tensor, nn
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -224,7 +225,7 @@ def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str
     sharding = update.learner_config.sharding
     zero: dict[str, Any] = {"stage": sharding.stage}
     if sharding.is_offloaded:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": Device.here().is_gpu}
     return {
         "train_micro_batch_size_per_gpu": 1,  # only for DeepSpeed's bookkeeping; losses are computed here
         "gradient_accumulation_steps": 1,
