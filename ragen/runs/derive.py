@@ -139,12 +139,13 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
     """
     made, step = derivation.steps[-1].made, derivation.steps[-1]
     if step.proof == "none":
+        there, here = Device.of(made.provenance), Device.here()
+        is_elsewhere = there.is_unlike(here)
+        reason = f"it was made on {there}, and here is {here}" if is_elsewhere else "the learner is not deterministic"
         raise DerivationError(
-            f"checkpoint {made.key} was derived, but is not the original: that was made on "
-            f"{Device.of(made.provenance)}, and here is {Device.here()}; a checkpoint can be derived only on a device "
-            "like the one that made it, by a learner that is deterministic (docs/checkpoints.md).\nSo it was not "
+            f"checkpoint {made.key} was derived, but cannot be proved to be the original: {reason}.\nSo it was not "
             "stored in the original's place. To get it anyway, give `ragen checkpoint` an --output FOLDER; a run that "
-            "needs its checkpoints elsewhere must keep them (checkpoint_every = 1)"
+            "needs its original checkpoints must keep them (checkpoint_every = 1)"
         )
     dropped = store.dropped("checkpoint", made.key)
     return store.put_folder(
