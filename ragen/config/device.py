@@ -66,7 +66,8 @@ class Device:
         hardware = provenance.get("hardware")
         if not isinstance(hardware, dict) or not hardware.get("gpu"):
             return cls()
-        return cls("cuda", str(hardware["gpu"]), *(str(hardware.get(name) or "") for name in _VERSIONS))
+        driver, cuda, cublas = (str(hardware.get(name) or "") for name in _VERSIONS)
+        return cls("cuda", str(hardware["gpu"]), driver, cuda, cublas)
 
     @property
     def is_gpu(self) -> bool:
@@ -153,7 +154,7 @@ def _fix_kernels() -> None:
     torch.backends.cudnn.benchmark = False
     torch.cuda.tunable.enable(False)
     # Deterministic kernels would otherwise fill new tensors with NaN, which is for finding reads of unwritten memory.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _driver_version() -> str:

@@ -221,18 +221,18 @@ def accumulate_gradient(
     Returns:
         The loss, and the share of response tokens that are the model's most probable token (token accuracy).
     """
-    num_right: list[int] = []
+    num_right: list[Tensor] = []
 
-    def loss(micro_batch: MicroBatch) -> tuple[Tensor, float]:
+    def loss(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         logprob_M, mode_M = policy(micro_batch, 1.0, ("logprob", "mode"))
-        num_right.append(int((logprob_M >= mode_M).sum()))
+        num_right.append((logprob_M >= mode_M).sum())
         of_batch = -logprob_M.sum() / batch.num_tokens
-        return of_batch, of_batch.item()
+        return of_batch, of_batch.detach()
 
     on_device = [micro_batch.to(runner.device) for micro_batch in micro_batches]
     with runner.alone():
         total = policy.accumulate(loss, on_device, runner)
-    return total, sum(num_right) / batch.num_tokens
+    return total, int(sum(num_right)) / batch.num_tokens
 
 
 def _in_rectangles(batch: Batch) -> list[MicroBatch]:

@@ -20,7 +20,7 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.trained_model import LossOf
+from starpo.ragen.learning.learners.trained_model import LossOf, no_check, sum_of
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -90,15 +90,22 @@ class DeepSpeedModel:
         """See `TrainedModel`."""
         return self._engine(batch, *asked)
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
+    def accumulate(
+        self,
+        loss: LossOf,
+        batches: Sequence[MicroBatch],
+        runner: MicroBatchRunner,
+        check: Callable[[], None] = no_check,
+    ) -> float:
         """See `TrainedModel.accumulate`; all ranks must have equally many micro-batches."""
-        total = 0.0
+        reports = []
         for index, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
             ((of_batch, reported),) = runner.run(loss, [batch])
             self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
-            total += reported
-        return total
+            reports.append(reported)
+        check()
+        return sum_of(reports)
 
     def step(self, factor: float) -> float:
         """See `TrainedModel.step`."""
