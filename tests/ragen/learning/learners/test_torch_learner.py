@@ -19,6 +19,8 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trained_model import TorchModel
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=3, optimiser=SGD_LIKE)
@@ -382,6 +384,28 @@ def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
         learner.save(str(tmp_path / "c"), "c")
     learner.load(policy_folder, "start", None)
     learner.update(make_trajectories(4), context)
+
+
+def test_losses_are_looked_at_once_a_step_however_many_micro_batches_it_has(
+    policy_folder, make_trajectories, context, monkeypatch
+):
+    """Looking at one waits for a GPU, which then has nothing to do until the next is sent."""
+    num_looks, sizes = [], []
+    check, accumulate = UpdateInputs.check_finite, TorchModel.accumulate
+
+    def counted(self, terms_N, model):
+        num_looks.append(len(terms_N))
+        check(self, terms_N, model)
+
+    def measured(self, loss, batches, *rest):
+        sizes.append(len(batches))
+        return accumulate(self, loss, batches, *rest)
+
+    monkeypatch.setattr(UpdateInputs, "check_finite", counted)
+    monkeypatch.setattr(TorchModel, "accumulate", measured)
+    loaded(change(GRPO, micro_batch_tokens=40), policy_folder).update(make_trajectories(8), context)
+    assert min(sizes) > 1
+    assert len(num_looks) == len(sizes) == GRPO.num_minibatches
 
 
 def test_kl_without_a_reference_and_no_load_are_clear_errors(policy_folder, make_trajectories, context):
