@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
@@ -147,7 +148,6 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         EngineError: If every episode ended by a fault of the environment.
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
-    import torch
 
     from starpo.ragen.agents.rollout.local_player import LocalPlayer
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
@@ -171,7 +171,7 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     )
     engine = TorchEngine(num_threads=1)
     engine.load(job.folder, job.checkpoint_key)  # before the clock starts
-    num_shards = 1 if torch.cuda.is_available() else min(Runtime.current().threads, num_groups)
+    num_shards = 1 if Device.here().is_gpu else min(Runtime.current().threads, num_groups)
     shards = make_episodes(groups, members, math.ceil(num_groups / num_shards))
     began = time.monotonic()
     turns = play_shards(LocalPlayer(engine, num_shards), job, shards)
@@ -234,25 +234,26 @@ def _trained_tokens_s(config: StarPOConfig, folder: str, turns: pa.Table) -> flo
 
     row = turns.slice(0, 1).to_pylist()[0]
     ids, num_response = [*row["prompt_ids"], *row["response_ids"]], max(1, len(row["response_ids"]))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = Device.here()
     model, _ = load_policy(folder, torch.float32)
-    model.to(torch.device(device))  # type: ignore[arg-type]
+    model.to(device.kind)  # type: ignore[arg-type]
     if config.update.lora is not None:  # no gradients of weights; the adapters' own are few
         model.requires_grad_(False)
         model.enable_input_require_grads()
-    tokens = torch.tensor([ids] * max(1, _TIMED_TOKENS // len(ids)), device=device)
+    tokens = torch.tensor([ids] * max(1, _TIMED_TOKENS // len(ids)), device=device.kind)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for _ in range(2 if device == "cuda" else 1):  # on a GPU the first pass loads kernels
+        for _ in range(2 if device.is_gpu else 1):  # on a GPU the first pass loads kernels
             began = time.monotonic()
             is_coarse = config.update.dtype == "bfloat16"
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=is_coarse):
-                logits = model(tokens, logits_to_keep=num_response, use_cache=False).logits
-            logits.float().logsumexp(-1).mean().backward()
-            if device == "cuda":
+            with device.repeating():
+                with torch.autocast(device.kind, dtype=torch.bfloat16, enabled=is_coarse):
+                    logits = model(tokens, logits_to_keep=num_response, use_cache=False).logits
+                logits.float().logsumexp(-1).mean().backward()
+            if device.is_gpu:
                 torch.cuda.synchronize()
             seconds = time.monotonic() - began
     finally:
         torch.set_num_threads(before)
-    return tokens.numel() / seconds * (1 if device == "cuda" else Runtime.current().threads)
+    return tokens.numel() / seconds * (1 if device.is_gpu else Runtime.current().threads)

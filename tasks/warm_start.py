@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.agents.policy.initial_states import read_states, write_states
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
@@ -109,10 +110,9 @@ def warm_start(
 
 
 def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
-    """Whether the result is reproducible: a pretrained policy is fine-tuned on the GPU if there is one."""
-    import torch
-
-    return isinstance(policy, TinyPolicy) or policy.fine_tuning is None or not torch.cuda.is_available()
+    """Whether the result is reproducible: a pretrained policy is fine-tuned on the GPU if there is one, the embedded
+    one always on the CPU."""
+    return isinstance(policy, TinyPolicy) or policy.fine_tuning is None or Device.here().is_repeatable
 
 
 def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, config: StarPOConfig) -> "StoredEpisodes":

@@ -82,7 +82,7 @@ class RolloutConfig(SamplingConfig):
         for name in names & values.keys():
             if getattr(self, name) == type(self).model_fields[name].default:
                 del values[name]
-        return values
+        return {name: value for name, value in values.items() if value != {}}  # a table that is as by default
 
     @model_validator(mode="after")
     def _engine_has_its_arguments(self) -> "RolloutConfig":

@@ -238,7 +238,7 @@ _ROLLOUT = "starpo.ragen.agents.rollout"
 _LEARNING = "starpo.ragen.learning.learners"
 
 ENGINES: dict[str, str] = {
-    "torch": f"{_ROLLOUT}.torch_engine:TorchEngine",
+    "torch": Entry(f"{_ROLLOUT}.torch_engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
     "vllm": Entry(f"{_ROLLOUT}.vllm_engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
     "openai": Entry(f"{_ROLLOUT}.openai_engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"),
 }

@@ -23,6 +23,7 @@ from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
@@ -90,7 +91,7 @@ def imitate(
         decay="linear",
         final_fraction=0.05,
     )
-    runner = MicroBatchRunner(torch.device("cpu"), NUM_PARTS, "float32")
+    runner = MicroBatchRunner(Device(), NUM_PARTS, "float32")
     learned = _learn(
         model, demonstrations.examples, schedule, steps, batch_size, config.seed, runner, _in_rectangles, on_progress
     )
@@ -126,13 +127,13 @@ def fine_tune(
     """
     config = policy.fine_tuning
     assert config is not None
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = Device.here()
     model, tokenizer = load_pretrained(policy, policy.dtype if config.lora else torch.float32)
     check_output_layer(model)
     given = lessons(tokenizer)
     if config.lora is not None:
         add_adapters(model, shape_of(config.lora, model.base_model), config.lora.seed)
-    model.to(device)  # type: ignore[arg-type]
+    model.to(device.kind)  # type: ignore[arg-type]
     schedule = OptimiserConfig(
         learning_rate=config.learning_rate,
         warmup_iterations=config.steps // 20,
@@ -140,7 +141,7 @@ def fine_tune(
         final_fraction=0.05,
     )
     runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
-    split = _in_prefix_rows(config.micro_batch_tokens, row_tokens(model), NUM_PARTS if device.type == "cpu" else 1)
+    split = _in_prefix_rows(config.micro_batch_tokens, row_tokens(model), 1 if device.is_gpu else NUM_PARTS)
     learned = _learn(
         model, given.examples, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress
     )
@@ -220,18 +221,18 @@ def accumulate_gradient(
     Returns:
         The loss, and the share of response tokens that are the model's most probable token (token accuracy).
     """
-    num_right: list[int] = []
+    num_right: list[Tensor] = []
 
-    def loss(micro_batch: MicroBatch) -> tuple[Tensor, float]:
+    def loss(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         logprob_M, mode_M = policy(micro_batch, 1.0, ("logprob", "mode"))
-        num_right.append(int((logprob_M >= mode_M).sum()))
+        num_right.append((logprob_M >= mode_M).sum())
         of_batch = -logprob_M.sum() / batch.num_tokens
-        return of_batch, of_batch.item()
+        return of_batch, of_batch.detach()
 
     on_device = [micro_batch.to(runner.device) for micro_batch in micro_batches]
     with runner.alone():
         total = policy.accumulate(loss, on_device, runner)
-    return total, sum(num_right) / batch.num_tokens
+    return total, int(sum(num_right)) / batch.num_tokens
 
 
 def _in_rectangles(batch: Batch) -> list[MicroBatch]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from starpo.ragen.agents.policy.complete import complete_in_place
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, DerivationError
 from starpo.ragen.core.identity import code_identity
@@ -203,7 +204,8 @@ def _compared(
         proof = "samples"
         expected, found = store.manifest("samples", made.key).content_digest, content_digest(result.samples)
     if expected != found:
-        if made.is_deterministic and is_deterministic:
+        is_elsewhere = Device.of(made.provenance).is_unlike(Device.here())
+        if made.is_deterministic and is_deterministic and not is_elsewhere:
             raise _differs(made, proof, expected, found)
         proof = "none"
     original_digest = None if original is None else original.content_digest
@@ -233,17 +235,16 @@ def _unproved(made: Manifest, recipe: Recipe) -> DerivationError:
         else "Nor was it where it was made, so no machine can derive it"
     )
     return DerivationError(
-        f"checkpoint {recipe.key} cannot be proved to be the original: the learner is not deterministic here, and the "
-        f"update of iteration {iteration_of(made)}, repeated, gave another result.\n{able}. Checkpoint {recipe.start} "
-        "is kept: `ragen checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one "
+        f"checkpoint {recipe.key} cannot be proved to be the original: the update of iteration {iteration_of(made)} "
+        f"gave another result here, where it cannot be repeated.\n{able}. Checkpoint {recipe.start} is kept: `ragen checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one "
         "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them "
         "(checkpoint_every = 1)"
     )
 
 
 def _origin(facts: Mapping[str, Any]) -> str:
-    hardware, versions = facts.get("hardware", {}), facts.get("versions", {})
-    where = hardware.get("gpu") or hardware.get("cpu", "?")
+    device, versions = Device.of(facts), facts.get("versions", {})
+    where = device if device.is_gpu else facts.get("hardware", {}).get("cpu", "?")
     return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(where)])
 
 

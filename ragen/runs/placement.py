@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import torch
 
 from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.agents.rollout.engine import RolloutEngine
@@ -24,6 +22,7 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.pool import Pool
 from starpo.ragen.agents.rollout.shards import ShardPlayer
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
@@ -108,7 +107,7 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     interpreter or, without a GPU, a process of its own; otherwise this process.
     """
     spec, num_threads, engine = EngineSpec.of(rollout), Runtime.current().threads, rollout.engine_config
-    python, has_gpu = engine.python(), torch.cuda.is_available()
+    python, has_gpu = engine.python(), Device.here().is_gpu
     if _is_on_ray(rollout):
         return _actors(spec, python)
     has_shards_to_share = not (spec.is_continuous or has_gpu) and min(num_threads, num_shards) > 1
@@ -149,7 +148,20 @@ def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: s
         with _whole(store, checkpoint, config) as folder:
             learner = learner_for(config)
             learner.load(folder, checkpoint, reference_folder)
+        _say_if_elsewhere(Device.of(store.lasting_manifest("checkpoint", checkpoint).provenance), Device.here())
         return learner
+
+
+@cache
+def _say_if_elsewhere(there: Device, here: Device) -> None:
+    """Say once that a policy made on another device is trained here."""
+    if there.is_unlike(here):
+        _log.warning(
+            "the checkpoint was made on %s and is trained on %s, which rounds otherwise: from here on, results have "
+            "digests of their own, and `ragen verify` shows each part on a device like the one that made it",
+            there,
+            here,
+        )
 
 
 def policy_folder(store: Store, checkpoint: str) -> str:

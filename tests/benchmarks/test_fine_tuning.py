@@ -14,6 +14,7 @@ import torch
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
@@ -29,7 +30,7 @@ from starpo.ragen.learning.learners.trained_model import TorchModel
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
-DEVICE = torch.device(os.environ.get("DEVICE", "cpu"))
+DEVICE = Device.here() if os.environ.get("DEVICE") == "cuda" else Device()
 ENVIRONMENTS = {
     "bandit": (BanditSettings(), AgentConfig(prompt="full", max_turns=1, max_actions=1, max_actions_per_turn=1)),
     "sokoban, short": (
@@ -46,7 +47,7 @@ def policy():
     if not folder:
         pytest.skip("needs the folder of a model in STARPO_MODEL")
     model, tokenizer = load_policy(folder, torch.float32)
-    model.to(DEVICE)
+    model.to(DEVICE.kind)
     optimiser = ModelOptimiser(model, OptimiserConfig(learning_rate=1e-9))
     return TorchModel(ResponseScores(model), optimiser), tokenizer, row_tokens(model)
 
@@ -87,7 +88,7 @@ def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, bat
             trained.step(1.0)
         return time.perf_counter() - started, time.process_time() - started_cpu, loss
 
-    shared = _in_prefix_rows(8192, max_row_tokens, NUM_PARTS if DEVICE.type == "cpu" else 1)
+    shared = _in_prefix_rows(8192, max_row_tokens, 1 if DEVICE.is_gpu else NUM_PARTS)
     ways = {
         "plain": (Batch(turns), in_fours, "float32"),
         "shared": (Batch(examples), shared, "float32"),
@@ -101,7 +102,7 @@ def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, bat
     losses = {way: found[0][2] for way, found in measured.items()}
     assert losses["shared"] == pytest.approx(losses["plain"], rel=1e-4)
     assert losses["shared, bfloat16"] == pytest.approx(losses["plain"], rel=5e-2)
-    print(f"\n{name}: {len(turns)} turns of {len(examples)} contexts; {NUM_PARTS} threads, {DEVICE.type}")
+    print(f"\n{name}: {len(turns)} turns of {len(examples)} contexts; {NUM_PARTS} threads, {DEVICE.kind}")
     for way, found in measured.items():
         ratios, cpu_ratios = (
             [plain[i] / own[i] for plain, own in zip(measured["plain"], found, strict=True)] for i in (0, 1)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.initial_states import read_states
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
@@ -22,23 +22,25 @@ from starpo.tasks.rollout import held_out, rollout
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import stored_lessons, warm_start
 
+GPU = Device("cuda", "NVIDIA H200")
+FAST_GPU = replace(GPU, is_repeatable=False)
 POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
 
 @pytest.mark.parametrize(
-    ("fine_tuning", "has_gpu", "is_deterministic"),
-    [({}, True, False), ({}, False, True), (None, True, True)],
-    ids=["fine-tuned on a GPU", "fine-tuned on the CPU", "copied"],
+    ("fine_tuning", "device", "is_deterministic"),
+    [({}, GPU, True), ({}, FAST_GPU, False), ({}, Device(), True), (None, FAST_GPU, True)],
+    ids=["fine-tuned on a GPU", "on one that need not repeat", "on the CPU", "copied"],
 )
-def test_what_a_gpu_fine_tuned_need_not_come_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, has_gpu: bool, is_deterministic: bool
+def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, device: Device, is_deterministic: bool
 ) -> None:
     def fine_tune(policy: object, lessons: object, folder: Path, *_: object) -> dict[str, float]:
         (folder / "config.json").write_text("{}")
         return {}
 
     monkeypatch.setattr(imitation, "fine_tune", fine_tune)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(Device, "here", lambda: device)
     settings = {"type": "pretrained", "name_or_path": str(POLICY)}
     config = preset("smoke", {"policy": settings | ({} if fine_tuning is None else {"fine_tuning": fine_tuning})})
     work = warm_start(config)

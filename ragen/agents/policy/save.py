@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
+
+from starpo.ragen.config.device import Device
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
@@ -24,7 +25,7 @@ def without_progress_bars() -> Iterator[None]:
     Also silence DeepSpeed, if installed, which accelerate imports when a model is saved: without a GPU it prints a
     warning to standard output, mixed into a command's output, unless DS_ACCELERATOR is set to 'cpu'.
     """
-    if not torch.cuda.is_available():
+    if not Device.here().is_gpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -24,6 +24,7 @@ from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError, error_of
 from starpo.ragen.agents.rollout.ray_cluster import check_room, connect
 from starpo.ragen.agents.rollout.worker import FAILURE, ROWS, failure, pack_request, unpack_request
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.core.errors import ConfigError, EngineError, StarPOError
 from starpo.ragen.core.guard import FOREIGN
@@ -44,7 +45,8 @@ class RayPool(Pool):
     """Implements `ragen.agents.rollout.shards.ShardPlayer`. Actors end with this process, or when they are killed.
 
     Attributes:
-        is_deterministic: Whether the engines of all actors used so far are deterministic.
+        is_deterministic: Whether the engines of all actors used so far are deterministic, on devices like that of this
+            process, where their work is verified.
     """
 
     def __init__(self, spec: EngineSpec, settings: RayRuntime, num_threads: int, python: str | None = None) -> None:
@@ -111,7 +113,7 @@ class _Actor:
                 max_restarts=0,
                 runtime_env=None if python is None else {"py_executable": python},
             )
-            .remote(spec, ENGINES[spec.name], ray.get_runtime_context().get_node_id())
+            .remote(spec, ENGINES[spec.name], ray.get_runtime_context().get_node_id(), Device.here())
         )
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
@@ -147,26 +149,29 @@ class _Actor:
 class ShardActor:
     """The code in the actor's process: an engine on one thread, and a player."""
 
-    def __init__(self, spec: EngineSpec, target: str, asking_node: str) -> None:
+    def __init__(self, spec: EngineSpec, target: str, asking_node: str, asking_device: Device) -> None:
         """Register the engine without loading anything.
 
         Args:
             spec: The engine.
             target: Its `module:attribute`, as registered in the driver process.
             asking_node: Ray's id of the driver's node.
+            asking_device: The driver's device.
         """
         ENGINES[spec.name] = target
         self._spec = spec
         self._asking_node = asking_node
+        self._asking_device = asking_device
         self._folders: dict[str, str] = {}
 
     def load(self, job: str) -> tuple[bytes, Any]:
-        """Load a job's checkpoint; return (ROWS, whether the engine is deterministic), or (FAILURE, the error)."""
+        """Load a job's checkpoint; return (ROWS, whether the driver's process would play the same), or (FAILURE, the
+        error)."""
 
         def work() -> bool:
             here = self._here(RolloutJob.from_json(job))
             self._engine.load(here.folder, here.checkpoint_key)
-            return bool(self._engine.is_deterministic)
+            return bool(self._engine.is_deterministic) and Device.here() == self._asking_device
 
         return _answer(work)
 

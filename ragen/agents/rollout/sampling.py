@@ -41,7 +41,7 @@ def draw_tokens(
     probs_AV = torch.softmax(logits_AV if temperature == 1.0 else logits_AV / temperature, -1)
     if top_p < 1.0:
         probs_AV = _nucleus(probs_AV, top_p)
-    cumulative_BV = _of_draws(probs_AV.cumsum(-1, dtype=torch.float64), rows_B)
+    cumulative_BV = _of_draws(cumulative(probs_AV), rows_B)
     total_B1 = cumulative_BV[:, -1:].contiguous()
     # A number just below 1 may round to the total itself, which no cumulative sum exceeds.
     below_total_B1 = torch.nextafter(total_B1, torch.zeros_like(total_B1))
@@ -57,9 +57,19 @@ def _of_draws(values_A: Tensor, rows_B: Tensor | None) -> Tensor:
     return values_A if rows_B is None else values_A.index_select(0, rows_B)
 
 
+def cumulative(probs_AV: Tensor) -> Tensor:
+    """Sum the probabilities up to each token in float64, in the same order every time.
+
+    A GPU scans a single row in parts, whose sums meet in any order, but several rows one by one.
+    """
+    if probs_AV.is_cuda and len(probs_AV) == 1:
+        return probs_AV.expand(2, -1).cumsum(-1, dtype=torch.float64)[:1]
+    return probs_AV.cumsum(-1, dtype=torch.float64)
+
+
 def _nucleus(probs_BV: Tensor, top_p: float) -> Tensor:
     """Zero all probabilities outside the smallest set of probability >= top_p, without renormalising the rest."""
     descending_BV, ids_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
-    before_BV = descending_BV.cumsum(-1, dtype=torch.float64) - descending_BV
+    before_BV = cumulative(descending_BV) - descending_BV
     kept_BV = torch.where(before_BV < top_p, descending_BV, 0.0)
     return torch.zeros_like(probs_BV).scatter_(-1, ids_BV, kept_BV)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -17,6 +18,7 @@ from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
 from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
 from starpo.ragen.agents.rollout.torch_session import TorchSession
 from starpo.ragen.agents.rollout.weights import read_module_weights
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
@@ -28,8 +30,8 @@ class TorchEngine:
     to be split.
 
     Attributes:
-        is_deterministic: True on the CPU, where the same shard gives the same bytes for one machine type and thread
-            count.
+        is_deterministic: Whether the same shard gives the same bytes for one machine type and thread count: true on the
+            CPU, and on a GPU unless RAGEN_SHOULD_REPEAT is off.
         is_continuous: False: its sessions answer a shard's trajectories together.
     """
 
@@ -39,8 +41,8 @@ class TorchEngine:
         self,
         num_threads: int | None = None,
         *,
-        device: str | torch.device | None = None,
-        dtype: torch.dtype | None = None,
+        device: Literal["cpu", "cuda"] | None = None,
+        dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     ) -> None:
         """Configure device and precision; `load` does the work.
 
@@ -48,12 +50,16 @@ class TorchEngine:
             num_threads: torch's threads within one `generate` call, set with `torch.set_num_threads` in the calling
                 thread during the call and restored afterwards. None: torch's setting is unchanged.
             device: None: the GPU if there is one, otherwise the CPU.
-            dtype: Type of weights and arithmetic. None: float32 on the CPU, the checkpoint's own on a GPU.
+            dtype: Type of weights and arithmetic. 'auto': float32 on the CPU, the checkpoint's own on a GPU.
         """
         self._num_threads = num_threads
-        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self._dtype = dtype or (torch.float32 if self._device.type == "cpu" else None)
-        self.is_deterministic = self._device.type == "cpu"
+        here = Device.here()
+        self._device = torch.device(device or here.kind)
+        is_on_cpu = self._device.type == "cpu"
+        if dtype == "auto" and is_on_cpu:
+            dtype = "float32"
+        self._dtype: torch.dtype | None = None if dtype == "auto" else getattr(torch, dtype)
+        self.is_deterministic = is_on_cpu or here.is_repeatable
         self._decoder: Decoder | None = None
         self._config_text: str | None = None
         self._weight_names: frozenset[str] = frozenset()

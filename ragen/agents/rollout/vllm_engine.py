@@ -19,6 +19,7 @@ from starpo.ragen.agents.policy.adapter import base_of, read_shape
 from starpo.ragen.agents.policy.folder import check_folder
 from starpo.ragen.agents.rollout.vllm_probe import Reference, architecture_of, compare, probe_ids
 from starpo.ragen.agents.rollout.vllm_session import InFlight, VLLMSession
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError, PolicyError, StarPOError
@@ -179,7 +180,7 @@ class VLLMEngine:
         """Start vLLM for policies of this architecture; weights are not loaded yet."""
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        is_cpu = not torch.cuda.is_available()
+        is_cpu = not Device.here().is_gpu
         if is_cpu:
             # vLLM compiles individual functions at first use, which takes half a minute of one core each.
             torch.compiler.set_stance("force_eager")
@@ -290,7 +291,7 @@ class VLLMEngine:
     def _dtype(self) -> str:
         if self._config.dtype != "auto":
             return self._config.dtype
-        return "bfloat16" if torch.cuda.is_available() else "float32"
+        return "bfloat16" if Device.here().is_gpu else "float32"
 
     @property
     def _tolerance(self) -> float:

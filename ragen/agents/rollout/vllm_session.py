@@ -108,6 +108,7 @@ class VLLMSession:
             max_tokens=self._sampling.max_response_tokens,
             stop_token_ids=self._stop_token_ids,
             logprobs=0,
+            flat_logprobs=True,  # numbers in lists, not an object and a dictionary per token, until it has ended
             seed=request.seed if self._engine.should_seed_requests else None,
             ignore_eos=True,  # `stop_token_ids` holds all end tokens
             detokenize=False,

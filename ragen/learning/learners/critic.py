@@ -68,10 +68,10 @@ def evaluate(
     Returns:
         float32 [N] on the CPU.
     """
-    values_N = torch.zeros(num_tokens)
+    values_N = torch.zeros(num_tokens, device=runner.device)
     for batch, values_M in zip(batches, runner.run(torch.no_grad()(values), batches), strict=True):
-        values_N[batch.token_M.cpu()] = values_M.cpu()
-    return (dp_group or SingleProcess()).sum(values_N)
+        values_N[batch.token_M] = values_M.to(values_N.dtype)
+    return (dp_group or SingleProcess()).sum(values_N.cpu())
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,14 @@ class ValueLoss:
         weights_N: Weight of each token in the loss, on the learner's device; 0 where the critic is not fitted.
         old_N: The critic's values before the first step, on the learner's device.
         targets_N: Targets that it is fitted to, on the learner's device.
+        terms_N: Filled in by the micro-batches: weighted loss of each token.
     """
 
     inputs: UpdateInputs
     weights_N: Tensor
     old_N: Tensor
     targets_N: Tensor
+    terms_N: Tensor
 
     @classmethod
     def over(cls, inputs: UpdateInputs, credit: Credit, old_N: Tensor | None, is_in_N: Tensor) -> "ValueLoss":
@@ -98,18 +100,24 @@ class ValueLoss:
         assert credit.value_mask_N is not None
         is_fitted_N = credit.value_mask_N & is_in_N
         device = inputs.runner.device
-        weights_N = is_fitted_N / is_fitted_N.sum().clamp(min=1)
-        return cls(inputs, weights_N.to(device), old_N.to(device), credit.value_targets_N.to(device))
+        weights_N = (is_fitted_N / is_fitted_N.sum().clamp(min=1)).to(device)
+        targets_N = credit.value_targets_N.to(device)
+        return cls(inputs, weights_N, old_N.to(device), targets_N, torch.zeros_like(weights_N))
 
-    def __call__(self, batch: MicroBatch) -> tuple[Tensor, float]:
-        """Compute the loss of a micro-batch, to differentiate and as a number.
+    def check(self) -> None:
+        """Check the micro-batches computed so far.
 
         Raises:
             LearnerError: If the loss of a token is not finite.
         """
+        self.inputs.check_finite(self.terms_N, "critic")
+
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Compute the loss of a micro-batch, to differentiate and to report."""
         old_M, targets_M = self.old_N[batch.token_M], self.targets_N[batch.token_M]
         clip_value = self.inputs.config.critic.clip_value
         values_M = self.inputs.models["critic"](batch)
         terms_M = self.weights_N[batch.token_M] * value_loss(values_M, old_M, targets_M, clip_value)
-        self.inputs.check_finite(terms_M.detach(), batch, "critic")
-        return terms_M.sum(), float(terms_M.detach().sum())
+        self.terms_N[batch.token_M] = terms_M.detach().to(self.terms_N.dtype)
+        loss = terms_M.sum()
+        return loss, loss.detach()

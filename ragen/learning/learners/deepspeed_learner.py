@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
@@ -49,13 +50,13 @@ class DeepSpeedLearner:
                 "pip install 'starpo[deepspeed]'"
             )
         self.config = config
-        num_ranks, num_gpus = config.learner_config.sharding.num_ranks, torch.cuda.device_count()
-        if torch.cuda.is_available() and num_ranks > num_gpus:
+        device, num_ranks = Device.here(), config.learner_config.sharding.num_ranks
+        if device.is_gpu and num_ranks > device.num_gpus:
             raise LearnerError(
-                f"update.deepspeed.num_ranks = {num_ranks}, but {num_gpus} GPUs are visible, and each rank needs "
-                f"its own. Set it to at most {num_gpus}, or make more visible with CUDA_VISIBLE_DEVICES"
+                f"update.deepspeed.num_ranks = {num_ranks}, but {device.num_gpus} GPUs are visible, and each rank "
+                f"needs its own. Set it to at most {device.num_gpus}, or make more visible with CUDA_VISIBLE_DEVICES"
             )
-        self.is_deterministic = not torch.cuda.is_available()
+        self.is_deterministic = not device.is_gpu
         self._ranks = ranks
         self._checkpoint_key: str | None = None
         self._is_loaded = False

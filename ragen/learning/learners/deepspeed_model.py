@@ -16,10 +16,11 @@ import torch.distributed as dist
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
 from torch import Tensor, nn
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.trained_model import LossOf
+from starpo.ragen.learning.learners.trained_model import LossOf, no_check, sum_of
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -89,15 +90,22 @@ class DeepSpeedModel:
         """See `TrainedModel`."""
         return self._engine(batch, *asked)
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
+    def accumulate(
+        self,
+        loss: LossOf,
+        batches: Sequence[MicroBatch],
+        runner: MicroBatchRunner,
+        check: Callable[[], None] = no_check,
+    ) -> float:
         """See `TrainedModel.accumulate`; all ranks must have equally many micro-batches."""
-        total = 0.0
+        reports = []
         for index, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
             ((of_batch, reported),) = runner.run(loss, [batch])
             self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
-            total += reported
-        return total
+            reports.append(reported)
+        check()
+        return sum_of(reports)
 
     def step(self, factor: float) -> float:
         """See `TrainedModel.step`."""
@@ -224,7 +232,7 @@ def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str
     sharding = update.learner_config.sharding
     zero: dict[str, Any] = {"stage": sharding.stage}
     if sharding.is_offloaded:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": Device.here().is_gpu}
     return {
         "train_micro_batch_size_per_gpu": 1,  # only for DeepSpeed's bookkeeping; losses are computed here
         "gradient_accumulation_steps": 1,

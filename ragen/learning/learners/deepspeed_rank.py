@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
@@ -69,7 +70,7 @@ class RankLearner:
         self.device = device
         self.dp_group = Ranks(device)
         # no autocast: with bfloat16 DeepSpeed keeps the weights themselves in bfloat16
-        self._runner = MicroBatchRunner(device, 1, "float32")
+        self._runner = MicroBatchRunner(Device.here(), 1, "float32")
         self._config: UpdateConfig | None = None
         self._reference: Reference | None = None
         self._held: _Held | None = None
@@ -242,7 +243,7 @@ def main(folder: str) -> None:
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    if torch.cuda.is_available():
+    if Device.here().is_gpu:
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
     store = dist.FileStore(str(Path(folder) / "rendezvous"), num_ranks)  # a TCPStore would listen on all interfaces

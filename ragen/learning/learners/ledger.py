@@ -29,23 +29,30 @@ class Ledger:
         self.steps: dict[str, list[float]] = {}
 
     def note_tokens(
-        self, token_M: Tensor, ratio_M: Tensor, is_low_M: Tensor, is_high_M: Tensor, size_M: Tensor
+        self,
+        token_M: Tensor,
+        has_loss_M: Tensor,
+        ratio_M: Tensor,
+        is_low_M: Tensor,
+        is_high_M: Tensor,
+        size_M: Tensor,
     ) -> None:
         """Record the statistics of a micro-batch; thread-safe, because no token is in two micro-batches.
 
         Args:
             token_M: Indices of its tokens.
+            has_loss_M: Tokens with a loss; the others are not recorded. Selecting them would wait for a GPU.
             ratio_M: Probability ratio of the policy to the policy that `ratio_to` names, as clipped (`update.ratio`).
             is_low_M: Clipped at the lower bound.
             is_high_M: Clipped at the upper bound.
             size_M: Absolute weighted surrogate terms of the policy loss.
         """
-        ratio_M = ratio_M.detach()
+        ratio_M, size_M = (torch.where(has_loss_M, values_M.detach(), 0) for values_M in (ratio_M, size_M))
         self._ratio_N[token_M] += ratio_M
-        self._low_N[token_M] += is_low_M.double()
-        self._high_N[token_M] += is_high_M.double()
-        self._size_N[token_M] += size_M.detach()
-        self._visits_N[token_M] += 1
+        self._low_N[token_M] += (is_low_M & has_loss_M).double()
+        self._high_N[token_M] += (is_high_M & has_loss_M).double()
+        self._size_N[token_M] += size_M
+        self._visits_N[token_M] += has_loss_M.double()
         self._largest_ratio_N[token_M] = torch.maximum(self._largest_ratio_N[token_M], ratio_M.float())
 
     def gather(self, dp_group: DataParallelGroup) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import torch
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.learning.learners.batches import MicroBatch
 
 Result = TypeVar("Result")
@@ -22,18 +23,19 @@ Result = TypeVar("Result")
 class MicroBatchRunner:
     """Applies a function to many micro-batches."""
 
-    def __init__(self, device: torch.device, num_threads: int | None, dtype: str) -> None:
+    def __init__(self, device: Device, num_threads: int | None, dtype: str) -> None:
         """Create a runner.
 
         Args:
-            device: Device of the micro-batches.
+            device: Computes the micro-batches.
             num_threads: Micro-batches that run in parallel on a CPU; None for torch's number of threads. Always 1 on
-                other devices.
+                a GPU.
             dtype: 'float32', or 'bfloat16' for autocast; weights keep their dtype.
         """
-        self.device = device
-        self.num_threads = (num_threads or torch.get_num_threads()) if device.type == "cpu" else 1
+        self.device = torch.device(device.kind)
+        self.num_threads = 1 if device.is_gpu else num_threads or torch.get_num_threads()
         self.dtype = dtype
+        self._device = device
 
     def run(self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch]) -> Iterator[Result]:
         """Apply a function to every micro-batch.
@@ -72,11 +74,13 @@ class MicroBatchRunner:
 
     @contextmanager
     def alone(self, num_threads: int = 1) -> Iterator[None]:
-        """Restrict torch to this number of threads per operation on a CPU inside the context; restore it afterwards."""
+        """Context manager: compute what repeats, on a CPU with this number of threads per operation, on a GPU with
+        deterministic kernels. What was set before is restored afterwards."""
         before = torch.get_num_threads()
-        if self.device.type == "cpu":
+        if not self._device.is_gpu:
             torch.set_num_threads(num_threads)
         try:
-            yield
+            with self._device.repeating():
+                yield
         finally:
             torch.set_num_threads(before)

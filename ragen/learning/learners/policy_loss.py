@@ -92,6 +92,7 @@ class PolicyLoss:
         given: Per-token inputs.
         weights_N: Weight of each token in the loss (`losses.token_weights`); 0 if it has none.
         covariances_2N: Covariance of each token and its rank; None if the surrogate does not need them.
+        terms_N: Filled in by the micro-batches: weighted loss of each token.
         ledger: Collects statistics of the tokens.
         only: The one term to compute; None for their sum.
     """
@@ -100,6 +101,7 @@ class PolicyLoss:
     given: LossInputs
     weights_N: Tensor
     covariances_2N: Tensor | None
+    terms_N: Tensor
     ledger: Ledger
     only: Term | None = None
 
@@ -127,14 +129,18 @@ class PolicyLoss:
             covariances_2N = weights_N.new_zeros(2, len(weights_N))
             found = covariances(given.old_logprobs_N[has_loss_N], given.advantages_N[has_loss_N])
             covariances_2N[:, has_loss_N] = torch.stack(found)
-        return cls(inputs, given, weights_N, covariances_2N, ledger, only)
+        return cls(inputs, given, weights_N, covariances_2N, torch.zeros_like(weights_N), ledger, only)
 
-    def __call__(self, batch: MicroBatch) -> tuple[Tensor, float]:
-        """Compute the loss of a micro-batch, and the surrogate's part of it.
+    def check(self) -> None:
+        """Check the micro-batches computed so far.
 
         Raises:
             LearnerError: If the loss of a token is not finite.
         """
+        self.inputs.check_finite(self.terms_N, "policy")
+
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Compute the loss of a micro-batch, and the surrogate's part of it; thread-safe, as no token is in two."""
         config, given, token_M = self.inputs.config, self.given, batch.token_M
         terms = loss_terms(config)
         quantities = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
@@ -169,8 +175,8 @@ class PolicyLoss:
         if "entropy" in terms and self.only in (None, "entropy"):
             loss_M = loss_M - config.entropy_coefficient * entropy[0]
         weighted_M = loss_M * weights_M
-        self.inputs.check_finite(weighted_M.detach(), batch, "policy")
-        task_M, has_loss_M = (surrogate_M * weights_M).detach(), weights_M > 0
-        noted = (token_M, ratio_M, surrogate.is_low_M, surrogate.is_high_M, task_M.abs())
-        self.ledger.note_tokens(*(values_M[has_loss_M] for values_M in noted))
-        return weighted_M.sum(), float(task_M.sum())
+        self.terms_N[token_M] = weighted_M.detach().to(self.terms_N.dtype)
+        task_M = (surrogate_M * weights_M).detach()
+        clipped = surrogate.is_low_M, surrogate.is_high_M
+        self.ledger.note_tokens(token_M, weights_M > 0, ratio_M, *clipped, task_M.abs())
+        return weighted_M.sum(), task_M.sum()

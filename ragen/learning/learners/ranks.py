@@ -24,8 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-import torch
-
+from starpo.ragen.config.device import Device
 from starpo.ragen.core import errors
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
@@ -196,7 +195,7 @@ class RankProcesses:
 def _environment() -> dict[str, str]:
     settings = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     settings |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    return settings if torch.cuda.is_available() else {**settings, "DS_ACCELERATOR": "cpu"}
+    return settings if Device.here().is_gpu else {**settings, "DS_ACCELERATOR": "cpu"}
 
 
 class _Failed(Exception):  # noqa: N818

@@ -76,12 +76,17 @@ class ResponseScores(nn.Module):
         if self._is_cut_up or len(hidden_PH) <= num_at_a_time:
             return self._score(hidden_PH, batch.prediction_M, batch.target_M, *given)
         part_M = batch.prediction_M // num_at_a_time
-        parts = []
-        for part, hidden_CH in enumerate(hidden_PH.split(num_at_a_time)):
-            is_in_M = part_M == part
-            tokens = batch.prediction_M[is_in_M] - part * num_at_a_time, batch.target_M[is_in_M]
-            parts.append(checkpoint(self._score, hidden_CH, *tokens, *given, use_reentrant=False))
-        place_M = part_M.argsort(stable=True).argsort()
+        order_M = part_M.argsort(stable=True)
+        hidden_parts = hidden_PH.split(num_at_a_time)
+        sizes = torch.bincount(part_M, minlength=len(hidden_parts)).tolist()
+        positions, targets = (
+            values_M[order_M].split(sizes) for values_M in (batch.prediction_M % num_at_a_time, batch.target_M)
+        )
+        parts = [
+            checkpoint(self._score, *part, *given, use_reentrant=False)
+            for part in zip(hidden_parts, positions, targets, strict=True)
+        ]
+        place_M = order_M.argsort()
         return tuple(torch.cat(values).index_select(0, place_M) for values in zip(*parts, strict=True))
 
     def _score(
@@ -177,11 +182,11 @@ def score(
     def of_batch(batch: MicroBatch) -> tuple[Tensor, ...]:
         return scorer(batch, temperature, quantities)
 
-    columns = [torch.zeros(num_tokens) for _ in quantities]
+    columns = [torch.zeros(num_tokens, device=runner.device) for _ in quantities]
     for batch, found in zip(batches, runner.run(of_batch, batches), strict=True):
         for values_N, values_M in zip(columns, found, strict=True):
-            values_N[batch.token_M.cpu()] = values_M.cpu()
-    return Scores(*map(dp_group.sum, columns))
+            values_N[batch.token_M] = values_M.to(values_N.dtype)
+    return Scores(*(dp_group.sum(values_N.cpu()) for values_N in columns))
 
 
 @torch.no_grad()

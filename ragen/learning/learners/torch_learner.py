@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
@@ -38,8 +39,8 @@ class TorchLearner:
                 number of threads.
         """
         self.config = config
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.is_deterministic = self.device.type == "cpu"
+        self.device = Device.here()
+        self.is_deterministic = self.device.is_repeatable
         self._runner = MicroBatchRunner(self.device, num_threads, config.dtype)
         self._checkpoint: Checkpoint | None = None
         self.checkpoint_key: str | None = None
@@ -57,7 +58,7 @@ class TorchLearner:
         config = self.config
         checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
         for model in checkpoint.models:
-            model.to(self.device)
+            model.to(self._runner.device)
         policy, critic, prm = checkpoint.policy, checkpoint.critic, checkpoint.prm
         check_output_layer(policy)
         self._row_tokens = row_tokens(policy)
@@ -151,7 +152,7 @@ class TorchLearner:
 
     def _load_reference(self, folder: str) -> ResponseScores:
         policy, _ = load_policy(folder, torch.float32)
-        return ResponseScores(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
+        return ResponseScores(policy.to(self._runner.device).requires_grad_(False))  # type: ignore[arg-type]
 
     def _loaded(self) -> Checkpoint:
         if self._checkpoint is None:

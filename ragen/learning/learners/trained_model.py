@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig
@@ -13,8 +14,13 @@ from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 
-LossOf = Callable[[MicroBatch], tuple[Tensor, float]]
-"""Micro-batch -> the scalar to differentiate, and the number to report."""
+LossOf = Callable[[MicroBatch], tuple[Tensor, Tensor]]
+"""Micro-batch -> the scalar to differentiate, and the number to report, without a gradient: a GPU need not have
+computed either yet."""
+
+
+def no_check() -> None:
+    """Accept every loss; the step still checks the gradient's norm."""
 
 
 class TrainedModel(Protocol):
@@ -25,8 +31,20 @@ class TrainedModel(Protocol):
     def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
         """Run the network on a micro-batch: a policy returns quantities (`ResponseScores`), a critic values."""
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
+    def accumulate(
+        self,
+        loss: LossOf,
+        batches: Sequence[MicroBatch],
+        runner: MicroBatchRunner,
+        check: Callable[[], None] = no_check,
+    ) -> float:
         """Accumulate the gradients of the losses of all micro-batches, in order, for the next step.
+
+        Args:
+            loss: Loss of a micro-batch.
+            batches: This process's micro-batches.
+            runner: Runs them.
+            check: Called once after the last one; if it raises, the accumulated gradient is cleared.
 
         Returns:
             Sum of the reported numbers over the micro-batches of this process.
@@ -41,6 +59,14 @@ class TrainedModel(Protocol):
 
     def pop_gradient(self) -> Tensor:
         """Return the accumulated gradient, then clear it: trainable parameters concatenated, on the CPU. float32"""
+
+
+def sum_of(reports: Sequence[Tensor]) -> float:
+    """Add up the reported numbers of micro-batches in float64, in order, waiting for the device once."""
+    total = 0.0
+    for value in torch.stack(list(reports)).tolist() if reports else []:
+        total += value
+    return total
 
 
 class TorchModel:
@@ -65,22 +91,29 @@ class TorchModel:
         """See `ModelOptimiser.load_state_tensors`."""
         self.optimiser.load_state_tensors(tensors)
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
+    def accumulate(
+        self,
+        loss: LossOf,
+        batches: Sequence[MicroBatch],
+        runner: MicroBatchRunner,
+        check: Callable[[], None] = no_check,
+    ) -> float:
         """See `TrainedModel.accumulate`."""
 
-        def gradients(batch: MicroBatch) -> tuple[Sequence[Tensor | None], float]:
+        def gradients(batch: MicroBatch) -> tuple[Sequence[Tensor | None], Tensor]:
             of_batch, reported = loss(batch)
             return self.optimiser.gradients(of_batch), reported
 
-        total = 0.0
+        reports = []
         try:
             for of_batch, reported in runner.run(gradients, batches):
                 self.optimiser.add(of_batch)
-                total += reported
+                reports.append(reported)
+            check()
         except BaseException:
             self.optimiser.zero_grad()
             raise
-        return total
+        return sum_of(reports)
 
     def step(self, factor: float) -> float:
         """See `TrainedModel.step`."""

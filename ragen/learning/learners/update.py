@@ -52,14 +52,14 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
         for is_now_N, advantages_N in steps:
             loss = PolicyLoss.over(inputs, replace(prepared.loss_inputs, advantages_N=advantages_N), is_now_N, ledger)
             if loss.weights_N.any():
-                total = models["policy"].accumulate(loss, batches, runner)
+                total = models["policy"].accumulate(loss, batches, runner, loss.check)
                 ledger.note_step("policy_loss", inputs.sum_over_ranks(total))
                 ledger.note_step("gradient_norm", _step(inputs, "policy", prepared))
                 num_taken += 1
         if "critic" in models:
             value_loss = ValueLoss.over(inputs, prepared.credit, start.values_N, is_in_N)
             if value_loss.weights_N.any():
-                total = models["critic"].accumulate(value_loss, batches, runner)
+                total = models["critic"].accumulate(value_loss, batches, runner, value_loss.check)
                 ledger.note_step("value_loss", inputs.sum_over_ranks(total))
                 ledger.note_step("critic_gradient_norm", _step(inputs, "critic", prepared))
     ledger.gather(inputs.dp_group)

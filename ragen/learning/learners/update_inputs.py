@@ -101,18 +101,17 @@ class UpdateInputs:
         """Sum a number over the data-parallel group; all ranks must call it."""
         return float(self.dp_group.sum(torch.tensor(value, dtype=torch.float64)))
 
-    def check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
-        """Check that the terms of a loss are finite.
+    def check_finite(self, terms_N: Tensor, model: str) -> None:
+        """Check that the terms of a model's loss are finite; on a GPU this waits for them.
 
         Raises:
             LearnerError: If one is not; the message names the trajectory.
         """
-        is_bad_M = ~torch.isfinite(terms_M)
-        if is_bad_M.any():
-            token = int(batch.token_M[is_bad_M][0])
-            trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
+        is_bad_N = ~torch.isfinite(terms_N.cpu())
+        if is_bad_N.any():
+            trajectory_id = self.trajectories[int(self.tokens.trajectory_N[is_bad_N][0])].trajectory_id
             raise LearnerError(
-                f"the {model}'s loss on a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
+                f"the {model}'s loss on a token of trajectory '{trajectory_id}' is {terms_N.cpu()[is_bad_N][0]}, "
                 "not a finite number. The stored checkpoint is untouched. Before a run's first step no learning rate "
                 "is at fault: compare with update.dtype = 'float32'. Later, lower it or max_gradient_norm, and update "
                 "again"

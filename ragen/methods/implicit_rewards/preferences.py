@@ -57,9 +57,10 @@ def fit(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) -> tup
     (slope_B,) = torch.autograd.grad(loss, rewards_B)
     weight_N = (beta * slope_B).float()[tokens.trajectory_N].to(inputs.runner.device)
 
-    def weighted(batch: MicroBatch) -> tuple[Tensor, float]:
+    def weighted(batch: MicroBatch) -> tuple[Tensor, Tensor]:
         (logprobs_M,) = model(batch, context.temperature)
-        return (weight_N[batch.token_M] * logprobs_M).sum(), 0.0
+        of_batch = (weight_N[batch.token_M] * logprobs_M).sum()
+        return of_batch, of_batch.detach()
 
     model.accumulate(weighted, batches, inputs.runner)
     norm = model.step(learning_rate_factor(model.config, context.iteration, context.num_iterations))

@@ -15,7 +15,10 @@ from starpo.schemas.manifest import Manifest
 
 _LIBRARIES = tuple(dict.fromkeys((*ENGINES, *LEARNERS, "transformers", "numpy", "polars", "pyarrow")))
 """Libraries whose version may change the last bits of a result."""
-_MACHINE = (("hardware", "machine"), ("hardware", "cpu"), ("hardware", "gpu"), ("threads", "torch"))
+_MACHINE = (
+    *(("hardware", name) for name in ("machine", "cpu", "gpu", "driver", "cuda", "cublas")),
+    ("threads", "torch"),
+)
 """Other properties that may do so, for results of torch."""
 _PLACE = {"settings.iteration", "settings.attempt", "settings.cell"}
 """Settings that hold the position of a stage in a run."""

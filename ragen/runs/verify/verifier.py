@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import (
@@ -39,7 +40,7 @@ from starpo.ragen.runs.verify.scratch import Scratch, Stored
 from starpo.ragen.runs.verify.siblings import sibling_differences
 from starpo.ragen.runs.verify.unreplayable import unreplayable
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict, summarised
-from starpo.ragen.runs.work import Keys
+from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
 from starpo.schemas.datasets import DATASETS
@@ -250,6 +251,9 @@ class Verifier:
             return
         if not manifest.is_deterministic:
             raise _NotComputedError(Verdict.NOT_SHOWN, "its manifest says that the work is not deterministic")
+        there, here = Device.of(manifest.provenance), Device.here()
+        if there.is_unlike(here) and _follows_the_device(visit.work):
+            raise _NotComputedError(Verdict.NOT_SHOWN, f"made on {there}, here is {here}")
         seconds = manifest.provenance.get("seconds")
         is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
         if visit.stage == "warm_start" and is_long and not self.with_warm_start:
@@ -398,6 +402,12 @@ class Verifier:
         for key in of_kind(inputs, kind):
             self.scratch.provide(kind, key)
         return read_attempts(self.scratch.store, kind, inputs)
+
+
+def _follows_the_device(work: Work) -> bool:
+    """Whether a stage that computes with torch does so on the GPU if there is one: the embedded policy's warm start and
+    copies of pretrained ones do not."""
+    return work.stage.name != "warm_start" or "fine_tuning" in work.settings["policy"]
 
 
 def _kind_of(role: str) -> str:

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.core.registry import ENGINES, LEARNERS, PLUGGABLE
 
 _PACKAGES = ("starpo", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", *ENGINES, *LEARNERS)
@@ -111,10 +112,7 @@ def _cpu_name() -> str:
 
 
 def _accelerator() -> dict[str, Any]:
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return {}
-    return {"gpu": torch.cuda.get_device_name(0), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
+    return Device.here().facts() if "torch" in sys.modules else {}
 
 
 def _torch_threads() -> int | None:

@@ -82,8 +82,12 @@ def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tm
     assert ("model.embed_tokens.weight" in changed) == (config is FULL)
 
 
-def test_the_same_fine_tuning_gives_the_same_bytes(folder: str, tmp_path: Path) -> None:
-    short = LORA.model_copy(update={"steps": 5})
+@pytest.mark.parametrize(
+    "config", [LORA, pytest.param(LORA.model_copy(update={"dtype": "bfloat16"}), marks=pytest.mark.gpu),
+               pytest.param(FULL.model_copy(update={"dtype": "bfloat16"}), marks=pytest.mark.gpu)],
+)  # fmt: skip
+def test_the_same_fine_tuning_gives_the_same_bytes(folder: str, tmp_path: Path, config: FineTuning) -> None:
+    short = config.model_copy(update={"steps": 5})
     for name in ("first", "again"):
         tuned(folder, short, tmp_path / name)
     first, again = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again"))

@@ -10,6 +10,7 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import parts, read_response
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import ConfigError, LearnerError
@@ -236,7 +237,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
     batch = Batch(examples_of(played.prompts, played.responses))
     assert (len(batch.segments) < len(played.prompts)) == (context == "full")
     policy = TorchModel(ResponseScores(model), ModelOptimiser(model, OptimiserConfig()))
-    runner = MicroBatchRunner(torch.device("cpu"), 2, "float32")
+    runner = MicroBatchRunner(Device(), 2, "float32")
     loss, share_right = imitation.accumulate_gradient(policy, batch, split(batch), runner)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
     # one turn at a time, no padding: transformers' own loss, with -100 on every prompt token

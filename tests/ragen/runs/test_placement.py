@@ -5,20 +5,25 @@ import sys
 import weakref
 
 import pytest
-import torch
 
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.runs import placement
+from starpo.ragen.store import Store
+from tests.ragen.runs.adapted import FIRST, Adapted
+
+H200 = Device("cuda", "NVIDIA H200", "580.95.05", "13.0", "13.1.0", num_gpus=1)
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
 def test_without_a_gpu_vllm_has_its_own_process(monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type) -> None:
     """On the CPU, vLLM fails when another thread of its process continues what one has started."""
     monkeypatch.setattr(VLLMEngineConfig, "python", lambda self: sys.executable)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(Device, "here", lambda: H200 if has_gpu else Device())
     assert isinstance(placement.shard_player(RolloutConfig(engine="vllm"), 4), player)
 
 
@@ -63,3 +68,14 @@ def test_a_learner_is_closed_when_another_is_asked_for() -> None:
     assert closed == []
     loaded.get("one process", "learner", dict)
     assert closed == ["ranks"]
+
+
+def test_a_run_that_goes_on_where_another_kind_of_device_began_it_is_told_once(
+    adapted_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(placement, "learner_for", lambda _: Adapted())
+    for here in (Device(), H200, H200):
+        monkeypatch.setattr(Device, "here", lambda here=here: here)
+        placement.learner_at(adapted_store, FIRST, UpdateConfig(), None)
+    assert caplog.text.count("was made on a CPU and is trained on an NVIDIA H200 (driver 580.95.05") == 1
+    assert "digests of their own" in caplog.text

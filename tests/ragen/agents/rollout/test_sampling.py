@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.agents.rollout.sampling import draw_tokens
+from starpo.ragen.agents.rollout.sampling import cumulative, draw_tokens
 
 HALF_QUARTERS = torch.log(torch.tensor([[0.25, 0.5, 0.25]]))
 
@@ -92,3 +92,9 @@ def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperatu
     copied = draw_tokens(logits[rows], uniforms, temperature, top_p)
     assert torch.equal(shared[0], copied[0])
     assert torch.equal(shared[1], copied[1])
+
+
+@pytest.mark.gpu
+def test_a_gpu_adds_up_a_single_row_in_the_same_order_every_time():
+    probs_AV = torch.randn(1, 151_936, generator=torch.Generator().manual_seed(0)).softmax(-1).cuda()
+    assert len({cumulative(probs_AV).cpu().numpy().tobytes() for _ in range(100)}) == 1

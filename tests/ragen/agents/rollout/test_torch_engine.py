@@ -343,7 +343,7 @@ def test_a_diverged_policy_is_named(policies):
 
 def test_bfloat16_follows_float32(policies):
     folder, model = policies["qwen2"]
-    engine = TorchEngine(device="cpu", dtype=torch.bfloat16)
+    engine = TorchEngine(device="cpu", dtype="bfloat16")
     engine.load(folder, "a")
     sampling = SamplingConfig(max_response_tokens=9)
     gaps = [
@@ -354,9 +354,21 @@ def test_bfloat16_follows_float32(policies):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_gpu_gives_the_same_bytes_again(policies, dtype):
+    played = []
+    for _ in range(2):
+        engine = TorchEngine(dtype=dtype)
+        assert engine.is_deterministic
+        engine.load(policies["qwen2"][0], "a")
+        played.append([response for _, response in play(engine.session(SAMPLING, STOPS), "full")])
+    assert played[0] == played[1]
+
+
+@pytest.mark.gpu
 def test_the_gpu_follows_the_cpu(policies):
     folder, model = policies["qwen2"]
-    engine = TorchEngine(device="cuda", dtype=torch.float32)
+    engine = TorchEngine(device="cuda", dtype="float32")
     engine.load(folder, "a")
     for request, response in play(engine.session(SAMPLING, STOPS), "full"):
         expected = reference_logprobs(model, request, response, SAMPLING)

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.rollout.weights import read_weights
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.adapters import adapters_off, shape_of
@@ -52,9 +53,7 @@ def trained(config: UpdateConfig, folder: str, trajectories, context, output: Pa
 def logprobs(model, trajectories) -> torch.Tensor:
     tokens = ResponseTokens(trajectories)
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    return score(
-        ResponseScores(model), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "float32")
-    ).logprobs_N
+    return score(ResponseScores(model), batches, len(tokens), 1.0, MicroBatchRunner(Device(), 1, "float32")).logprobs_N
 
 
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])

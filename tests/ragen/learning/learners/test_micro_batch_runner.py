@@ -6,9 +6,10 @@ import time
 import pytest
 import torch
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 
-CPU = torch.device("cpu")
+CPU = Device()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])

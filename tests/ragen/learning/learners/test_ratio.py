@@ -8,6 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -22,7 +23,7 @@ BEHAVIOUR = UpdateConfig(**{**START.model_dump(), "ratio_to": "behaviour"})
 
 def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
     """The same trajectories, as if sampled by a policy that gives each token e^-log_ratio times the probability."""
-    tokens, runner = ResponseTokens(trajectories), MicroBatchRunner(torch.device("cpu"), 1, "float32")
+    tokens, runner = ResponseTokens(trajectories), MicroBatchRunner(Device(), 1, "float32")
     model, _ = load_policy(folder, torch.float32)
     batches = micro_batches(
         tokens, np.arange(len(tokens.segments)), START.micro_batch_tokens, row_tokens=row_tokens(model)

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners import scoring
 from starpo.ragen.learning.learners.batches import micro_batches
@@ -26,7 +27,7 @@ from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from tests.ragen.agents.rollout.policies import save_policy
 
-PLAIN = MicroBatchRunner(torch.device("cpu"), 1, "float32")
+PLAIN = MicroBatchRunner(Device(), 1, "float32")
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_bfloat16_is_close(policy, make_trajectories):
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
     exact = score(ResponseScores(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
     coarse = score(
-        ResponseScores(policy), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "bfloat16")
+        ResponseScores(policy), batches, len(tokens), 1.0, MicroBatchRunner(Device(), 1, "bfloat16")
     ).logprobs_N
     assert not torch.equal(coarse, exact)
     torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)

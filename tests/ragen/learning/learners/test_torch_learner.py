@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,15 @@ import pytest
 import torch
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trained_model import TorchModel
+from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=3, optimiser=SGD_LIKE)
@@ -122,29 +129,35 @@ from starpo.ragen.learning.learners.torch_learner import TorchLearner
 learner = TorchLearner(UpdateConfig.model_validate_json(sys.argv[2]), num_threads=int(sys.argv[4]))
 learner.load(sys.argv[1], "start", sys.argv[1])
 for _ in range(2):
-    result = learner.update([random_trajectory(i) for i in range(8)], CONTEXT)
+    result = learner.update([random_trajectory(i, sys.argv[6], int(sys.argv[5])) for i in range(8)], CONTEXT)
 learner.save(sys.argv[3], "after")
 print(sorted(result.metrics.items()), result.samples.to_pylist())
 """
 
 
-def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(policy_folder, tmp_path):
-    muon = OptimiserConfig(type="muon", learning_rate=1e-3)
-    config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)
+def in_two_processes(
+    policy_folder: str, config: UpdateConfig, tmp_path: Path, num_turns: int = 2, context: str = "window"
+) -> str:
+    """Train in two processes with one and two threads, compare all results, and return the checkpoint's digest."""
     (tmp_path / "tests_conftest.py").write_bytes((Path(__file__).parent / "conftest.py").read_bytes())
-    root = Path(__file__).parents[4]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, policy_folder, config.model_dump_json(), str(tmp_path / threads), threads],
-            stdout=subprocess.PIPE,
-            env={"PYTHONPATH": f"{root}:{tmp_path}", "PYTHONHASHSEED": threads, "OMP_NUM_THREADS": "1"},
-        )
-        for threads in ("1", "2")
-    ]
+    paths = f"{Path(__file__).parents[4]}:{tmp_path}"
+    processes = []
+    for threads in ("1", "2"):
+        given = policy_folder, config.model_dump_json(), str(tmp_path / threads), threads, str(num_turns), context
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": threads, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", PROCESS, *given]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
     first, second = (process.communicate()[0] for process in processes)
     assert len(first) > 1000
     assert first == second
     assert digest(tmp_path / "1") == digest(tmp_path / "2")
+    return digest(tmp_path / "1")
+
+
+def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(policy_folder, tmp_path):
+    muon = OptimiserConfig(type="muon", learning_rate=1e-3)
+    config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)
+    in_two_processes(policy_folder, config, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -303,13 +316,31 @@ def test_a_changed_optimiser_begins_anew_and_is_counted(policy_folder, make_traj
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("config", [GRPO, change(PPO, kl_coefficient=0.1)], ids=["grpo", "ppo with KL"])
+def test_a_gpu_gives_the_same_bytes_here_and_in_another_process(make_trajectories, context, tmp_path, config, dtype):
+    """Contexts are so long that a kernel splits them, and heads so wide that it is the one that large models take."""
+    sizes = {"hidden_size": 512, "num_layers": 4, "num_heads": 8, "num_kv_heads": 4, "intermediate_size": 1024}
+    folder, tokenizer = tmp_path / "policy", make_tokenizer()
+    make_model(TinyPolicy(**sizes), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = change(config, dtype=dtype)
+    learner = loaded(config, str(folder), str(folder))
+    for _ in range(2):
+        learner.update(make_trajectories(8, context="full", num_turns=100), context)
+    learner.save(str(tmp_path / "here"), "after")
+    assert learner.is_deterministic
+    assert in_two_processes(str(folder), config, tmp_path, 100, "full") == digest(tmp_path / "here")
+
+
+@pytest.mark.gpu
 def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monkeypatch):
     """Rows of prefix trees, their masks and the scores of a share are the same there, up to rounding."""
     config, trajectories = change(PPO, kl_coefficient=0.1, scored_share=0.5), make_trajectories(16)
     on_gpu = loaded(config, policy_folder, policy_folder)
-    assert on_gpu.device.type == "cuda"
+    assert on_gpu.device.is_gpu
     found = on_gpu.update(trajectories, context).metrics
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(Device, "here", Device)
     expected = loaded(config, policy_folder, policy_folder).update(trajectories, context).metrics
     assert found == pytest.approx(expected, rel=1e-2, abs=1e-4)
 
@@ -353,6 +384,28 @@ def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
         learner.save(str(tmp_path / "c"), "c")
     learner.load(policy_folder, "start", None)
     learner.update(make_trajectories(4), context)
+
+
+def test_losses_are_looked_at_once_a_step_however_many_micro_batches_it_has(
+    policy_folder, make_trajectories, context, monkeypatch
+):
+    """Looking at one waits for a GPU, which then has nothing to do until the next is sent."""
+    num_looks, sizes = [], []
+    check, accumulate = UpdateInputs.check_finite, TorchModel.accumulate
+
+    def counted(self, terms_N, model):
+        num_looks.append(len(terms_N))
+        check(self, terms_N, model)
+
+    def measured(self, loss, batches, *rest):
+        sizes.append(len(batches))
+        return accumulate(self, loss, batches, *rest)
+
+    monkeypatch.setattr(UpdateInputs, "check_finite", counted)
+    monkeypatch.setattr(TorchModel, "accumulate", measured)
+    loaded(change(GRPO, micro_batch_tokens=40), policy_folder).update(make_trajectories(8), context)
+    assert min(sizes) > 1
+    assert len(num_looks) == len(sizes) == GRPO.num_minibatches
 
 
 def test_kl_without_a_reference_and_no_load_are_clear_errors(policy_folder, make_trajectories, context):

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from starpo.flows.presets import preset
+from starpo.ragen.config.device import Device
 from starpo.ragen.runs import placement
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.verify.chosen import Visit
@@ -19,6 +22,8 @@ from starpo.schemas.manifest import Stage
 from tests.examples import example
 from tests.ragen.runs.adapted import Adapted, key_of
 
+H200 = Device("cuda", "NVIDIA H200", "580.95.05", "13.0", "13.1.0", num_gpus=1)
+NEWER = replace(H200, driver="590.1", cuda="13.2")
 QUESTION = {"model": "m", "prompt": "Is it?"}
 
 
@@ -72,6 +77,59 @@ def test_a_derived_checkpoint_of_adapters_is_used_with_the_weights_of_its_base(
     assert found.verdict is Verdict.SAME, found
 
 
+def retold(turns: pa.Table) -> pa.Table:
+    place = turns.schema.get_field_index("observation")
+    return turns.set_column(
+        place, turns.schema.field(place), pc.binary_join_element_wise(turns["observation"], "!", "")
+    )
+
+
+def recomputed(
+    store: Store, there: Device, here: Device, is_same: bool, monkeypatch: pytest.MonkeyPatch
+) -> tuple[CheckResult, bool]:
+    """Verify a rollout made there; return the result, and whether it was computed here."""
+    is_computed = False
+
+    def other(_: Work, __: Store) -> Iterator[Output]:
+        nonlocal is_computed
+        is_computed = True
+        turns = example("turns")
+        yield Output("turns", turns if is_same else retold(turns))
+
+    work = Work(Stage(name="rollout", version=1), ("turns",), stored)
+    monkeypatch.setattr(Device, "here", lambda: there)
+    work.carry_out(store)
+    monkeypatch.setattr(Device, "here", lambda: here)
+    with Scratch(store) as scratch:
+        visit = Visit(0, work.name, "rollout", work.keys, replace(work, do=other))
+        found = Verifier(store, scratch, preset("smoke"), with_warm_start=False).verify(visit)
+    return next(finding for finding in found if finding.check == "turns"), is_computed
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "is_same", "verdict", "detail"),
+    [
+        (H200, H200, True, Verdict.SAME, ""),
+        (H200, H200, False, Verdict.DIFFERENT, ""),
+        (H200, NEWER, True, Verdict.SAME, ""),
+        (H200, NEWER, False, Verdict.NOT_SHOWN,
+         "it was made with driver 580.95.05 (here 590.1), cuda 13.0 (here 13.2); "),
+        (H200, Device(), True, Verdict.NOT_SHOWN,
+         "made on an NVIDIA H200 (driver 580.95.05, CUDA 13.0, cuBLAS 13.1.0), here is a CPU"),
+        (Device(), H200, True, Verdict.NOT_SHOWN, "made on a CPU, here is an NVIDIA H200 ("),
+    ],
+)  # fmt: skip
+def test_what_torch_made_is_computed_again_on_a_device_like_its_own(
+    tmp_path: Path, there: Device, here: Device, is_same: bool, verdict: Verdict, detail: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found, is_computed = recomputed(Store(str(tmp_path)), there, here, is_same, monkeypatch)
+    assert found.verdict is verdict, found
+    assert found.detail.startswith(detail)
+    assert ("observation" in found.detail) == (is_computed and not is_same)
+    assert is_computed == (there.name == here.name)
+
+
 class Drifting(Adapted):
     """Learner whose result differs from the original, as on another machine or with another version of torch."""
 
@@ -87,11 +145,17 @@ class Jittery(Drifting):
 
 
 @pytest.mark.parametrize(
-    ("learner", "reason"), [(Drifting, "gave another result"), (Jittery, "cannot be proved to be the original")]
+    ("learner", "here", "reason"),
+    [
+        (Drifting, Device(), "gave another result"),
+        (Jittery, Device(), "cannot be proved to be the original: the learner is not deterministic"),
+        (Drifting, H200, "cannot be proved to be the original: it was made on a CPU, and here is an NVIDIA H200"),
+    ],
 )
 def test_what_rests_on_a_checkpoint_that_cannot_be_derived_here_is_not_shown(
-    adapted_store: Store, learner: type[Adapted], reason: str, monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, learner: type[Adapted], here: Device, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Device, "here", lambda: here)
     found = verified(adapted_store, learner(), monkeypatch)
     for check in ("turns", "texts"):
         assert found[check].verdict is Verdict.NOT_SHOWN, found[check]
