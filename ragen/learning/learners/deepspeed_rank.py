@@ -21,25 +21,28 @@ from typing import IO, Any, cast
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
 from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
-from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.supervised import in_prefix_rows, learn, prepare_policy
 from starpo.ragen.learning.learners.tokens import trainable_tokens
-from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
+from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_examples, unpack_trajectories
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
-HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
+HELLO, REQUEST, DATA, PROGRESS, ANSWER, FAILURE = b"H", b"Q", b"D", b"P", b"A", b"F"
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank that waits longer for the others fails: one of them hangs."""
 
@@ -64,9 +67,15 @@ class _Held:
 class RankLearner:
     """One rank's part of the learner; every rank must make every call."""
 
-    def __init__(self, device: torch.device) -> None:
-        """Join the other ranks; the process group must be initialised."""
+    def __init__(self, device: torch.device, on_progress: OnProgress | None = None) -> None:
+        """Join the other ranks; the process group must be initialised.
+
+        Args:
+            device: Device of this rank.
+            on_progress: Called with the progress of a request; None on all ranks but one.
+        """
         self.device = device
+        self._on_progress = on_progress
         self.dp_group = Ranks(device)
         # no autocast: with bfloat16 DeepSpeed keeps the weights themselves in bfloat16
         self._runner = MicroBatchRunner(device, 1, "float32")
@@ -84,6 +93,31 @@ class RankLearner:
         self._reference.load(reference_folder, None if is_there else folder)
         if not is_there:
             self._load(self._config, folder, checkpoint_key)
+
+    def fine_tune(
+        self, examples: bytes, config: str, policy: str, folder: str, output: str
+    ) -> tuple[dict[str, Any], bytes]:
+        """See `FineTuner.fine_tune`; `folder`: where the policy lies; `output`: the file that rank 0 writes the trained
+        weights to."""
+        self._release()
+        sharding = UpdateConfig.model_validate_json(config).learner_config.sharding
+        tuning = PretrainedPolicy.model_validate_json(policy).fine_tuning
+        assert tuning is not None
+        model, _ = load_policy(folder, tuning.dtype if tuning.lora else torch.float32)
+        schedule = prepare_policy(model, tuning)
+        split = in_prefix_rows(tuning.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
+        network = ResponseScores(model, is_cut_up=sharding.stage == 3)
+        trained = DeepSpeedModel(network, "model.", schedule, sharding, tuning.dtype, self.device)
+        loss = learn(
+            trained, unpack_examples(examples), tuning.steps, tuning.batch_size, tuning.seed, self._runner, split,
+            self.dp_group, self._on_progress,
+        )  # fmt: skip
+        weights = trained.weights()
+        if self.dp_group.rank == 0:
+            save_file(weights, output)
+        trained.destroy()
+        dist.barrier()
+        return loss, b""
 
     def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
         """See `Learner.update`."""
@@ -120,12 +154,16 @@ class RankLearner:
             save_checkpoint(stored, folder, weights)
         dist.barrier()
 
-    def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
+    def _release(self) -> None:
         if self._held is not None:
             for model in self._held.models.values():
                 model.destroy()
             self._held = None
-        dtype, is_cut_up = getattr(torch, config.dtype), config.learner_config.sharding.stage == 3
+
+    def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
+        self._release()
+        dtype, sharding = getattr(torch, config.dtype), config.learner_config.sharding
+        is_cut_up = sharding.stage == 3
         checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=is_cut_up)
         check_output_layer(checkpoint.policy)
         shared = row_tokens(checkpoint.policy)
@@ -134,7 +172,7 @@ class RankLearner:
         if checkpoint.critic is not None:
             networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])
         models = {
-            name: DeepSpeedModel(network, prefix, optimiser, config, self.device)
+            name: DeepSpeedModel(network, prefix, optimiser, sharding, config.dtype, self.device)
             for name, (network, prefix, optimiser) in networks.items()
         }
         num_restarted = restore(models, checkpoint, folder)
@@ -188,7 +226,7 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb in ("update", "gradient_spreads"):
+    if verb in ("fine_tune", "update", "gradient_spreads"):
         answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
         return answered
     if verb in ("gradient", "logprobs"):
@@ -240,7 +278,11 @@ def main(folder: str) -> None:
     # DeepSpeed's own shared-memory collectives take two minutes to compile on first use; gloo is sufficient
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_init_required=False)
-    learner = RankLearner(device)
+
+    def report(done: int, total: int) -> None:
+        write_frame(stream, PROGRESS, json.dumps([done, total]).encode())
+
+    learner = RankLearner(device, report if rank == 0 else None)
     write_frame(stream, ANSWER, b"{}")
     serve(learner, queue, stream)
 

@@ -1,17 +1,23 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
+
+OnProgress = Callable[[int, int], None]
+"""Called with the amount of work done and its total."""
 
 NOTHING_LOADED = "the learner holds no policy yet; call load() with a checkpoint's folder first"
 """Message of the `LearnerError` that learners raise when they are used before `load`."""
@@ -124,4 +130,31 @@ class Learner(Protocol):
         """Write the current checkpoint into an empty local folder; it becomes the loaded one, under this key."""
 
 
-__all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
+class FineTuner(Protocol):
+    """Learner that also fine-tunes policies by supervised learning (`LearnerConfig.fine_tunes`)."""
+
+    def fine_tune(
+        self,
+        policy: PretrainedPolicy,
+        model: "PreTrainedModel",
+        examples: Sequence[Example],
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, float]:
+        """Take the steps of a fine-tuning; the learner then holds no checkpoint.
+
+        Args:
+            policy: Where the model is from; its `fine_tuning` must be set.
+            model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
+                weights are changed in place.
+            examples: What it imitates.
+            on_progress: Called with (steps done, total steps).
+
+        Returns:
+            Loss and accuracy, as in `supervised.learn`.
+
+        Raises:
+            LearnerError: If a gradient is not finite.
+        """
+
+
+__all__ = ["FineTuner", "Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
