@@ -1,6 +1,7 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
@@ -9,11 +10,19 @@ from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="update", version=4)
 
 
-def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:
+def update(
+    config: StarPOConfig,
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    progress: RunProgress | None = None,
+    **data: str,
+) -> Work:
     """Train a checkpoint on the selected groups.
 
     Args:
@@ -21,6 +30,7 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        progress: Receives its progress.
         data: Role -> key of the training data: turns, rewards and selection of all attempts.
 
     Raises:
@@ -40,16 +50,17 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")
-    return Work(STAGE, outputs, _train, settings, inputs, seed, update_code(own))
+    return Work(STAGE, outputs, partial(_train, progress), settings, inputs, seed, update_code(own))
 
 
-def _train(work: Work, store: Store) -> Iterator[Output]:
+def _train(progress: RunProgress | None, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.runs.placement import learner_at
 
     assert work.seed is not None
     config = update_config(work.settings)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
-    result = run_update(store, learner, work.settings, work.inputs, work.seed)
+    on_progress = progress.counting("pass") if progress else None
+    result = run_update(store, learner, work.settings, work.inputs, work.seed, on_progress)
     repeats = learner.is_deterministic
     with store.new_folder() as folder:
         learner.save(str(folder), work.key)

@@ -97,7 +97,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         else:
             num_empty = 0
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
-                checkpoint = runner.stage(iteration, update(now, iteration, checkpoint, first, **data))["checkpoint"]
+                work = update(now, iteration, checkpoint, first, runner.progress, **data)
+                checkpoint = runner.stage(iteration, work)["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
             stale = use.served(runner.measured(iteration, use.watched))
             if stale:

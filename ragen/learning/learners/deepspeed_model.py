@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from starpo.ragen.config.learner import Sharding
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD, MicroBatchRunner
 from starpo.ragen.learning.learners.trained_model import LossOf
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -102,7 +102,7 @@ class DeepSpeedModel:
         total = 0.0
         for index, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
-            ((of_batch, reported),) = runner.run(loss, [batch])
+            ((of_batch, reported),) = runner.run(loss, [batch], WITH_BACKWARD)
             self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
             total += reported
         return total

@@ -191,7 +191,7 @@ class RankLearner:
             trajectories=given,
             tokens=trainable_tokens(given),
             row_tokens=held.row_tokens,
-            runner=self._runner,
+            runner=self._runner.reporting(self._on_progress),
             dp_group=self.dp_group,
             num_restarted=held.num_restarted,
         )

@@ -77,8 +77,16 @@ class Learner(Protocol):
             PolicyError: If the folder is not a checkpoint.
         """
 
-    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+    def update(
+        self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
+    ) -> UpdateResult:
         """Train on these trajectories.
+
+        Args:
+            trajectories: The trajectories.
+            context: Position of the update in the run.
+            on_progress: Called with (forward passes done, their total), where the total is known; a backward pass
+                counts as two.
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.

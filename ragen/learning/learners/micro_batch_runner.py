@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from itertools import islice
 from typing import TypeVar
 
@@ -17,6 +18,9 @@ import torch
 from starpo.ragen.learning.learners.batches import MicroBatch
 
 Result = TypeVar("Result")
+
+WITH_BACKWARD = 3
+"""Forward passes that a forward and backward pass over a micro-batch costs."""
 
 
 class MicroBatchRunner:
@@ -34,19 +38,41 @@ class MicroBatchRunner:
         self.device = device
         self.num_threads = (num_threads or torch.get_num_threads()) if device.type == "cpu" else 1
         self.dtype = dtype
+        self._on_progress: Callable[[int, int], None] | None = None
+        self._num_done = self._num_expected = 0
 
-    def run(self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch]) -> Iterator[Result]:
+    def reporting(self, on_progress: Callable[[int, int], None] | None) -> "MicroBatchRunner":
+        """Return a runner like this one that counts its passes, and calls `on_progress` with (passes done, total) from
+        the first `expect` on."""
+        runner = copy(self)
+        runner._on_progress = on_progress
+        return runner
+
+    def expect(self, num_passes: int) -> None:
+        """Announce how many passes are still to come; a later announcement replaces an earlier one."""
+        self._num_expected = self._num_done + num_passes
+
+    def run(
+        self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch], num_passes: int = 1
+    ) -> Iterator[Result]:
         """Apply a function to every micro-batch.
 
         Args:
             function: Must not write to anything that another call reads, and must set torch's grad mode itself:
                 threads start with gradients enabled.
             batches: The micro-batches.
+            num_passes: Forward passes that the function costs for a micro-batch.
 
         Yields:
             Results in the order of `batches`. At most `num_threads` are computed ahead, which bounds memory.
         """
+        for result in self._results(function, batches):
+            self._num_done += num_passes
+            if self._on_progress is not None and self._num_expected:
+                self._on_progress(self._num_done, self._num_expected)
+            yield result
 
+    def _results(self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch]) -> Iterator[Result]:
         if self.num_threads == 1 or len(batches) == 1:
             for batch in batches:
                 with self._precision():

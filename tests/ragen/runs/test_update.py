@@ -24,7 +24,7 @@ def test_log_probs_of_the_rollout_that_were_not_believed_are_said(
         store.put_table(kind, example(kind), facts)
 
     class Idle:
-        def update(self, trajectories: object, context: object) -> UpdateResult:
+        def update(self, trajectories: object, context: object, on_progress: object) -> UpdateResult:
             metrics = {} if was_believed is None else {"update/old_is_from_rollout": was_believed}
             return UpdateResult(pa.table({}), metrics | {"update/old_behaviour_gap_max": 0.11}, {})
 

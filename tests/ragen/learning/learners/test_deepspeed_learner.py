@@ -161,6 +161,14 @@ def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, t
     assert sum(is_scored.to_pylist()) == 4  # one group of three
 
 
+def test_rank_0_reports_the_passes_of_an_update(policy_folder, make_trajectories, context, ranks):
+    learner, seen = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
+    learner.load(policy_folder, "start", None)
+    learner.update(make_trajectories(8), context, lambda *progress: seen.append(progress))
+    assert len(seen) > 2
+    assert {total for _, total in seen} == {seen[-1][0]}
+
+
 def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make_trajectories, context, ranks):
     learner = DeepSpeedLearner(spread(GRPO), ranks=ranks)
     learner.load(policy_folder, "start", None)
