@@ -1,8 +1,10 @@
-"""`DeepSpeedLearner`: an update over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
+"""`DeepSpeedLearner`: an update or a fine-tuning over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
 
     trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
+    examples -> every rank: `fine_tune` on its share -> rank 0: trained weights
 
-This process holds no weights. Ranks start at the first `load`, persist between updates, and end with this process.
+This process holds no weights, except for those of a fine-tuning. Ranks start at the first `load` or `fine_tune`,
+persist between updates, and end with this process.
 """
 
 import dataclasses

@@ -66,17 +66,11 @@ class MicroBatchRunner:
         Yields:
             Results in the order of `batches`. At most `num_threads` are computed ahead, which bounds memory.
         """
-        for result in self._results(function, batches):
-            self._num_done += num_passes
-            if self._on_progress is not None and self._num_expected:
-                self._on_progress(self._num_done, self._num_expected)
-            yield result
-
-    def _results(self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch]) -> Iterator[Result]:
         if self.num_threads == 1 or len(batches) == 1:
             for batch in batches:
                 with self._precision():
                     result = function(batch)
+                self._count(num_passes)
                 yield result
             return
         with ThreadPoolExecutor(self.num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -85,7 +79,13 @@ class MicroBatchRunner:
             while ahead:
                 result = ahead.popleft().result()
                 ahead.extend(pool.submit(self._compute, function, batch) for batch in islice(remaining, 1))
+                self._count(num_passes)
                 yield result
+
+    def _count(self, num_passes: int) -> None:
+        self._num_done += num_passes
+        if self._on_progress is not None and self._num_expected:
+            self._on_progress(self._num_done, self._num_expected)
 
     def _compute(self, function: Callable[[MicroBatch], Result], batch: MicroBatch) -> Result:
         with self._precision():

@@ -340,6 +340,20 @@ def test_an_order_of_turns_that_decides_on_the_way_has_no_total(policy_folder, m
     assert seen == []
 
 
+@pytest.mark.parametrize("code", ["yield from ()", "pass"])
+def test_an_order_of_turns_without_a_step_is_an_error(
+    policy_folder, make_trajectories, context, tmp_path, monkeypatch, code
+):
+    (tmp_path / "idle_order.py").write_text(f"def order(minibatch):\n    {code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "idle_order", raising=False)
+    learner = loaded(change(GRPO, turn_order="idle_order:order"), policy_folder)
+    with pytest.raises(
+        LearnerError, match=r"'idle_order:order' yields no step for a mini-batch of \d+ response tokens"
+    ):
+        learner.update(make_trajectories(4), context)
+
+
 def test_threads_are_put_back(policy_folder, make_trajectories, context):
     before = torch.get_num_threads()
     learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
