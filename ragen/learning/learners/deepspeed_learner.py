@@ -1,4 +1,4 @@
-"""`DeepSpeedLearner`: an update or a fine-tuning over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
+"""`DeepSpeedLearner`: training over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
 
     trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
     examples -> every rank: `fine_tune` on its share -> rank 0: trained weights
