@@ -9,7 +9,6 @@ persist between updates, and end with this process.
 
 import dataclasses
 import os
-import tempfile
 import weakref
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -95,24 +94,26 @@ class DeepSpeedLearner:
         policy: PretrainedPolicy,
         model: PreTrainedModel,
         examples: Sequence[Example],
+        folder: str | Path,
         on_progress: OnProgress | None = None,
     ) -> dict[str, float]:
         """Take the steps of a fine-tuning (see `FineTuner.fine_tune`)."""
+        assert policy.fine_tuning is not None
         self._ensure_ranks()
         self._checkpoint_key, self._is_loaded = None, False
-        with tempfile.TemporaryDirectory() as folder:
-            trained = str(Path(folder) / "trained.safetensors")
-            loss, _ = self._ask(
-                "fine_tune",
-                pack_examples(examples),
-                on_progress,
-                config=self.config.model_dump_json(),
-                policy=policy.model_dump_json(),
-                folder=resolve_policy(policy),
-                output=trained,
-            )
-            strange = model.load_state_dict(load_file(trained), strict=False).unexpected_keys
+        trained = Path(folder) / "trained.safetensors"
+        loss, _ = self._ask(
+            "fine_tune",
+            pack_examples(examples),
+            on_progress,
+            config=self.config.model_dump_json(),
+            tuning=policy.fine_tuning.model_dump_json(),
+            folder=resolve_policy(policy),
+            output=str(trained),
+        )
+        strange = model.load_state_dict(load_file(trained), strict=False).unexpected_keys
         assert not strange, strange
+        trained.unlink()
         return loss
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from starpo.ragen.agents.policy.load import load_policy
-from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
@@ -95,21 +95,27 @@ class RankLearner:
             self._load(self._config, folder, checkpoint_key)
 
     def fine_tune(
-        self, examples: bytes, config: str, policy: str, folder: str, output: str
+        self, examples: bytes, config: str, tuning: str, folder: str, output: str
     ) -> tuple[dict[str, Any], bytes]:
-        """See `FineTuner.fine_tune`; `folder`: where the policy lies; `output`: the file that rank 0 writes the trained
-        weights to."""
+        """See `FineTuner.fine_tune`.
+
+        Args:
+            examples: What is imitated, packed.
+            config: Settings of the update, as JSON, for the sharding.
+            tuning: Settings of the fine-tuning, as JSON.
+            folder: Folder of the policy.
+            output: File that rank 0 writes the trained weights to, float32.
+        """
         self._release()
         sharding = UpdateConfig.model_validate_json(config).learner_config.sharding
-        tuning = PretrainedPolicy.model_validate_json(policy).fine_tuning
-        assert tuning is not None
-        model, _ = load_policy(folder, tuning.dtype if tuning.lora else torch.float32)
-        schedule = prepare_policy(model, tuning)
-        split = in_prefix_rows(tuning.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
+        tuned = FineTuning.model_validate_json(tuning)
+        model, _ = load_policy(folder, tuned.dtype if tuned.lora else torch.float32)
+        schedule = prepare_policy(model, tuned)
+        split = in_prefix_rows(tuned.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
         network = ResponseScores(model, is_cut_up=sharding.stage == 3)
-        trained = DeepSpeedModel(network, "model.", schedule, sharding, tuning.dtype, self.device)
+        trained = DeepSpeedModel(network, "model.", schedule, sharding, tuned.dtype, self.device)
         loss = learn(
-            trained, unpack_examples(examples), tuning.steps, tuning.batch_size, tuning.seed, self._runner, split,
+            trained, unpack_examples(examples), tuned.steps, tuned.batch_size, tuned.seed, self._runner, split,
             self.dp_group, self._on_progress,
         )  # fmt: skip
         weights = trained.weights()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -146,6 +147,7 @@ class FineTuner(Protocol):
         policy: PretrainedPolicy,
         model: "PreTrainedModel",
         examples: Sequence[Example],
+        folder: str | Path,
         on_progress: OnProgress | None = None,
     ) -> dict[str, float]:
         """Take the steps of a fine-tuning; the learner then holds no checkpoint.
@@ -155,6 +157,7 @@ class FineTuner(Protocol):
             model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
                 weights are changed in place.
             examples: What it imitates.
+            folder: Local folder for files as large as the weights; nothing is left there.
             on_progress: Called with (steps done, total steps).
 
         Returns:
