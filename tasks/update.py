@@ -10,12 +10,20 @@ from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="update", version=4)
 
 
 def update(
-    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, is_kept: bool = True, **data: str
+    config: StarPOConfig,
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    progress: RunProgress | None = None,
+    *,
+    is_kept: bool = True,
+    **data: str,
 ) -> Work:
     """Train a checkpoint on the selected groups.
 
@@ -24,6 +32,7 @@ def update(
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        progress: Receives its progress.
         is_kept: Whether the new checkpoint is written. If not, it is dropped from birth, provided that it can be
             derived again, and that all who play its policy are on this machine.
         data: Role -> key of the training data: turns, rewards and selection of all attempts.
@@ -45,17 +54,19 @@ def update(
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")
-    return Work(STAGE, outputs, partial(_train, is_kept), settings, inputs, seed, update_code(own))
+    do = partial(_train, progress, is_kept)
+    return Work(STAGE, outputs, do, settings, inputs, seed, update_code(own))
 
 
-def _train(is_kept: bool, work: Work, store: Store) -> Iterator[Output]:
+def _train(progress: RunProgress | None, is_kept: bool, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.runs.derive import new_policy
     from starpo.ragen.runs.placement import learner_at, plays_elsewhere
 
     assert work.seed is not None
     config = update_config(work.settings)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
-    result = run_update(store, learner, work.settings, work.inputs, work.seed)
+    on_progress = progress.counting("pass") if progress else None
+    result = run_update(store, learner, work.settings, work.inputs, work.seed, on_progress)
     repeats = learner.is_deterministic
     facts = result.metrics, {"timings": result.timings}, repeats
     if is_kept or not repeats or plays_elsewhere():

@@ -28,6 +28,11 @@ def describe_fault(error: BaseException, module: str) -> str:
     return f"{place}{type(error).__name__}{f': {words}' if words else ''}"
 
 
+def is_raised_in(error: BaseException, module: str) -> bool:
+    """Whether an exception was raised in a module, or in what it called."""
+    return any(frame.filename == _file(module) for frame in traceback.extract_tb(error.__traceback__))
+
+
 def redacted(error: BaseException) -> BaseException:
     """Mask secrets in an exception and in those that led to it, before it leaves our code for Prefect's database.
 

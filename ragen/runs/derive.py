@@ -236,9 +236,10 @@ def _unproved(made: Manifest, recipe: Recipe) -> DerivationError:
     )
     return DerivationError(
         f"checkpoint {recipe.key} cannot be proved to be the original: the update of iteration {iteration_of(made)} "
-        f"gave another result here, where it cannot be repeated.\n{able}. Checkpoint {recipe.start} is kept: `ragen checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one "
-        "anyway, give `ragen checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them "
-        "(checkpoint_every = 1)"
+        f"gave another result here, where it cannot be repeated.\n{able}. Checkpoint {recipe.start} is kept: `ragen "
+        "checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one anyway, give `ragen "
+        "checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them (checkpoint_every = "
+        "1)"
     )
 
 

@@ -10,9 +10,11 @@ import pyarrow.compute as pc
 
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.errors import LearnerError, StarPOError
+from starpo.ragen.core.faults import describe_fault, is_raised_in
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
-from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.runs.stored_policy import find_tokenizer
@@ -24,7 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 def run_update(
-    store: Store, learner: Learner, settings: Mapping[str, Any], inputs: Mapping[str, str], seed: int
+    store: Store,
+    learner: Learner,
+    settings: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    seed: int,
+    on_progress: OnProgress | None = None,
 ) -> UpdateResult:
     """Run one update of a learner that has loaded its checkpoint.
 
@@ -34,10 +41,11 @@ def run_update(
         settings: Settings of the stage `update`: the configuration, and the position in the run.
         inputs: Inputs of the stage; the turns, rewards and selection of all attempts are read.
         seed: Seed of the stage.
+        on_progress: Called with the progress (`Learner.update`).
 
     Raises:
-        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and
-            `update.search_rows` refuses them.
+        LearnerError: If there is nothing to train on, a loss is not finite, third-party code of the objective raises
+            anything, or search chose responses and `update.search_rows` refuses them.
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If a dataset differs from what was written.
     """
@@ -49,7 +57,18 @@ def run_update(
             f"search chose responses of {len(chosen)} of {len(trajectories)} trajectories (first: "
             f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
         )
-    result = learner.update(trajectories, update_context(settings, seed, kept_share))
+    try:
+        result = learner.update(trajectories, update_context(settings, seed, kept_share), on_progress)
+    except StarPOError:
+        raise
+    except FOREIGN as error:  # an objective may be third-party code
+        for role, target in update_code(config).items():
+            module = target.partition(":")[0]
+            if not module.startswith("starpo.") and is_raised_in(error, module):
+                raise LearnerError(
+                    f"the update failed in its {role} '{target}': {describe_fault(error, module)}. Nothing was stored"
+                ) from error
+        raise
     if result.metrics.get("update/old_is_from_rollout") == 0:
         _log.warning(
             "log-probs of the rollout differ from those of the policy by up to %.2g nats: its engine is not exact, or "

@@ -97,8 +97,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         else:
             num_empty = 0
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
-                is_kept = runner.is_kept(iteration + 1)
-                work = update(now, iteration, checkpoint, first, is_kept=is_kept, **data)
+                progress, is_kept = runner.progress, runner.is_kept(iteration + 1)
+                work = update(now, iteration, checkpoint, first, progress, is_kept=is_kept, **data)
                 checkpoint = runner.stage(iteration, work)["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
             stale = use.served(runner.measured(iteration, use.watched))

@@ -12,6 +12,7 @@ data_parallel  the processes that share an update
 micro_batch_runner  runs forward and backward passes over micro-batches
 trained_model  a model with its optimiser, as the training steps see it
 update         one update, from scores to metrics: start reading here
+supervised     the steps of imitation: the other loop
 update_inputs  what it works on and with: models, trajectories, ranks
 preparation    what it knows before the first step: scores, credit, inputs of the losses
 policy_loss    the policy's loss over a mini-batch, a micro-batch at a time
@@ -25,7 +26,7 @@ activations    activation checkpointing
 torch_learner  one process, CPU or one GPU
 deepspeed_...  learner: ranks on several GPUs or cores; rank: one of them; model: sharded by ZeRO
 ranks          the processes of the ranks, from start to end
-trajectory_table  trajectories as they are sent to ranks
+trajectory_table  trajectories and examples as they are sent to ranks
 optimisers     AdamW, fp32 Muon, schedules
 checkpoint     policy or adapters, critic and optimiser state as safetensors in a Hugging Face folder
 """

@@ -1,8 +1,10 @@
-"""`DeepSpeedLearner`: an update over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
+"""`DeepSpeedLearner`: training over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
 
     trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
+    examples -> every rank: `fine_tune` on its share -> rank 0: trained weights
 
-This process holds no weights. Ranks start at the first `load`, persist between updates, and end with this process.
+This process holds no weights, except for those of a fine-tuning. Ranks start at the first `load` or `fine_tune`,
+persist between updates, and end with this process.
 """
 
 import dataclasses
@@ -10,20 +12,26 @@ import os
 import weakref
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
+from transformers import PreTrainedModel
 
+from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
-from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
+from starpo.ragen.learning.learners.trajectory_table import pack_examples, pack_trajectories, unpack_table
 from starpo.schemas.manifest import FileEntry
 
 
@@ -72,8 +80,7 @@ class DeepSpeedLearner:
 
     def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
-        if self._ranks is None or not self._ranks.are_alive:
-            self._start()
+        self._ensure_ranks()
         self._ask(
             "load",
             config=self.config.model_dump_json(),
@@ -84,12 +91,41 @@ class DeepSpeedLearner:
         )
         self.checkpoint_key, self._is_loaded = checkpoint_key, True
 
-    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+    def update(
+        self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
+    ) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
         packed = self._packed(trajectories)
         self.checkpoint_key = None
-        header, samples = self._ask("update", packed, context=dataclasses.asdict(context))
+        header, samples = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
         return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
+
+    def fine_tune(
+        self,
+        policy: PretrainedPolicy,
+        model: PreTrainedModel,
+        examples: Sequence[Example],
+        folder: str | Path,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, float]:
+        """Take the steps of a fine-tuning (see `FineTuner.fine_tune`)."""
+        assert policy.fine_tuning is not None
+        self._ensure_ranks()
+        self._checkpoint_key, self._is_loaded = None, False
+        trained = Path(folder) / "trained.safetensors"
+        loss, _ = self._ask(
+            "fine_tune",
+            pack_examples(examples),
+            on_progress,
+            config=self.config.model_dump_json(),
+            tuning=policy.fine_tuning.model_dump_json(),
+            folder=resolve_policy(policy),
+            output=str(trained),
+        )
+        strange = model.load_state_dict(load_file(trained), strict=False).unexpected_keys
+        assert not strange, strange
+        trained.unlink()
+        return loss
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """Compute the policy's gradient before any step (see `Learner.gradient`)."""
@@ -139,15 +175,19 @@ class DeepSpeedLearner:
         if not self._is_loaded:
             raise LearnerError(NOTHING_LOADED)
 
-    def _start(self) -> None:
+    def _ensure_ranks(self) -> None:
+        if self._ranks is not None and self._ranks.are_alive:
+            return
         self.close()
         self._ranks = RankProcesses(self.config.learner_config.sharding.num_ranks)
         weakref.finalize(self, RankProcesses.close, self._ranks)
 
-    def _ask(self, verb: str, data: bytes = b"", **request: object) -> tuple[dict, bytes]:
+    def _ask(
+        self, verb: str, data: bytes = b"", on_progress: OnProgress | None = None, **request: object
+    ) -> tuple[dict, bytes]:
         assert self._ranks is not None
         try:
-            return self._ranks.ask({"verb": verb, **request}, data)
+            return self._ranks.ask({"verb": verb, **request}, data, on_progress)
         except BaseException:
             self.close()
             raise

@@ -17,9 +17,10 @@ from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_g
 from torch import Tensor, nn
 
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
+from starpo.ragen.config.learner import Sharding
+from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD, MicroBatchRunner
 from starpo.ragen.learning.learners.trained_model import LossOf, no_check, sum_of
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -55,7 +56,13 @@ class DeepSpeedModel:
     """Implements `ragen.learning.learners.trained_model.TrainedModel`; every rank must make every call."""
 
     def __init__(
-        self, network: nn.Module, prefix: str, config: OptimiserConfig, update: UpdateConfig, device: torch.device
+        self,
+        network: nn.Module,
+        prefix: str,
+        config: OptimiserConfig,
+        sharding: Sharding,
+        dtype: str,
+        device: torch.device,
     ) -> None:
         """Wrap a network in a DeepSpeed engine.
 
@@ -63,14 +70,15 @@ class DeepSpeedModel:
             network: Called with micro-batches; float32 except for frozen weights, on the CPU, identical on all ranks.
             prefix: Prefix of its parameter names that the torch learner's names do not have.
             config: Settings of AdamW.
-            update: Settings of the update: ZeRO stage, offload, dtype.
+            sharding: ZeRO stage and offload.
+            dtype: 'float32', or 'bfloat16' for weights and passes in bfloat16 with a float32 copy of what is trained.
             device: Device of this rank.
         """
         self.config = config
         self._world_size = dist.get_world_size()
-        self._stage = update.learner_config.sharding.stage
+        self._stage = sharding.stage
         self._parameters = {name.removeprefix(prefix): p for name, p in network.named_parameters() if p.requires_grad}
-        exact = {} if update.dtype == "float32" else {n: p.detach().clone() for n, p in self._parameters.items()}
+        exact = {} if dtype == "float32" else {n: p.detach().clone() for n, p in self._parameters.items()}
         optimiser = torch.optim.AdamW(
             self._parameters.values(),
             lr=config.learning_rate,
@@ -79,7 +87,7 @@ class DeepSpeedModel:
             fused=True,
         )
         self._engine, *_ = deepspeed.initialize(
-            model=network.to(device), optimizer=optimiser, config=_deepspeed_config(config, update)
+            model=network.to(device), optimizer=optimiser, config=_deepspeed_config(config, sharding, dtype)
         )
         self._zero, self._adamw = self._engine.optimizer, self._engine.optimizer.optimizer
         self._begin_state(0.0)
@@ -101,7 +109,7 @@ class DeepSpeedModel:
         reports = []
         for index, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
-            ((of_batch, reported),) = runner.run(loss, [batch])
+            ((of_batch, reported),) = runner.run(loss, [batch], WITH_BACKWARD)
             self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
             reports.append(reported)
         check()
@@ -228,8 +236,7 @@ class DeepSpeedModel:
             zero.reset_cpu_buffers()
 
 
-def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str, Any]:
-    sharding = update.learner_config.sharding
+def _deepspeed_config(config: OptimiserConfig, sharding: Sharding, dtype: str) -> dict[str, Any]:
     zero: dict[str, Any] = {"stage": sharding.stage}
     if sharding.is_offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": Device.here().is_gpu}
@@ -239,7 +246,7 @@ def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,  # torch's AdamW: DeepSpeed's own are compiled on first use
         "zero_force_ds_cpu_optimizer": False,
-        "bf16": {"enabled": update.dtype == "bfloat16"},
+        "bf16": {"enabled": dtype == "bfloat16"},
         "gradient_clipping": config.max_gradient_norm or 0.0,
         "steps_per_print": 10**9,
     }

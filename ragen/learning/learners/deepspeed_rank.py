@@ -21,26 +21,29 @@ from typing import IO, Any, cast
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
-from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.supervised import in_prefix_rows, learn, prepare_policy
 from starpo.ragen.learning.learners.tokens import trainable_tokens
-from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
+from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_examples, unpack_trajectories
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
-HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
+HELLO, REQUEST, DATA, PROGRESS, ANSWER, FAILURE = b"H", b"Q", b"D", b"P", b"A", b"F"
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank that waits longer for the others fails: one of them hangs."""
 
@@ -65,9 +68,15 @@ class _Held:
 class RankLearner:
     """One rank's part of the learner; every rank must make every call."""
 
-    def __init__(self, device: torch.device) -> None:
-        """Join the other ranks; the process group must be initialised."""
+    def __init__(self, device: torch.device, on_progress: OnProgress | None = None) -> None:
+        """Join the other ranks; the process group must be initialised.
+
+        Args:
+            device: Device of this rank.
+            on_progress: Called with the progress of a request; None on all ranks but one.
+        """
         self.device = device
+        self._on_progress = on_progress
         self.dp_group = Ranks(device)
         # no autocast: with bfloat16 DeepSpeed keeps the weights themselves in bfloat16
         self._runner = MicroBatchRunner(Device.here(), 1, "float32")
@@ -88,6 +97,37 @@ class RankLearner:
         if not is_there:
             assert folder is not None
             self._load(self._config, folder, checkpoint_key)
+
+    def fine_tune(
+        self, examples: bytes, config: str, tuning: str, folder: str, output: str
+    ) -> tuple[dict[str, Any], bytes]:
+        """See `FineTuner.fine_tune`.
+
+        Args:
+            examples: What is imitated, packed.
+            config: Settings of the update, as JSON, for the sharding.
+            tuning: Settings of the fine-tuning, as JSON.
+            folder: Folder of the policy.
+            output: File that rank 0 writes the trained weights to, float32.
+        """
+        self._release()
+        sharding = UpdateConfig.model_validate_json(config).learner_config.sharding
+        tuned = FineTuning.model_validate_json(tuning)
+        model, _ = load_policy(folder, tuned.dtype if tuned.lora else torch.float32)
+        schedule = prepare_policy(model, tuned)
+        split = in_prefix_rows(tuned.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
+        network = ResponseScores(model, is_cut_up=sharding.stage == 3)
+        trained = DeepSpeedModel(network, "model.", schedule, sharding, tuned.dtype, self.device)
+        loss = learn(
+            trained, unpack_examples(examples), tuned.steps, tuned.batch_size, tuned.seed, self._runner, split,
+            self.dp_group, self._on_progress,
+        )  # fmt: skip
+        weights = trained.weights()
+        if self.dp_group.rank == 0:
+            save_file(weights, output)
+        trained.destroy()
+        dist.barrier()
+        return loss, b""
 
     def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
         """See `Learner.update`."""
@@ -135,12 +175,16 @@ class RankLearner:
         trainer = held.checkpoint.trainer.model_copy(update={"optimisers": types})
         return dataclasses.replace(held.checkpoint, optimiser_states=states, trainer=trainer), weights
 
-    def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
+    def _release(self) -> None:
         if self._held is not None:
             for model in self._held.models.values():
                 model.destroy()
             self._held = None
-        dtype, is_cut_up = getattr(torch, config.dtype), config.learner_config.sharding.stage == 3
+
+    def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
+        self._release()
+        dtype, sharding = getattr(torch, config.dtype), config.learner_config.sharding
+        is_cut_up = sharding.stage == 3
         checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=is_cut_up)
         check_output_layer(checkpoint.policy)
         shared = row_tokens(checkpoint.policy)
@@ -149,7 +193,7 @@ class RankLearner:
         if checkpoint.critic is not None:
             networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])
         models = {
-            name: DeepSpeedModel(network, prefix, optimiser, config, self.device)
+            name: DeepSpeedModel(network, prefix, optimiser, sharding, config.dtype, self.device)
             for name, (network, prefix, optimiser) in networks.items()
         }
         num_restarted = restore(models, checkpoint, folder)
@@ -168,7 +212,7 @@ class RankLearner:
             trajectories=given,
             tokens=trainable_tokens(given),
             row_tokens=held.row_tokens,
-            runner=self._runner,
+            runner=self._runner.reporting(self._on_progress),
             dp_group=self.dp_group,
             num_restarted=held.num_restarted,
         )
@@ -203,7 +247,7 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb in ("update", "gradient_spreads"):
+    if verb in ("fine_tune", "update", "gradient_spreads"):
         answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
         return answered
     if verb in ("gradient", "logprobs"):
@@ -254,7 +298,11 @@ def main(folder: str) -> None:
     # DeepSpeed's own shared-memory collectives take two minutes to compile on first use; gloo is sufficient
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_init_required=False)
-    learner = RankLearner(device)
+
+    def report(done: int, total: int) -> None:
+        write_frame(stream, PROGRESS, json.dumps([done, total]).encode())
+
+    learner = RankLearner(device, report if rank == 0 else None)
     write_frame(stream, ANSWER, b"{}")
     serve(learner, queue, stream)
 

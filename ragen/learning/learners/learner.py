@@ -1,18 +1,25 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
+
+OnProgress = Callable[[int, int], None]
+"""Called with the amount of work done and its total."""
 
 NOTHING_LOADED = "the learner holds no policy yet; call load() with a checkpoint's folder first"
 """Message of the `LearnerError` that learners raise when they are used before `load`."""
@@ -75,8 +82,16 @@ class Learner(Protocol):
             PolicyError: If the folder is not a checkpoint.
         """
 
-    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+    def update(
+        self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
+    ) -> UpdateResult:
         """Train on these trajectories.
+
+        Args:
+            trajectories: The trajectories.
+            context: Position of the update in the run.
+            on_progress: Called with (forward passes done, their total), where the total is known; a backward pass
+                counts as two.
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
@@ -135,4 +150,33 @@ class Learner(Protocol):
         """
 
 
-__all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
+class FineTuner(Protocol):
+    """Learner that also fine-tunes policies by supervised learning (`LearnerConfig.fine_tunes`)."""
+
+    def fine_tune(
+        self,
+        policy: PretrainedPolicy,
+        model: "PreTrainedModel",
+        examples: Sequence[Example],
+        folder: str | Path,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, float]:
+        """Take the steps of a fine-tuning; the learner then holds no checkpoint.
+
+        Args:
+            policy: Where the model is from; its `fine_tuning` must be set.
+            model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
+                weights are changed in place.
+            examples: What it imitates.
+            folder: Local folder for files as large as the weights; nothing is left there.
+            on_progress: Called with (steps done, total steps).
+
+        Returns:
+            Loss and accuracy, as in `supervised.learn`.
+
+        Raises:
+            LearnerError: If a gradient is not finite.
+        """
+
+
+__all__ = ["FineTuner", "Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from itertools import islice
 from typing import TypeVar
 
@@ -18,6 +19,9 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.learning.learners.batches import MicroBatch
 
 Result = TypeVar("Result")
+
+WITH_BACKWARD = 3
+"""Forward passes that a forward and backward pass over a micro-batch costs."""
 
 
 class MicroBatchRunner:
@@ -36,23 +40,39 @@ class MicroBatchRunner:
         self.num_threads = 1 if device.is_gpu else num_threads or torch.get_num_threads()
         self.dtype = dtype
         self._device = device
+        self._on_progress: Callable[[int, int], None] | None = None
+        self._num_done = self._num_expected = 0
 
-    def run(self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch]) -> Iterator[Result]:
+    def reporting(self, on_progress: Callable[[int, int], None] | None) -> "MicroBatchRunner":
+        """Return a runner like this one that counts its passes, and calls `on_progress` with (passes done, total) from
+        the first `expect` on."""
+        runner = copy(self)
+        runner._on_progress = on_progress
+        return runner
+
+    def expect(self, num_passes: int) -> None:
+        """Announce how many passes are still to come; a later announcement replaces an earlier one."""
+        self._num_expected = self._num_done + num_passes
+
+    def run(
+        self, function: Callable[[MicroBatch], Result], batches: Sequence[MicroBatch], num_passes: int = 1
+    ) -> Iterator[Result]:
         """Apply a function to every micro-batch.
 
         Args:
             function: Must not write to anything that another call reads, and must set torch's grad mode itself:
                 threads start with gradients enabled.
             batches: The micro-batches.
+            num_passes: Forward passes that the function costs for a micro-batch.
 
         Yields:
             Results in the order of `batches`. At most `num_threads` are computed ahead, which bounds memory.
         """
-
         if self.num_threads == 1 or len(batches) == 1:
             for batch in batches:
                 with self._precision():
                     result = function(batch)
+                self._count(num_passes)
                 yield result
             return
         with ThreadPoolExecutor(self.num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -61,7 +81,13 @@ class MicroBatchRunner:
             while ahead:
                 result = ahead.popleft().result()
                 ahead.extend(pool.submit(self._compute, function, batch) for batch in islice(remaining, 1))
+                self._count(num_passes)
                 yield result
+
+    def _count(self, num_passes: int) -> None:
+        self._num_done += num_passes
+        if self._on_progress is not None and self._num_expected:
+            self._on_progress(self._num_done, self._num_expected)
 
     def _compute(self, function: Callable[[MicroBatch], Result], batch: MicroBatch) -> Result:
         with self._precision():

@@ -22,12 +22,13 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NamedTuple, NoReturn, cast
 
 from starpo.ragen.config.device import Device
 from starpo.ragen.core import errors
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
+from starpo.ragen.learning.learners.learner import OnProgress
 
 SOCKET = "socket"
 """File name of this process's socket in the folder shared with the ranks."""
@@ -71,8 +72,15 @@ class RankProcesses:
         """Whether all ranks are running and connected."""
         return not self._ended() and len(self._connections) == self.num_ranks
 
-    def ask(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[dict[str, Any], bytes]:
+    def ask(
+        self, request: Mapping[str, Any], data: bytes = b"", on_progress: OnProgress | None = None
+    ) -> tuple[dict[str, Any], bytes]:
         """Send a request to all ranks and wait for all answers.
+
+        Args:
+            request: The request, as JSON.
+            data: What comes with it.
+            on_progress: Called with what rank 0 reports meanwhile.
 
         Returns:
             Rank 0's answer.
@@ -84,7 +92,7 @@ class RankProcesses:
         try:
             for connection in self._connections.values():
                 connection.send(json.dumps(dict(request)).encode(), data)
-            return self._answers(is_final=True)[0]
+            return self._answers(is_final=True, on_progress=on_progress)[0]
         except OSError:
             self._fail({})
 
@@ -121,7 +129,9 @@ class RankProcesses:
                 self._connections[connection.rank] = connection
         self._answers(is_final=False)
 
-    def _answers(self, *, is_final: bool) -> dict[int, tuple[dict[str, Any], bytes]]:
+    def _answers(
+        self, *, is_final: bool, on_progress: OnProgress | None = None
+    ) -> dict[int, tuple[dict[str, Any], bytes]]:
         """Wait for the answers of all ranks; `is_final`: they are followed by data."""
         answers: dict[int, tuple[dict[str, Any], bytes]] = {}
         with selectors.DefaultSelector() as selector:
@@ -130,10 +140,14 @@ class RankProcesses:
             while len(answers) < self.num_ranks:
                 for key, _ in selector.select():
                     try:
-                        answers[key.data] = self._connections[key.data].receive(has_data=is_final)
+                        answer = self._connections[key.data].receive(has_data=is_final)
                     except (EOFError, OSError, _Failed) as error:
                         self._fail({key.data: error})
-                    selector.unregister(key.fileobj)
+                    if not isinstance(answer, _Progress):
+                        answers[key.data] = answer
+                        selector.unregister(key.fileobj)
+                    elif on_progress is not None:
+                        on_progress(*answer)
         return answers
 
     def _fail(self, found: dict[int, Exception]) -> NoReturn:
@@ -177,7 +191,7 @@ class RankProcesses:
         return LearnerError(
             f"{who}. The others were stopped, and the stored checkpoint is untouched; update again. If memory ran out: "
             "a higher update.deepspeed.zero_stage, update.deepspeed.offload_optimizer, update.lora or a smaller "
-            f"update.micro_batch_tokens. Its last output:\n{said}"
+            f"update.micro_batch_tokens (for a fine-tuning, those of policy.fine_tuning). Its last output:\n{said}"
         )
 
     def _status(self, rank: int) -> int | None:
@@ -217,13 +231,21 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, _Failed) and isinstance(getattr(errors, error.kind, None), type)
 
 
+class _Progress(NamedTuple):
+    """What rank 0 reports while it works on a request."""
+
+    done: int
+    total: int
+
+
 class _Connection:
     """Connection to one rank."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)
         self.socket = connection
-        self._stream = cast(IO[bytes], connection.makefile("rwb"))
+        # nothing is read ahead: a message in a buffer would not wake up whoever waits for the socket
+        self._stream = cast(IO[bytes], connection.makefile("rwb", buffering=1))
         _, hello = read_frame(self._stream)
         values = json.loads(hello)
         self.rank, self.pid = int(values["rank"]), int(values["pid"])
@@ -232,8 +254,10 @@ class _Connection:
         for payload in payloads:
             write_frame(self._stream, b"Q", payload)
 
-    def receive(self, *, has_data: bool) -> tuple[dict[str, Any], bytes]:
+    def receive(self, *, has_data: bool) -> tuple[dict[str, Any], bytes] | _Progress:
         kind, header = read_frame(self._stream)
+        if kind == b"P":
+            return _Progress(*json.loads(header))
         if kind == b"F":
             failure = json.loads(header)
             raise _Failed(failure["type"], failure["message"])

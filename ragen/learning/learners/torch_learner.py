@@ -14,7 +14,7 @@ from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
-from starpo.ragen.learning.learners.learner import NOTHING_LOADED, UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
@@ -71,9 +71,11 @@ class TorchLearner:
         self._num_restarted = restore(models, checkpoint, folder)
         self._models, self._checkpoint, self.checkpoint_key = models, checkpoint, checkpoint_key
 
-    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+    def update(
+        self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
+    ) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
-        checkpoint, inputs = self._loaded(), self._inputs(trajectories, context)
+        checkpoint, inputs = self._loaded(), self._inputs(trajectories, context, on_progress)
         self._checkpoint = self.checkpoint_key = None  # weights partly changed by a failed update are never saved
         with self._runner.alone():
             result = update_models(inputs)
@@ -135,7 +137,9 @@ class TorchLearner:
         checkpoint.trainer = checkpoint.trainer.model_copy(update={"optimisers": types})
         return checkpoint
 
-    def _inputs(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateInputs:
+    def _inputs(
+        self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
+    ) -> UpdateInputs:
         policy = self._loaded().policy
         return UpdateInputs(
             config=self.config,
@@ -145,7 +149,7 @@ class TorchLearner:
             trajectories=trajectories,
             tokens=trainable_tokens(trajectories),
             row_tokens=self._row_tokens,
-            runner=self._runner,
+            runner=self._runner.reporting(on_progress),
             dp_group=SingleProcess(),
             num_restarted=self._num_restarted,
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
+from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD, MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 
 LossOf = Callable[[MicroBatch], tuple[Tensor, Tensor]]
@@ -106,7 +106,7 @@ class TorchModel:
 
         reports = []
         try:
-            for of_batch, reported in runner.run(gradients, batches):
+            for of_batch, reported in runner.run(gradients, batches, WITH_BACKWARD):
                 self.optimiser.add(of_batch)
                 reports.append(reported)
             check()

@@ -1,6 +1,7 @@
-"""Trajectories as an Arrow stream, to be sent to another process; the round trip is exact.
+"""Trajectories and examples as an Arrow stream, to be sent to another process; the round trip is exact.
 
 [Trajectory] -> pack_trajectories -> bytes -> unpack_trajectories -> [Trajectory]
+[Example] -> pack_examples -> bytes -> unpack_examples -> [Example]
 """
 
 import itertools
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 _TOKENS = {
@@ -18,6 +20,7 @@ _TOKENS = {
     "turn": pa.int64(),
     "kind": pa.int8(),
 }
+_EXAMPLE = ("token_ids", "response_mask")
 _TURNS = {
     "turn_rewards": pa.float64(),
     "states": pa.int64(),
@@ -78,6 +81,19 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
         )
         for index, row in enumerate(rows)
     ]
+
+
+def pack_examples(examples: Sequence[Example]) -> bytes:
+    """Serialise examples of supervised learning."""
+    columns = {name: [getattr(example, name) for example in examples] for name in _EXAMPLE}
+    return pack_table(pa.table({name: pa.array(columns[name], pa.list_(_TOKENS[name])) for name in _EXAMPLE}))
+
+
+def unpack_examples(data: bytes) -> list[Example]:
+    """Deserialise the output of `pack_examples`."""
+    columns = (unpack_table(data)[name] for name in _EXAMPLE)
+    rows = ([row.values.to_numpy(zero_copy_only=False) for row in column] for column in columns)
+    return [Example(*row) for row in zip(*rows, strict=True)]
 
 
 def pack_table(table: pa.Table) -> bytes:

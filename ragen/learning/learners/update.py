@@ -7,8 +7,9 @@ Legend: N response tokens of the update.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_
 from starpo.ragen.learning.learners.critic import ValueLoss
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.policy_loss import PolicyLoss
 from starpo.ragen.learning.learners.preparation import Prepared, measure_validity, prepare, score_start
@@ -39,16 +41,19 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
     """
     config, models, runner = inputs.config, inputs.models, inputs.runner
     clock, ledger = _Clock(), Ledger(inputs.tokens, runner.device)
-    everything = inputs.micro_batches()
+    everything, minibatches = inputs.micro_batches(), list(_minibatches(inputs))
     sample = scored_sample(inputs, everything)
+    if sample.is_all and "prm" not in models:
+        num_scorers = 1 + (inputs.open_reference is not None) + ("critic" in models)
+        _expect(inputs, minibatches, sample, num_scorers * len(everything))
     start = score_start(inputs, everything, sample, with_collision="probabilities" in config.needs)
     prepared = prepare(inputs, start)
     clock.lap("score_s")
 
-    is_warm_up = config.needs_critic and inputs.context.iteration < config.critic.warmup_updates
     num_taken = 0
-    for is_in_N, batches in _minibatches(inputs):
-        steps: Steps = iter(()) if is_warm_up else _policy_steps(inputs, prepared, is_in_N, batches)
+    for index, (is_in_N, batches) in enumerate(minibatches):
+        _expect(inputs, minibatches[index:], sample)
+        steps: Steps = iter(()) if _is_warm_up(inputs) else _policy_steps(inputs, prepared, is_in_N, batches)
         for is_now_N, advantages_N in steps:
             loss = PolicyLoss.over(inputs, replace(prepared.loss_inputs, advantages_N=advantages_N), is_now_N, ledger)
             if loss.weights_N.any():
@@ -71,6 +76,29 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
     return _result(inputs, prepared, sample, after_N, num_taken, ledger, clock)
 
 
+def _is_warm_up(inputs: UpdateInputs) -> bool:
+    """Whether only the critic is trained."""
+    return inputs.config.needs_critic and inputs.context.iteration < inputs.config.critic.warmup_updates
+
+
+def _expect(
+    inputs: UpdateInputs,
+    minibatches: Sequence[tuple[Tensor, list[MicroBatch]]],
+    sample: ScoredSample,
+    num_scoring: int = 0,
+) -> None:
+    """Announce the passes to come: `num_scoring` before the steps, those of the steps, and the scoring after them.
+
+    Nothing is announced if an order of turns, which decides while it goes on, takes more than a step a mini-batch.
+    """
+    if inputs.config.turn_order != "together":
+        return
+    num_policy, num_critic = 0 if _is_warm_up(inputs) else 1, int("critic" in inputs.models)
+    num_batches = sum(len(batches) for _, batches in minibatches)
+    num_in_steps = WITH_BACKWARD * (num_policy + num_critic) * num_batches
+    inputs.runner.expect(num_scoring + num_in_steps + num_policy * len(sample.batches))
+
+
 def _minibatches(inputs: UpdateInputs) -> Iterator[tuple[Tensor, list[MicroBatch]]]:
     """Yield the mini-batches of all epochs: their tokens, bool [N], and this process's micro-batches of them."""
     trainable = torch.nonzero(inputs.tokens.lengths_B)[:, 0].numpy()
@@ -82,7 +110,11 @@ def _minibatches(inputs: UpdateInputs) -> Iterator[tuple[Tensor, list[MicroBatch
 
 
 def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, batches: list[MicroBatch]) -> Steps:
-    """Return the policy's steps on a mini-batch."""
+    """Return the policy's steps on a mini-batch.
+
+    Raises:
+        LearnerError: If the order of turns yields none.
+    """
     minibatch = MiniBatch(
         config=inputs.config,
         tokens=inputs.tokens,
@@ -91,8 +123,15 @@ def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, bat
         old_logprobs_N=prepared.start.old.logprobs_N,
         logprobs=lambda: inputs.score(inputs.models["policy"], batches).logprobs_N,
     )
-    steps: Steps = load(TURN_ORDERS, inputs.config.turn_order)(minibatch)
-    return steps
+    steps: Steps = iter(load(TURN_ORDERS, inputs.config.turn_order)(minibatch) or ())
+    first = next(steps, None)
+    if first is None:
+        raise LearnerError(
+            f"update.turn_order = '{inputs.config.turn_order}' yields no step for a mini-batch of "
+            f"{int(is_in_N.sum())} response tokens, which would teach nothing; an order of turns is a generator that "
+            "yields at least one (ragen/learning/learners/turn_orders.py)"
+        )
+    return chain([first], steps)
 
 
 def _step(inputs: UpdateInputs, model: str, prepared: Prepared) -> float:

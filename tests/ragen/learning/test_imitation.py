@@ -24,6 +24,7 @@ from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.envs.statements import read_statements, score
 from starpo.ragen.learning import demonstrations, imitation
 from starpo.ragen.learning.examples import Batch, examples_of
+from starpo.ragen.learning.learners import supervised
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.scoring import ResponseScores
@@ -229,7 +230,7 @@ def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
     assert "loss" not in headline
 
 
-@pytest.mark.parametrize("split", [imitation._in_rectangles, imitation._in_prefix_rows(128, 96, 2)])
+@pytest.mark.parametrize("split", [supervised.in_rectangles, supervised.in_prefix_rows(128, 96, 2)])
 @pytest.mark.parametrize("context", ["window", "full"])
 def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss(split, context) -> None:
     model = imitation.make_model(SMALL, TOKENIZER)
@@ -238,7 +239,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
     assert (len(batch.segments) < len(played.prompts)) == (context == "full")
     policy = TorchModel(ResponseScores(model), ModelOptimiser(model, OptimiserConfig()))
     runner = MicroBatchRunner(Device(), 2, "float32")
-    loss, share_right = imitation.accumulate_gradient(policy, batch, split(batch), runner)
+    loss, share_right = supervised.accumulate_gradient(policy, batch, split(batch), runner)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
     # one turn at a time, no padding: transformers' own loss, with -100 on every prompt token
     model.zero_grad()
@@ -271,7 +272,7 @@ def test_examples_are_turns_with_a_window_and_whole_contexts_without_one() -> No
 
 @pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
 def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int) -> None:
-    batches = imitation._batches(num_rows, batch_size, seed=3)
+    batches = supervised._batches(num_rows, batch_size, seed=3)
     size = min(num_rows, batch_size)
     for _ in range(3):
         rows = [row for _ in range(num_rows // size) for row in next(batches)]

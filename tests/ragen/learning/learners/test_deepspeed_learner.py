@@ -22,11 +22,15 @@ import torch
 from safetensors.torch import load_file
 
 from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.examples import Example
+from starpo.ragen.learning.imitation import fine_tune
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
@@ -127,6 +131,27 @@ def test_three_updates_agree_with_the_torch_learner(
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
 
 
+@pytest.mark.parametrize(
+    ("stage", "lora"),
+    [(3, None), pytest.param(2, LORA, marks=pytest.mark.thorough), pytest.param(3, LORA, marks=pytest.mark.thorough)],
+)
+def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
+    """Examples of different lengths in batches of five, so that the ranks' shares differ."""
+    segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
+    lessons = StoredEpisodes([Example(segment.token_ids, segment.response_mask) for segment in segments])
+    tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
+    policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
+    expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")
+    team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
+    (tmp_path / "ranks").mkdir()
+    found = fine_tune(policy, lambda _: lessons, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert seen == [(step, 6) for step in range(1, 7)]
+    assert_same_files(tmp_path / "torch", tmp_path / "ranks")
+    weights, before = (load_file(Path(place) / FILES[0]) for place in (tmp_path / "ranks", policy_folder))
+    assert not all(torch.equal(weights[name], tensor) for name, tensor in before.items())
+
+
 def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, tmp_path, ranks):
     trajectories, base = make_trajectories(12), change(GRPO, scored_share=0.34)
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base), ranks=ranks)
@@ -136,6 +161,14 @@ def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, t
     is_scored = found[0].samples["kl_behaviour"].is_valid()
     assert is_scored == expected[0].samples["kl_behaviour"].is_valid()
     assert sum(is_scored.to_pylist()) == 4  # one group of three
+
+
+def test_rank_0_reports_the_passes_of_an_update(policy_folder, make_trajectories, context, ranks):
+    learner, seen = DeepSpeedLearner(spread(GRPO), ranks=ranks), []
+    learner.load(policy_folder, "start", None)
+    learner.update(make_trajectories(8), context, lambda *progress: seen.append(progress))
+    assert len(seen) > 2
+    assert {total for _, total in seen} == {seen[-1][0]}
 
 
 def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make_trajectories, context, ranks):

@@ -55,6 +55,20 @@ def test_threads_of_torch_are_put_back_also_after_an_error():
     assert torch.get_num_threads() == before
 
 
+def test_passes_are_reported_once_it_is_known_how_many_are_to_come():
+    seen = []
+    quiet = MicroBatchRunner(CPU, 2, "float32")
+    runner = quiet.reporting(lambda *progress: seen.append(progress))
+    list(runner.run(str, range(2)))
+    assert seen == []
+    runner.expect(5)  # after 2
+    list(runner.run(str, range(2)))
+    list(runner.run(str, range(1), num_passes=3))
+    assert seen == [(3, 7), (4, 7), (7, 7)]
+    list(quiet.run(str, range(2)))
+    assert len(seen) == 3
+
+
 def test_an_error_of_a_batch_reaches_the_caller():
     def fail(number):
         if number == 3:

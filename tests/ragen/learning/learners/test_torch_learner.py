@@ -345,6 +345,46 @@ def test_the_gpu_follows_the_cpu(policy_folder, make_trajectories, context, monk
     assert found == pytest.approx(expected, rel=1e-2, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        change(PPO, kl_coefficient=0.1, micro_batch_tokens=40, num_epochs=2),
+        change(GRPO, scored_share=0.34, micro_batch_tokens=40),  # the log-probs of the rollout are not believed
+        change(PPO, critic=CriticConfig(optimiser=SGD_LIKE, warmup_updates=1)),
+        change(GRPO, advantage="istar", advantage_scale="none"),
+    ],
+    ids=["critic and reference", "a share", "only the critic", "process reward model"],
+)
+def test_progress_counts_every_pass_up_to_a_total_that_stands(config, policy_folder, make_trajectories, context):
+    seen = []
+    learner = loaded(config, policy_folder, policy_folder)
+    learner.update(make_trajectories(12), context, lambda *progress: seen.append(progress))
+    done, totals = zip(*seen, strict=True)
+    assert list(done) == sorted(set(done))
+    assert set(totals) == {done[-1]}
+
+
+def test_an_order_of_turns_that_decides_on_the_way_has_no_total(policy_folder, make_trajectories, context):
+    seen = []
+    learner = loaded(change(GRPO, turn_order="reverse"), policy_folder)
+    learner.update(make_trajectories(4), context, lambda *progress: seen.append(progress))
+    assert seen == []
+
+
+@pytest.mark.parametrize("code", ["yield from ()", "pass"])
+def test_an_order_of_turns_without_a_step_is_an_error(
+    policy_folder, make_trajectories, context, tmp_path, monkeypatch, code
+):
+    (tmp_path / "idle_order.py").write_text(f"def order(minibatch):\n    {code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "idle_order", raising=False)
+    learner = loaded(change(GRPO, turn_order="idle_order:order"), policy_folder)
+    with pytest.raises(
+        LearnerError, match=r"'idle_order:order' yields no step for a mini-batch of \d+ response tokens"
+    ):
+        learner.update(make_trajectories(4), context)
+
+
 def test_threads_are_put_back(policy_folder, make_trajectories, context):
     before = torch.get_num_threads()
     learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
