@@ -17,7 +17,9 @@ FILES = sorted(
 YAML = [path for path in [ROOT / "prefect.yaml", *FILES] if path.suffix in (".yaml", ".yml")]
 SCRIPTS = [path for path in FILES if path.read_bytes().startswith(b"#!/usr/bin/env bash")]
 OURS = [
-    path for path in FILES if path.relative_to(ROOT / "infra").parts[0] in ("compose", "images", "kubernetes", "slurm")
+    path
+    for path in FILES
+    if path.relative_to(ROOT / "infra").parts[0] in ("compose", "images", "kubernetes", "offline", "slurm")
 ]
 
 

@@ -33,7 +33,7 @@ class Setup:
     max_response_tokens: int = 64
     num_trajectories: int = 128
     updates: tuple[tuple[str, int], ...] = (("bfloat16", 8192), ("bfloat16", 32768), ("float32", 8192))
-    tuning_steps: int = 12
+    tuning_steps: int = 8
     run: tuple[tuple[str, object], ...] = ()
 
 

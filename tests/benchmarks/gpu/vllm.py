@@ -17,6 +17,7 @@ from tests.benchmarks.gpu.setup import Setup
 
 PROGRAM = Path(__file__).parents[1] / "vllm_throughput.py"
 GPU_SHARE = 0.3
+REPEATS = 2
 
 
 def measure(report: Report, setup: Setup) -> None:
@@ -35,7 +36,7 @@ def measure(report: Report, setup: Setup) -> None:
         "group_size": setup.group_size,
         "max_response_tokens": setup.max_response_tokens,
         "max_context_tokens": rollout.MAX_CONTEXT_TOKENS,
-        "repeats": rollout.REPEATS,
+        "repeats": REPEATS,
         "rooms": rollout.ROOMS,
         "agent": rollout.agent_of(setup),
         "engine": {"gpu_memory_utilization": GPU_SHARE},
