@@ -1,6 +1,7 @@
 """`make gpu` in small, on the CPU with a tiny random model: every part measures, the table says what was left out."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         program.measure(part, out, arguments[arguments.index("--model") + 1], is_small=True)
         return ""
 
+    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(program, "carried_out", in_this_process)
     monkeypatch.setattr(program, "PARTS", [part for part in program.PARTS if part != "tests"])
@@ -44,7 +46,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 def test_a_part_that_fails_or_takes_too_long_is_named(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--tiny", "--model", str(tmp_path / "missing"), "--out", str(tmp_path)]
-    failure = program.carried_out("learning", arguments, {**program.os.environ}, tmp_path, 120)
+    failure = program.carried_out("learning", arguments, dict(os.environ), tmp_path, 120)
     assert failure.startswith("exit code 1: ")
     assert str(tmp_path / "learning.log") in failure
     assert program.carried_out("again", arguments, {}, tmp_path, 0.1) == "the time was up before it ended"

@@ -25,7 +25,6 @@ SETTINGS = Path(__file__).with_name("sokoban.toml")
 GROUP_SIZE, NUM_TURNS, PROMPT_TOKENS, NEXT_TOKENS, RESPONSE_TOKENS = 8, 4, 250, 80, 48
 CONTEXT = UpdateContext(0, 10, seed=5, temperature=1.0, max_response_tokens=RESPONSE_TOKENS)
 REPEATS = 2
-BATCH_SIZE = 32
 
 
 def measure(report: Report, setup: Setup, repeats: int = REPEATS) -> None:
@@ -79,7 +78,7 @@ def updated(
 def tuned(report: Report, name: str, setup: Setup, dtype: str) -> float:
     """Fine-tune for some steps as the run does; return examples a second, without the first step."""
     config = preset(str(SETTINGS), {"policy.name_or_path": setup.model, **dict(setup.run)})
-    changed = {"steps": setup.tuning_steps, "batch_size": BATCH_SIZE, "dtype": dtype}
+    changed = {"steps": setup.tuning_steps, "batch_size": setup.tuning_batch, "dtype": dtype}
     tuning = FineTuning(**config.policy.fine_tuning.model_dump() | changed)
     ended: list[float] = []
     with tempfile.TemporaryDirectory(dir=setup.out) as folder:
@@ -92,13 +91,13 @@ def tuned(report: Report, name: str, setup: Setup, dtype: str) -> float:
                 config.rollout.max_response_tokens,
                 frozenset(),
                 tokenizer,
-                BATCH_SIZE * setup.tuning_steps,
+                setup.tuning_batch * setup.tuning_steps,
             ),
             folder,
             on_progress=lambda _done, _total: ended.append(time.perf_counter()),
         )
         report.add_bytes(name, weights_in(folder))
-    return BATCH_SIZE / statistics.median(np.diff(ended))
+    return setup.tuning_batch / statistics.median(np.diff(ended))
 
 
 def trajectory(index: int, vocabulary: int) -> Trajectory:

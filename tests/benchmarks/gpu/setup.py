@@ -21,7 +21,8 @@ class Setup:
         max_response_tokens: Tokens of a response.
         num_trajectories: Trajectories of an update, in groups of at most eight.
         updates: (dtype, micro_batch_tokens) of the updates.
-        tuning_steps: Steps of fine-tuning, of 32 examples each.
+        tuning_steps: Steps of fine-tuning.
+        tuning_batch: Examples of a step.
         run: Overrides of `sokoban.toml`.
     """
 
@@ -34,6 +35,7 @@ class Setup:
     num_trajectories: int = 128
     updates: tuple[tuple[str, int], ...] = (("bfloat16", 8192), ("bfloat16", 32768), ("float32", 8192))
     tuning_steps: int = 8
+    tuning_batch: int = 32
     run: tuple[tuple[str, object], ...] = ()
 
 
@@ -45,10 +47,12 @@ SMALL = {
     "num_trajectories": 4,
     "updates": (("float32", 2048),),
     "tuning_steps": 2,
+    "tuning_batch": 4,
     "run": (
         ("iterations", 2),
         ("policy.fine_tuning.steps", 2),
-        ("policy.fine_tuning.demonstration_turns", 32),
+        ("policy.fine_tuning.batch_size", 4),
+        ("policy.fine_tuning.demonstration_turns", 8),
         ("rollout.num_groups", 2),
         ("rollout.group_size", 2),
         ("update.dtype", "float32"),
