@@ -44,7 +44,7 @@ SMALL = {
     "group_size": 2,
     "max_turns": 2,
     "max_response_tokens": 8,
-    "num_trajectories": 4,
+    "num_trajectories": 2,
     "updates": (("float32", 2048),),
     "tuning_steps": 2,
     "tuning_batch": 4,
