@@ -32,9 +32,10 @@ class GenerateSession:
         padding = [width - len(request.prompt_ids) for request in requests]
         pad = self.model.config.pad_token_id
         ids = torch.tensor(
-            [[pad] * num + list(request.prompt_ids) for num, request in zip(padding, requests, strict=True)]
+            [[pad] * num + list(request.prompt_ids) for num, request in zip(padding, requests, strict=True)],
+            device=self.model.device,
         )
-        mask = (torch.arange(width) >= torch.tensor(padding)[:, None]).long()
+        mask = (torch.arange(width, device=ids.device) >= torch.tensor(padding, device=ids.device)[:, None]).long()
         with torch.inference_mode():
             output = self.model.generate(input_ids=ids, attention_mask=mask, generation_config=self.config)
         return [self.response(row) for row in output[:, width:].tolist()]

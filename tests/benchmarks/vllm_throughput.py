@@ -4,12 +4,14 @@
 
 Episodes are played through the rollout engine. Then vLLM alone, on the same engine object, generates as many tokens for
 the same prompts, without log-probs, seeds or stop tokens: all at once, and turn after turn, as episodes need them.
+Optional settings: `rooms`, `agent`, `engine` (others than the defaults), `turns` (a file for those last played).
 """
 
 import json
 import sys
 import time
 
+import pyarrow.parquet as pq
 from vllm import SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
@@ -22,8 +24,8 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
-ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
-AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)
+ROOMS = {"observation": "compact", "generator": "distance", "min_solution": 6, "max_solution": 10}
+AGENT = {"prompt": "state", "context": "full", "should_show_reward": False}
 
 
 def waves_of(turns):
@@ -48,20 +50,32 @@ def generate(llm, requests):
         llm.step()
 
 
-def main(folder, num_groups, group_size, max_response_tokens, max_context_tokens, repeats):
+def main(
+    folder,
+    num_groups,
+    group_size,
+    max_response_tokens,
+    max_context_tokens,
+    repeats,
+    rooms=ROOMS,
+    agent=AGENT,
+    engine=None,
+    turns=None,
+):
     groups = [(f"g{group}", derive_seed("benchmark", group)) for group in range(num_groups)]
     (episodes,) = make_episodes(groups, group_size, num_groups)
     sampling = SamplingConfig(max_response_tokens=max_response_tokens)
-    engine = VLLMEngine(num_threads=1, max_context_tokens=max_context_tokens)
+    world, agent = SokobanSettings(**rooms), AgentConfig(**agent)
+    engine = VLLMEngine(num_threads=1, max_context_tokens=max_context_tokens, **engine or {})
     speeds = {"engine": [], "vLLM, all at once": [], "vLLM, turn after turn": []}
     for repeat in range(repeats + 1):  # the first is not counted
         key = f"key-{repeat}"
         engine.load(folder, key)
-        job = RolloutJob(folder, key, ROOMS, AGENT, sampling, max_context_tokens)
+        job = RolloutJob(folder, key, world, agent, sampling, max_context_tokens)
         started = time.perf_counter()
-        turns = LocalPlayer(engine).play(job, episodes)
+        played = LocalPlayer(engine).play(job, episodes)
         seconds = {"engine": time.perf_counter() - started}
-        waves = waves_of(turns)
+        waves = waves_of(played)
         num_tokens = sum(number for wave in waves for _, number in wave)
         plans = {"vLLM, all at once": [[request for wave in waves for request in wave]], "vLLM, turn after turn": waves}
         for name, plan in plans.items():
@@ -72,6 +86,8 @@ def main(folder, num_groups, group_size, max_response_tokens, max_context_tokens
             seconds[name] = time.perf_counter() - started
         for name, elapsed in seconds.items():
             speeds[name].append(num_tokens / elapsed)
+    if turns is not None:
+        pq.write_table(played, turns)
     print(json.dumps({name: values[1:] for name, values in speeds.items()}))
 
 

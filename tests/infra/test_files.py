@@ -1,5 +1,6 @@
 """All of infra/: valid YAML, sound scripts, names that exist, no secrets, no floating image tags."""
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -17,7 +18,9 @@ FILES = sorted(
 YAML = [path for path in [ROOT / "prefect.yaml", *FILES] if path.suffix in (".yaml", ".yml")]
 SCRIPTS = [path for path in FILES if path.read_bytes().startswith(b"#!/usr/bin/env bash")]
 OURS = [
-    path for path in FILES if path.relative_to(ROOT / "infra").parts[0] in ("compose", "images", "kubernetes", "slurm")
+    path
+    for path in FILES
+    if path.relative_to(ROOT / "infra").parts[0] in ("compose", "images", "kubernetes", "offline", "slurm")
 ]
 
 
@@ -70,6 +73,12 @@ def test_every_path_of_the_repository_exists(path: Path) -> None:
     assert [name for name in named if name not in made_by_use and not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_what_is_imported_from_the_project_exists(path: Path) -> None:
+    for module, name in re.findall(r"\bfrom (starpo[\w.]*) import (\w+)", path.read_text()):
+        assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
+
+
 @pytest.mark.parametrize("path", OURS, ids=_name)
 def test_nothing_is_secret_and_no_image_floats(path: Path) -> None:
     text = path.read_text()
@@ -97,8 +106,6 @@ def _deployments() -> list[dict[str, str]]:
 
 
 def test_prefect_yaml_deploys_what_exists() -> None:
-    import importlib
-
     from prefect import Flow
 
     from starpo.flows.presets import names
