@@ -1,6 +1,7 @@
 """`TorchLearner`: an update in one process, on the CPU or one GPU (see `ragen.learning.learners.update`)."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ class TorchLearner:
         self._checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
         self._num_restarted = self._row_tokens = 0
-        self._reference = Reference(config, self._load_reference)
+        self._reference = Reference(config, partial(_load_reference, self.device))  # no cycle: freed when dropped
 
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
@@ -138,11 +139,12 @@ class TorchLearner:
             num_restarted=self._num_restarted,
         )
 
-    def _load_reference(self, folder: str) -> ResponseScores:
-        policy, _ = load_policy(folder, torch.float32)
-        return ResponseScores(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
-
     def _loaded(self) -> Checkpoint:
         if self._checkpoint is None:
             raise LearnerError(NOTHING_LOADED)
         return self._checkpoint
+
+
+def _load_reference(device: torch.device, folder: str) -> ResponseScores:
+    policy, _ = load_policy(folder, torch.float32)
+    return ResponseScores(policy.to(device).requires_grad_(False))  # type: ignore[arg-type]
