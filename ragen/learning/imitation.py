@@ -140,7 +140,7 @@ def fine_tune(
         final_fraction=0.05,
     )
     runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
-    split = _in_prefix_rows(config.micro_batch_tokens, row_tokens(model), NUM_PARTS if device.type == "cpu" else 1)
+    split = in_prefix_rows(config.micro_batch_tokens, row_tokens(model), NUM_PARTS if device.type == "cpu" else 1)
     learned = _learn(
         model, given.examples, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress
     )
@@ -238,7 +238,7 @@ def _in_rectangles(batch: Batch) -> list[MicroBatch]:
     return rectangles(batch, range(len(batch.segments)), NUM_PARTS)
 
 
-def _in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Split:
+def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Split:
     """Split batches into rows that share prefixes, with a multiple of `num_parts` micro-batches of similar size.
 
     A row may hold two and a half times the longest example even if that is more than `max_row_tokens`: long prompts are

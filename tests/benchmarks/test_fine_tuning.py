@@ -20,7 +20,7 @@ from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Batch, Example
-from starpo.ragen.learning.imitation import NUM_PARTS, Split, _in_prefix_rows, accumulate_gradient
+from starpo.ragen.learning.imitation import NUM_PARTS, Split, accumulate_gradient, in_prefix_rows
 from starpo.ragen.learning.learners.batches import MicroBatch, rectangles
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
@@ -87,7 +87,7 @@ def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, bat
             trained.step(1.0)
         return time.perf_counter() - started, time.process_time() - started_cpu, loss
 
-    shared = _in_prefix_rows(8192, max_row_tokens, NUM_PARTS if DEVICE.type == "cpu" else 1)
+    shared = in_prefix_rows(8192, max_row_tokens, NUM_PARTS if DEVICE.type == "cpu" else 1)
     ways = {
         "plain": (Batch(turns), in_fours, "float32"),
         "shared": (Batch(examples), shared, "float32"),

@@ -228,7 +228,7 @@ def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
     assert "loss" not in headline
 
 
-@pytest.mark.parametrize("split", [imitation._in_rectangles, imitation._in_prefix_rows(128, 96, 2)])
+@pytest.mark.parametrize("split", [imitation._in_rectangles, imitation.in_prefix_rows(128, 96, 2)])
 @pytest.mark.parametrize("context", ["window", "full"])
 def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss(split, context) -> None:
     model = imitation.make_model(SMALL, TOKENIZER)
