@@ -53,6 +53,7 @@ class Speed:
         num_shards: Number of shards that are played at a time.
         trained_s: Seconds per token of a forward and backward pass of an update, by all cores together.
         tuned_s: The same in fine-tuning; 0 without.
+        tuned_step_s: Seconds of the optimiser's step in fine-tuning; 0 without.
         row_tokens: Maximum tokens of a row that shares prefixes (`scoring.row_tokens`).
     """
 
@@ -62,6 +63,7 @@ class Speed:
     num_shards: int
     trained_s: float
     tuned_s: float
+    tuned_step_s: float
     row_tokens: int
 
 
@@ -174,7 +176,7 @@ def prefix_tree(token_ids: Sequence[np.ndarray]) -> PrefixRow:
 
 
 def pace(
-    config: StarPOConfig, speed: Speed, sample: Sample, lessons: Sample | None = None, *, is_at_limit: bool = False
+    config: StarPOConfig, speed: Speed, sample: Sample, lessons: Sample | None = None, *, is_longest: bool = False
 ) -> Pace:
     """Return the pace of a run whose episodes are like those of a sample.
 
@@ -186,15 +188,14 @@ def pace(
         speed: Speed of the machine.
         sample: Episodes like those of a rollout, about a shard of them.
         lessons: A batch of fine-tuning; None without.
-        is_at_limit: Whether every response is as long as `rollout.max_response_tokens` allows.
+        is_longest: Whether every response is as long as the longest of the sample.
     """
     from starpo.ragen.learning.imitation import NUM_PARTS, in_prefix_rows
     from starpo.ragen.learning.learners.batches import num_steps
 
-    rollout, update, limit = config.rollout, config.update, config.rollout.max_response_tokens
-    length, longest = (limit, limit) if is_at_limit else (sample.mean_length, max(sample.response_lengths))
+    rollout, update, longest = config.rollout, config.update, max(sample.response_lengths)
     num_prompt, num_alike = sample.num_tokens
-    num_response = num_alike * length / sample.mean_length
+    num_response = num_alike * (longest / sample.mean_length if is_longest else 1)
     num_episodes, shard_groups = rollout.num_groups * rollout.group_size, min(rollout.shard_groups, rollout.num_groups)
     of_shard = shard_groups * rollout.group_size / sample.num_episodes
     shard_s = of_shard * (num_prompt * speed.read_s + num_response * speed.row_s)
@@ -204,13 +205,13 @@ def pace(
     trained = sample.trained_tokens(update.micro_batch_tokens, speed.row_tokens, num_steps(num_episodes, update))
     trained *= len(sample.contexts) / sample.num_episodes * (num_prompt + num_response) / (num_prompt + num_alike)
     tuning = config.policy.fine_tuning if config.policy.type == "pretrained" else None
-    tuned = 0.0
+    example_s = 0.0
     if tuning and lessons:
         batch = Batch(lessons.contexts)
         split = in_prefix_rows(tuning.micro_batch_tokens, speed.row_tokens, NUM_PARTS)(batch)
-        tuned = _num_computed(split) / len(batch.segments)
+        example_s = speed.tuned_s * _num_computed(split) / len(batch.segments) + speed.tuned_step_s / tuning.batch_size
     return Pace(
         episode_s=num_rounds * shard_s / num_episodes,
         pass_s=trained * speed.trained_s,
-        example_s=tuned * speed.tuned_s,
+        example_s=example_s,
     )

@@ -5,7 +5,7 @@ settings, a policy's folder, contexts --measure_speed--> Speed
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,11 +15,12 @@ from torch import Tensor
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig
 from starpo.ragen.learning.examples import Batch
-from starpo.ragen.learning.imitation import NUM_PARTS
+from starpo.ragen.learning.imitation import NUM_PARTS, in_prefix_rows
 from starpo.ragen.learning.learners.adapters import add_adapters, shape_of
 from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -36,14 +37,11 @@ _CPU_TOKENS = 512
 """Tokens of a timed micro-batch on a CPU at most, where a larger one is no faster per token."""
 
 
-def measure_speed(
-    config: StarPOConfig, engine: TorchEngine, folder: str, sample: Sample, lessons: Sample | None
-) -> Speed:
+def measure_speed(config: StarPOConfig, folder: str, sample: Sample, lessons: Sample | None) -> Speed:
     """Measure how fast this machine plays and trains a policy.
 
     Args:
         config: Settings of the run.
-        engine: Has loaded the policy.
         folder: Local folder of the policy.
         sample: Episodes like those of a rollout, about a shard of them.
         lessons: A batch of fine-tuning; None without.
@@ -51,23 +49,33 @@ def measure_speed(
     rollout, update = config.rollout, config.update
     of_run = math.ceil(rollout.num_groups / rollout.shard_groups)
     num_shards = 1 if torch.cuda.is_available() else min(Runtime.current().threads, of_run)
-    playing = _Playing(config, engine, sample, num_shards)
-    read_s, step_s, row_s = playing.seconds()
-    tuned_s = 0.0
+    read_s, step_s, row_s = _Playing(rollout.sampling, folder, sample, num_shards).seconds()
+    tuned_s = tuned_step_s = 0.0
     tuning = config.policy.fine_tuning if config.policy.type == "pretrained" else None
     if tuning is not None and lessons is not None:
-        tuned_s, _ = _trained_s(folder, lessons, tuning.micro_batch_tokens, tuning.lora, tuning.dtype, NUM_PARTS)
-    trained_s, num_shared = _trained_s(
-        folder, sample, update.micro_batch_tokens, update.lora, update.dtype, Runtime.current().threads
-    )
-    return Speed(read_s, step_s, row_s, num_shards, trained_s, tuned_s, num_shared)
+        training = _Training(folder, tuning.lora, tuning.dtype, NUM_PARTS)
+        budget, batch = training.budget(tuning.micro_batch_tokens), Batch(lessons.contexts)
+        num_parts = NUM_PARTS if training.device.type == "cpu" else 1
+        tuned_s, tuned_step_s = training.seconds(in_prefix_rows(budget, training.row_tokens, num_parts)(batch))
+        del training
+    training = _Training(folder, update.lora, update.dtype, Runtime.current().threads)
+    budget, everything = training.budget(update.micro_batch_tokens), np.arange(len(sample.contexts))
+    batches = micro_batches(Batch(sample.contexts), everything, budget, row_tokens=training.row_tokens)
+    trained_s, _ = training.seconds(batches)
+    return Speed(read_s, step_s, row_s, num_shards, trained_s, tuned_s, tuned_step_s, training.row_tokens)
 
 
 class _Playing:
-    """The first prompts of a shard, answered by as many sessions at a time as play in the run."""
+    """The first prompts of a shard, answered by as many sessions at a time as play in the run.
 
-    def __init__(self, config: StarPOConfig, engine: TorchEngine, sample: Sample, num_shards: int) -> None:
-        self._sampling, self._engine, self._num_shards = config.rollout.sampling, engine, num_shards
+    Two engines have weights of their own, as workers do: they do not find them in each other's cache.
+    """
+
+    def __init__(self, sampling: SamplingConfig, folder: str, sample: Sample, num_shards: int) -> None:
+        self._sampling, self._num_shards = sampling, num_shards
+        self._engines = [TorchEngine(num_threads=1) for _ in range(min(2, num_shards))]
+        for engine in self._engines:
+            engine.load(folder, "trial")
         self._prompts = [
             context.token_ids[: context.response_mask.argmax()].tolist()
             for context in sample.contexts[: min(_MAX_ROWS, sample.num_episodes)]
@@ -92,7 +100,9 @@ class _Playing:
             Request(str(row), prompt, random.random(num_tokens), row)
             for row, prompt in enumerate(self._prompts[:num_rows])
         ]
-        sessions = [self._engine.session(sampling, ()) for _ in range(self._num_shards)]
+        sessions = [
+            self._engines[shard % len(self._engines)].session(sampling, ()) for shard in range(self._num_shards)
+        ]
         with ThreadPoolExecutor(self._num_shards) as pool:
             began = time.monotonic()
             answers = list(pool.map(lambda session: session.generate(requests), sessions))
@@ -104,31 +114,38 @@ class _Playing:
         return seconds, len(prefix_tree(read))
 
 
-def _trained_s(
-    folder: str, sample: Sample, token_budget: int, lora: LoraConfig | None, dtype: str, num_threads: int
-) -> tuple[float, int]:
-    """Return the seconds per token of a forward and backward pass, and the tokens of a row that shares prefixes."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, _ = load_policy(folder, dtype if lora else "float32")
-    num_shared = row_tokens(model)
-    if lora is not None:
-        add_adapters(model, shape_of(lora, model.base_model), lora.seed)
-    model.to(device)  # type: ignore[arg-type]
-    policy = TorchModel(ResponseScores(model), ModelOptimiser(model, OptimiserConfig()))
-    runner = MicroBatchRunner(device, num_threads, dtype)
-    budget = min(token_budget, _CPU_TOKENS) if device.type == "cpu" else token_budget
-    everything = np.arange(len(sample.contexts))
-    batches = micro_batches(Batch(sample.contexts), everything, budget, row_tokens=num_shared)
-    timed = [batches[index % len(batches)].to(device) for index in range(2 * runner.num_threads)]
+class _Training:
+    """A policy that is trained as in the run, with adapters if that trains adapters."""
 
-    def loss(batch: MicroBatch) -> tuple[Tensor, float]:
-        (logprobs,) = policy(batch, 1.0)
+    def __init__(self, folder: str, lora: LoraConfig | None, dtype: str, num_threads: int) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model, _ = load_policy(folder, dtype if lora else "float32")
+        self.row_tokens = row_tokens(model)
+        if lora is not None:
+            add_adapters(model, shape_of(lora, model.base_model), lora.seed)
+        model.to(self.device)  # type: ignore[arg-type]
+        self._policy = TorchModel(ResponseScores(model), ModelOptimiser(model, OptimiserConfig()))
+        self._runner = MicroBatchRunner(self.device, num_threads, dtype)
+
+    def budget(self, token_budget: int) -> int:
+        """Return the tokens of a micro-batch that is timed."""
+        return min(token_budget, _CPU_TOKENS) if self.device.type == "cpu" else token_budget
+
+    def seconds(self, batches: Sequence[MicroBatch]) -> tuple[float, float]:
+        """Return the seconds per token of a forward and backward pass, all threads together, and of a step."""
+        num_threads = self._runner.num_threads
+        timed = [batches[index % len(batches)].to(self.device) for index in range(2 * num_threads)]
+        with self._runner.alone():
+            self._policy.accumulate(self._loss, timed[:num_threads], self._runner)  # memory is fetched, kernels loaded
+            self._policy.step(0.0)  # makes its states
+            seconds = _seconds(lambda: self._policy.accumulate(self._loss, timed, self._runner))
+        with self._runner.alone(NUM_PARTS):
+            step_s = _seconds(lambda: self._policy.step(0.0))
+        return seconds / sum(batch.token_ids_ST.numel() for batch in timed), step_s
+
+    def _loss(self, batch: MicroBatch) -> tuple[Tensor, float]:
+        (logprobs,) = self._policy(batch, 1.0)
         return -logprobs.sum(), 0.0
-
-    with runner.alone():
-        policy.accumulate(loss, timed[: runner.num_threads], runner)  # memory is fetched, on a GPU kernels are loaded
-        seconds = _seconds(lambda: policy.accumulate(loss, timed, runner))
-    return seconds / sum(batch.token_ids_ST.numel() for batch in timed), num_shared
 
 
 def _seconds(work: Callable[[], object]) -> float:

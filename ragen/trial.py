@@ -46,7 +46,7 @@ class Trial:
         tokens_s: Response tokens per second.
         trained_tokens_s: Tokens per second of forward and backward passes of an update.
         paces: Paces of the run: if responses are as long as those that the policy imitates, or as here if it imitates
-            none; and if all are as long as they may be.
+            none; and if all are as long as the longest of them.
     """
 
     num_episodes: int
@@ -155,9 +155,10 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     rewards = compute_rewards(turns, config.reward, store, types)
     if pc.max(pc.list_value_length(turns["response_ids"])).as_py() == 0:
         raise EngineError(f"no episode got to its first response: all ended with status '{turns['status'][0]}'")
+    del engine
     sample, lessons = _samples(config, folder, turns)
-    speed = measure_speed(config, engine, folder, sample, lessons)
-    paces = pace(config, speed, sample, lessons), pace(config, speed, sample, lessons, is_at_limit=True)
+    speed = measure_speed(config, folder, sample, lessons)
+    paces = pace(config, speed, sample, lessons), pace(config, speed, sample, lessons, is_longest=True)
     return _summarise(turns, rewards, seconds, 1 / speed.trained_s, paces)
 
 

@@ -41,7 +41,7 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"  speed        {trial.tokens_s:,.0f} tokens/s played here, with few episodes at a time; "
         f"{trial.trained_tokens_s:,.0f} trained, shared prefixes counted once",
         f"  the run      about {in_words(seconds, at_most)} on this machine: with responses as long as "
-        f"{'those that it imitates' if imitated(config) else 'here'}, and with all at their limit",
+        f"{'those that it imitates' if imitated(config) else 'here'}, and with all as long as the longest of these",
     ]
 
 

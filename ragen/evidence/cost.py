@@ -181,7 +181,8 @@ def in_words(seconds: Mapping[str, float], at_most: Mapping[str, float] | None =
 
 def _between(least: float, most: float) -> str:
     one, other = hours(least), hours(most)
-    return one if one == other else f"{one} to {other}"
+    number, unit = one.split()
+    return one if one == other else f"{number if other.endswith(f' {unit}') else one} to {other}"
 
 
 def _machine(manifest: Manifest) -> tuple[str, int]:

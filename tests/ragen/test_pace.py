@@ -13,7 +13,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.learning.examples import Example
 from starpo.ragen.pace import Sample, Speed, pace
 
-SPEED = Speed(read_s=1, step_s=10, row_s=100, num_shards=2, trained_s=3, tuned_s=5, row_tokens=64)
+SPEED = Speed(read_s=1, step_s=10, row_s=100, num_shards=2, trained_s=3, tuned_s=5, tuned_step_s=16, row_tokens=64)
 
 
 def context(prompt: list[int], response: list[int]) -> Example:
@@ -39,16 +39,23 @@ def test_a_shard_takes_what_its_tokens_and_steps_take() -> None:
     assert found.example_s == 0
 
 
-def test_responses_at_their_limit_are_four_times_as_long() -> None:
-    found = pace(config(), SPEED, GROUP, is_at_limit=True)
-    assert found.episode_s == (2 * (2 * 1 + 12 * 100) + 8 * 10) / 8
-    assert found.pass_s == pytest.approx((2 + 12) / 2 * 3)
+def test_all_responses_may_be_as_long_as_the_longest() -> None:
+    """Of three tokens and one, two in the mean, three are distinct; if both have three, half as many again."""
+    sample = Sample([context([1, 2], [3, 4, 5]), context([1, 2], [3])], 2, [3, 1])
+    as_is, longest = (pace(config(), SPEED, sample, is_longest=is_longest) for is_longest in (False, True))
+    assert as_is.episode_s == (2 * (2 * 1 + 3 * 100) + 3 * 10) / 8
+    assert longest.episode_s == pytest.approx((2 * (2 * 1 + 3 * 1.5 * 100) + 3 * 10) / 8)
+    assert longest.pass_s == pytest.approx(as_is.pass_s * (2 + 4.5) / 5)
 
 
 def test_fine_tuning_shares_prefixes_too() -> None:
-    tuned = {"type": "pretrained", "name_or_path": "nobody/none", "fine_tuning": {"micro_batch_tokens": 64}}
+    tuned = {
+        "type": "pretrained",
+        "name_or_path": "nobody/none",
+        "fine_tuning": {"micro_batch_tokens": 64, "batch_size": 4},
+    }
     found = pace(config(policy=tuned), SPEED, GROUP, GROUP)
-    assert found.example_s == (5 + 1) / 2 * 5  # one row, and a token for the part without rows
+    assert found.example_s == (5 + 1) / 2 * 5 + 16 / 4  # one row, a token for the part without rows, a share of a step
 
 
 def test_contexts_of_other_mini_batches_share_nothing() -> None:
