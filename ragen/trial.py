@@ -1,6 +1,6 @@
-"""Some episodes played before a run, and what follows from them: speed, advice.
+"""Some episodes played before a run, and what follows from them: advice, and the pace of the run.
 
-settings, a policy's folder -> episodes in this process -> Trial -> Pace, advice
+settings, a policy's folder -> episodes in this process -> Trial -> advice, Pace
 """
 
 import math
@@ -9,37 +9,23 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.pace import Pace, Sample, pace
 from starpo.ragen.store import Store
 from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 _MEMBERS = 4
 """Members of a group; a run's groups are larger, but then a few episodes would be one or two groups."""
-_TIMED_TOKENS = 512
-"""Tokens of the timed pass, about: as many as the recipe for CPUs has in a micro-batch."""
 _FEW_WELL_FORMED, _MANY_CUT, _FEW_DIFFERING, _SOLVED = 0.8, 0.1, 0.25, 0.9
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Speed of a policy in an environment on a machine.
-
-    Attributes:
-        episode_s: Seconds per episode that is played.
-        pass_s: Seconds of a forward and backward pass over an episode.
-        example_s: Seconds of a forward and backward pass over an example of fine-tuning.
-    """
-
-    episode_s: float
-    pass_s: float
-    example_s: float
 
 
 @dataclass(frozen=True)
@@ -59,8 +45,9 @@ class Trial:
         return_std: Mean over groups of the standard deviation of returns.
         seconds: Wall-clock seconds of playing.
         tokens_s: Response tokens per second.
-        trained_tokens_s: Tokens per second of one forward and backward pass.
-        episode_tokens: Mean number of tokens that an update reads of an episode, prefixes of its turns not shared.
+        trained_tokens_s: Tokens per second of forward and backward passes of an update.
+        paces: Paces of the run: if responses are as long as those that the policy imitates, or as here if it imitates
+            none; and if all are as long as the longest of them.
     """
 
     num_episodes: int
@@ -76,20 +63,7 @@ class Trial:
     seconds: float
     tokens_s: float
     trained_tokens_s: float
-    episode_tokens: float
-
-    @property
-    def pace(self) -> Pace:
-        """The speed that it shows.
-
-        An episode takes as long as here, where fewer are played at once, and a pass reads every token, though prefixes
-        that turns share are computed once: an upper bound where groups are large. An example of fine-tuning is a turn.
-        """
-        return Pace(
-            episode_s=self.seconds / self.num_episodes,
-            pass_s=self.episode_tokens / self.trained_tokens_s,
-            example_s=self.episode_tokens * self.num_episodes / self.num_responses / self.trained_tokens_s,
-        )
+    paces: tuple[Pace, Pace]
 
     def advice(self, config: StarPOConfig, *, is_start: bool) -> list[str]:
         """Say what to change before training, most urgent first; empty if nothing stands out.
@@ -136,7 +110,7 @@ class Trial:
 
 
 def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Store | None = None) -> Trial:
-    """Play episodes in this process, and time one forward and backward pass.
+    """Play episodes in this process, and time what the run repeats.
 
     Args:
         config: Settings of the run. The torch engine plays, whatever `rollout.engine` is.
@@ -153,6 +127,7 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.agents.rollout.torch_engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
+    from starpo.ragen.speed import measure_speed
 
     members = min(config.rollout.group_size, _MEMBERS, num_episodes)
     num_groups = math.ceil(num_episodes / members)
@@ -178,27 +153,63 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     seconds = time.monotonic() - began
     types = {tag: part.type for tag, part in config.environment.tagged().items()} if config.tags else None
     rewards = compute_rewards(turns, config.reward, store, types)
-    del engine  # its weights, before those that are trained
-    return _summarise(turns, rewards, seconds, _trained_tokens_s(config, folder, turns))
+    if pc.max(pc.list_value_length(turns["response_ids"])).as_py() == 0:
+        raise EngineError(f"no episode got to its first response: all ended with status '{turns['status'][0]}'")
+    del engine
+    sample, lessons = _samples(config, folder, turns)
+    speed = measure_speed(config, folder, sample, lessons)
+    paces = pace(config, speed, sample, lessons), pace(config, speed, sample, lessons, is_longest=True)
+    return _summarise(turns, rewards, seconds, 1 / speed.trained_s, paces)
 
 
-def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float, trained_tokens_s: float) -> Trial:
+def imitated(config: StarPOConfig) -> TinyPolicy | FineTuning | None:
+    """Return the settings of the demonstrations that a run's policy learns from first; None if from none."""
+    policy = config.policy
+    if isinstance(policy, TinyPolicy):
+        return policy
+    return policy.fine_tuning if policy.fine_tuning and not policy.fine_tuning.runs else None
+
+
+def _samples(config: StarPOConfig, folder: str, turns: pa.Table) -> tuple[Sample, Sample | None]:
+    """Return episodes like those of a rollout, and a batch of fine-tuning, None without.
+
+    A policy plays as the demonstrator whom it imitates, with whole groups; one that imitates nobody as in the trial.
+    """
+    from starpo.ragen.agents.policy.load import load_tokenizer
+    from starpo.ragen.learning.demonstrations import demonstrate_turns
+
+    rollout, player = config.rollout, imitated(config)
+    num_episodes = min(rollout.shard_groups, rollout.num_groups) * rollout.group_size
+    if player is None:
+        played = Sample.played(turns, num_episodes)
+        return played, played if config.policy.type == "pretrained" and config.policy.fine_tuning else None
+    tokenizer = load_tokenizer(folder)
+
+    def demonstrated(num_turns: int, group_size: int) -> Sample:
+        shown = demonstrate_turns(
+            player, config.environment, config.agent, rollout.max_response_tokens, frozenset(), tokenizer, num_turns,
+            group_size,
+        )  # fmt: skip
+        return Sample.demonstrated(shown)
+
+    lessons = demonstrated(player.batch_size, 1) if isinstance(player, FineTuning) else None
+    return demonstrated(num_episodes, rollout.group_size).varied(), lessons
+
+
+def _summarise(
+    turns: pa.Table, rewards: pa.Table, seconds: float, trained_tokens_s: float, paces: tuple[Pace, Pace]
+) -> Trial:
     names = [
         "trajectory_id",
         "group_id",
-        "prompt_ids",
         "response_ids",
         "format_ok",
         "finish_reason",
         "status",
         "success",
     ]
-    frame = pl.DataFrame(turns.select(names)).with_columns(
-        pl.col("prompt_ids").list.len().alias("prompt"), pl.col("response_ids").list.len().alias("response")
-    )
+    frame = pl.DataFrame(turns.select(names)).with_columns(pl.col("response_ids").list.len().alias("response"))
     answered = frame.filter(pl.col("response") > 0)
-    if answered.is_empty():
-        raise EngineError(f"no episode got to its first response: all ended with status '{frame['status'][0]}'")
     episodes = frame.group_by("trajectory_id").agg(pl.col("success").any(), pl.col("status").last())
     returns = pl.DataFrame(rewards.select(["trajectory_id", "group_id", "trajectory_return", "is_valid"]))
     spread = (
@@ -222,38 +233,5 @@ def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float, trained_token
         seconds=seconds,
         tokens_s=num_tokens / seconds,
         trained_tokens_s=trained_tokens_s,
-        episode_tokens=float((frame["prompt"] + frame["response"]).sum()) / episodes.height,
+        paces=paces,
     )
-
-
-def _trained_tokens_s(config: StarPOConfig, folder: str, turns: pa.Table) -> float:
-    """Time a forward and backward pass over copies of the first context; on a CPU by one core, times the cores."""
-    import torch
-
-    from starpo.ragen.agents.policy.load import load_policy
-
-    row = turns.slice(0, 1).to_pylist()[0]
-    ids, num_response = [*row["prompt_ids"], *row["response_ids"]], max(1, len(row["response_ids"]))
-    device = Device.here()
-    model, _ = load_policy(folder, torch.float32)
-    model.to(device.kind)  # type: ignore[arg-type]
-    if config.update.lora is not None:  # no gradients of weights; the adapters' own are few
-        model.requires_grad_(False)
-        model.enable_input_require_grads()
-    tokens = torch.tensor([ids] * max(1, _TIMED_TOKENS // len(ids)), device=device.kind)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for _ in range(2 if device.is_gpu else 1):  # on a GPU the first pass loads kernels
-            began = time.monotonic()
-            is_coarse = config.update.dtype == "bfloat16"
-            with device.repeating():
-                with torch.autocast(device.kind, dtype=torch.bfloat16, enabled=is_coarse):
-                    logits = model(tokens, logits_to_keep=num_response, use_cache=False).logits
-                logits.float().logsumexp(-1).mean().backward()
-            if device.is_gpu:
-                torch.cuda.synchronize()
-            seconds = time.monotonic() - began
-    finally:
-        torch.set_num_threads(before)
-    return tokens.numel() / seconds * (1 if device.is_gpu else Runtime.current().threads)

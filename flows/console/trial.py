@@ -7,7 +7,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import in_words
 from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.store import Store
-from starpo.ragen.trial import Trial, play_trial
+from starpo.ragen.trial import Trial, imitated, play_trial
 
 
 def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
@@ -28,7 +28,7 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
 
 def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
     """Return what a trial showed, a line each."""
-    seconds = run_seconds(config, trial.pace)
+    seconds, at_most = (run_seconds(config, pace) for pace in trial.paces)
     failed = f"; {trial.num_failed} ended by a fault of the environment" if trial.num_failed else ""
     return [
         f"{name} played {counted(trial.num_episodes, 'episode')} in {trial.seconds:.1f} s{failed}",
@@ -38,10 +38,10 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"  success      {trial.success:.0%} of the episodes",
         f"  returns      differ in {trial.num_differing} of {counted(trial.num_groups, 'group')}; their std is "
         f"{trial.return_std:.3g} in the mean",
-        f"  speed        {trial.tokens_s:,.0f} tokens/s played, {trial.trained_tokens_s:,.0f} trained (one forward and "
-        "backward pass), both measured here",
-        f"  the run      about {in_words(seconds)} on this machine: estimated from these, at most, "
-        "as larger groups play faster and share prefixes",
+        f"  speed        {trial.tokens_s:,.0f} tokens/s played here, with few episodes at a time; "
+        f"{trial.trained_tokens_s:,.0f} trained, shared prefixes counted once",
+        f"  the run      about {in_words(seconds, at_most)} on this machine: with responses as long as "
+        f"{'those that it imitates' if imitated(config) else 'here'}, and with all as long as the longest of these",
     ]
 
 

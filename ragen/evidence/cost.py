@@ -18,10 +18,10 @@ from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.evidence.sizing.hours import num_examples, num_passes, num_played
 from starpo.ragen.evidence.times import stage_seconds
+from starpo.ragen.pace import Pace
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.records.runs import Run
-from starpo.ragen.trial import Pace
 from starpo.schemas.manifest import Manifest
 
 
@@ -159,16 +159,30 @@ def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
 
 
 def hours(seconds: float) -> str:
-    """Format machine time: in hours, and below a tenth of one in minutes or seconds."""
+    """Format machine time: in hours, and below an hour in minutes or seconds."""
     if seconds < 60:
         return f"{seconds:.0f} s"
-    return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{seconds / 60:.1f} min"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min" if seconds < 600 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
-def in_words(seconds: Mapping[str, float]) -> str:
-    """Format the time of a run, and that of its kinds of work."""
-    parts = ", ".join(f"{what} {hours(of)}" for what, of in seconds.items() if of)
-    return f"{hours(sum(seconds.values()))} ({parts})"
+def in_words(seconds: Mapping[str, float], at_most: Mapping[str, float] | None = None) -> str:
+    """Format the time of a run, and that of its kinds of work.
+
+    Args:
+        seconds: Kind of work -> seconds.
+        at_most: The same as an upper figure; None for one figure.
+    """
+    at_most = at_most or seconds
+    parts = ", ".join(f"{what} {_between(of, at_most[what])}" for what, of in seconds.items() if of)
+    return f"{_between(sum(seconds.values()), sum(at_most.values()))} ({parts})"
+
+
+def _between(least: float, most: float) -> str:
+    one, other = hours(least), hours(most)
+    number, unit = one.split()
+    return one if one == other else f"{number if other.endswith(f' {unit}') else one} to {other}"
 
 
 def _machine(manifest: Manifest) -> tuple[str, int]:

@@ -17,6 +17,8 @@ from typing import IO, Any
 import pytest
 from filelock import FileLock
 
+from tests.integration.installing import install
+
 _ROOT = Path(__file__).parents[2]
 ACCOUNT = {
     "AWS_ACCESS_KEY_ID": "an-access-key-of-tests",
@@ -27,6 +29,7 @@ ACCOUNT = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 """Environment variables of an S3 account, which exclude any other."""
+_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 _MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
@@ -129,23 +132,27 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Virtual environment with the wheel and nothing of this checkout; it shares the libraries of this environment."""
-    folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # a copy, so that the build leaves nothing in the checkout
     for name in ("starpo", "flows", "tasks", "ragen", "schemas"):
         shutil.copytree(_ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
-    environment = folder / "environment"
+    subprocess.run([*_PIP, "wheel", "--no-deps", "-w", str(folder), str(source)], check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Virtual environment with the wheel, what the module's `INSTALL` brings, lines of `pip install`, and no more."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    purelib = sysconfig.get_path("purelib", vars={"base": str(environment)})
-    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files in there are not read
-    (wheel,) = folder.glob("*.whl")
     into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
-    subprocess.run([*pip, *into], check=True)
+    subprocess.run([*_PIP, *into], check=True)
+    install(request.module.INSTALL, Path(sysconfig.get_path("purelib", vars={"base": str(environment)})))
     for script in (environment / "bin").glob("ragen"):
         lines = script.read_text().splitlines(keepends=True)
         script.write_text(f"#!{environment}/bin/python\n" + "".join(lines[1:]))

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extend.md"
+INSTALL = "pip install starpo\n" + "\n".join(re.findall(r"pip install pytest", PAGE.read_text()))
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over 30 s

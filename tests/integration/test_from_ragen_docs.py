@@ -11,6 +11,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import setting
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-ragen.md").read_text(encoding="utf-8")
+INSTALL = "pip install starpo"
 TABLE = [line.split("|")[2] for line in PAGE.splitlines() if line.startswith("| `")]
 SETTINGS = [name for cell in TABLE for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", cell)]
 

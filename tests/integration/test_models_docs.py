@@ -16,6 +16,7 @@ from starpo.ragen.advice import usual_learning_rate
 from starpo.ragen.config.policy import PretrainedPolicy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+INSTALL = "\n".join(re.findall(r"^pip install .*", PAGE, re.MULTILINE))
 BLOCK = re.compile(r"^```(bash|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.toml)\n")
 _TWO = r"([\d.]+) \(([\d.]+)\)"

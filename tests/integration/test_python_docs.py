@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text()
+INSTALL = "pip install starpo"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALLED = re.compile(r"`(starpo\.(?:flows|ragen)[\w.]+)")
 KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR", "RAGEN_WANDB_MODE")

@@ -15,10 +15,10 @@ from starpo.ragen.evidence.sizing.memory import (
     Part,
     activation_bytes,
     adapter_activation_bytes,
+    attention_bytes,
     kv_cache_bytes,
     logits_part,
     optimiser_bytes,
-    score_bytes,
     zero_bytes,
 )
 from starpo.ragen.evidence.sizing.storage import run_bytes, trained_parameters
@@ -180,12 +180,9 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
         rank, targets = update.lora.rank, update.lora.targets
         kept = adapter_activation_bytes(architecture, num_tokens, rank, targets, is_recomputed=is_recomputed)
         adapters.append(Part("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
-    if update.dtype == "float32" and not is_cpu:
-        size = score_bytes(architecture, num_tokens, tokens.longest_context, is_recomputed=is_recomputed)
-        how = f"4 x {architecture.num_heads} heads x {tokens.longest_context:,} per token and layer{recomputed}"
-        adapters.append(Part("attention scores", size, how))
     return [
         *adapters,
+        _attention(config, architecture, tokens, num_tokens, is_cpu=is_cpu),
         Part(
             "activations",
             activation_bytes(architecture, num_tokens, update.dtype, is_recomputed=is_recomputed),
@@ -198,6 +195,22 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
             is_cut_up=update.learner_config.sharding.stage == 3,
         ),
     ]
+
+
+def _attention(
+    config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, num_tokens: int, *, is_cpu: bool
+) -> Part:
+    """Estimate what attention keeps on top, of whichever keeps more: rows that share prefixes, or one context a row."""
+    update, heads = config.update, architecture.num_heads
+    has_scores = update.dtype == "float32" and not is_cpu and architecture.num_kv_heads < heads
+    longest_shared = min(architecture.hidden_size, update.micro_batch_tokens)
+    row_tokens = tokens.longest_context if has_scores else longest_shared
+    size = attention_bytes(
+        architecture, num_tokens, row_tokens, update.dtype,
+        is_fused=not has_scores, is_recomputed=update.activation_checkpointing,
+    )  # fmt: skip
+    what = f"scores of {heads} heads" if has_scores else "masks"
+    return Part("attention", size, f"{update.dtype}, {what}, rows of {row_tokens:,} tokens")
 
 
 def _engine(

@@ -50,7 +50,8 @@ def activation_bytes(
         recomputed (activation checkpointing, Chen et al. 2016): 4h bytes per token and layer, and one whole layer
 
     This matches the count of torch's saved-tensor hooks on `transformers`' Qwen2 with scaled dot product attention (no
-    matrix of attention scores is saved) exactly, except for the final norm (8h bytes per token), which is added.
+    mask, and no matrix of scores: `attention_bytes`) exactly, except for the final norm (8h bytes per token), which is
+    added.
 
     Args:
         architecture: Architecture of the model.
@@ -74,26 +75,37 @@ def activation_bytes(
     return one_layer * layers + final_norm
 
 
-def score_bytes(
-    architecture: Architecture, num_tokens: int, num_row_tokens: int, *, is_recomputed: bool = False
+def attention_bytes(
+    architecture: Architecture,
+    num_tokens: int,
+    num_row_tokens: int,
+    dtype: DType,
+    *,
+    is_fused: bool = True,
+    is_recomputed: bool = False,
 ) -> float:
-    """Attention scores that a GPU keeps for the backward pass in float32: 4 heads R bytes per token and layer.
+    """What attention keeps for the backward pass beyond `activation_bytes`, which counts a fused kernel without a mask.
 
-    In float32, with a mask and fewer key heads than query heads, no fused kernel applies, and torch keeps the scores of
-    every token with its row. Measured once, on an H200: SmolLM2-135M, 8,192 tokens a micro-batch in contexts of 741 at
-    most, 23.0 GiB at peak; the estimate is 14.3 without this term and 20.4 with it.
+        masked     b (R + 2 (q - kv)) L bytes per token, b = 4 or 2: every layer keeps the mask as an array of its own,
+                   and keys and values repeated for all query heads. Rows that share prefixes have a mask
+        not fused  4 (heads R + 2 (q - kv) - heads) L bytes per token: the scores of every token with its row, and the
+                   same keys and values
+
+    Without a mask, transformers leaves it to torch to share key heads among query heads (`enable_gqa`). On a GPU torch
+    then has no fused kernel in float32: flash attention takes 16 bits only, memory-efficient attention no shared heads.
 
     Args:
         architecture: Architecture of the model.
         num_tokens: Tokens of the micro-batch, padding included.
         num_row_tokens: R, tokens of a row.
+        dtype: Dtype of the arithmetic; float32 if not fused.
+        is_fused: Whether the kernel is a fused one, with a mask.
         is_recomputed: Whether activation checkpointing is on; then only one layer counts.
     """
-    if architecture.num_kv_heads == architecture.num_heads:
-        return 0.0
-    return (
-        4.0 * architecture.num_heads * num_row_tokens * num_tokens * (1 if is_recomputed else architecture.num_layers)
-    )
+    heads = architecture.num_heads
+    a_token = float(num_row_tokens if is_fused else heads * num_row_tokens - heads)
+    a_token += 2 * (architecture.query_size - architecture.kv_size)
+    return BYTES[dtype] * a_token * num_tokens * (1 if is_recomputed else architecture.num_layers)
 
 
 def adapter_activation_bytes(

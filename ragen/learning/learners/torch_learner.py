@@ -1,6 +1,7 @@
 """`TorchLearner`: an update in one process, on the CPU or one GPU (see `ragen.learning.learners.update`)."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ class TorchLearner:
         self.checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
         self._num_restarted = self._row_tokens = 0
-        self._reference = Reference(config, self._load_reference)
+        self._reference = Reference(config, partial(_load_reference, self.device))  # no cycle: freed when dropped
 
     def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
@@ -154,11 +155,12 @@ class TorchLearner:
             num_restarted=self._num_restarted,
         )
 
-    def _load_reference(self, folder: str) -> ResponseScores:
-        policy, _ = load_policy(folder, torch.float32)
-        return ResponseScores(policy.to(self._runner.device).requires_grad_(False))  # type: ignore[arg-type]
-
     def _loaded(self) -> Checkpoint:
         if self._checkpoint is None:
             raise LearnerError(NOTHING_LOADED)
         return self._checkpoint
+
+
+def _load_reference(device: Device, folder: str) -> ResponseScores:
+    policy, _ = load_policy(folder, torch.float32)
+    return ResponseScores(policy.to(device.kind).requires_grad_(False))  # type: ignore[arg-type]

@@ -1,19 +1,18 @@
 """Memory formulas compared with what torch saves, and with the numbers of the papers."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from starpo.ragen.evidence.sizing.architecture import Architecture, known_architectures
+from starpo.ragen.evidence.sizing.architecture import Architecture
 from starpo.ragen.evidence.sizing.memory import (
     LOGITS_AT_A_TIME,
     activation_bytes,
+    attention_bytes,
     logits_part,
     optimiser_bytes,
-    score_bytes,
     zero_bytes,
 )
 from starpo.ragen.learning.learners import scoring
@@ -22,7 +21,7 @@ from tests.ragen.evidence.sizing.models import model_of
 SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
 
 
-def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
+def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str, *, is_masked: bool = False) -> int:
     """Bytes that a forward pass saves for its backward pass, without parameters; each storage counts once."""
     model = model_of(architecture).eval()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -34,11 +33,12 @@ def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
         return tensor
 
     ids = torch.arange(num_tokens)[None] % architecture.vocab_size
+    sees = torch.ones(1, 1, num_tokens, num_tokens, dtype=torch.bool).tril() if is_masked else None
     with (
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16", cache_enabled=False),
     ):
-        model.model(input_ids=ids, use_cache=False)
+        model.model(input_ids=ids, attention_mask=sees, use_cache=False)
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
@@ -85,8 +85,17 @@ def test_muon_keeps_one_momentum_of_matrices() -> None:
     assert optimiser_bytes(SMALL, SMALL.num_parameters, "adamw") == 8 * SMALL.num_parameters
 
 
-def test_attention_scores_in_float32() -> None:
-    small = known_architectures()["HuggingFaceTB/SmolLM2-135M"]  # 9 query heads on 3 key heads, 30 layers
-    assert score_bytes(small, 1000, 500) == 4 * 9 * 500 * 1000 * 30
-    assert score_bytes(small, 1000, 500, is_recomputed=True) == 4 * 9 * 500 * 1000
-    assert score_bytes(replace(small, num_kv_heads=9), 1000, 500) == 0, "a fused kernel applies"
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_that_share_prefixes_keep_their_masks(dtype: str) -> None:
+    """Beside what is kept without a mask; exact."""
+    plain, masked = kept_bytes(SMALL, 96, dtype), kept_bytes(SMALL, 96, dtype, is_masked=True)
+    assert masked - plain == attention_bytes(SMALL, 96, 96, dtype)
+    once = attention_bytes(SMALL, 96, 96, dtype, is_recomputed=True)
+    assert attention_bytes(SMALL, 96, 96, dtype) == SMALL.num_layers * once
+
+
+def test_without_a_fused_kernel_scores_are_kept() -> None:
+    """The kernel that a GPU takes in float32, on the CPU; exact."""
+    plain = kept_bytes(SMALL, 96, "float32")
+    with sdpa_kernel(SDPBackend.MATH):
+        assert kept_bytes(SMALL, 96, "float32") - plain == attention_bytes(SMALL, 96, 96, "float32", is_fused=False)

@@ -1,10 +1,12 @@
 """The torch learner: exact gradients, exact repetition, exact continuation, and errors that name the cause."""
 
 import dataclasses
+import gc
 import hashlib
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,19 @@ def digest(folder: Path) -> str:
 
 def change(config: UpdateConfig, **settings) -> UpdateConfig:
     return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajectories, context):
+    """Without the garbage collector, which may come gigabytes later."""
+    gc.disable()
+    try:
+        learner = loaded(change(GRPO, kl_coefficient=0.1), policy_folder, policy_folder)
+        learner.update(make_trajectories(4), context)
+        policy = weakref.ref(learner._checkpoint.policy)
+        del learner
+        assert policy() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
