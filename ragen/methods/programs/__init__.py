@@ -1,0 +1,1 @@
+"""Episodes played by somebody else's program, through an endpoint that records what it hears."""
