@@ -92,7 +92,8 @@ class Endpoint:
         self._calls: SimpleQueue[PendingCall] = SimpleQueue()
         config = uvicorn.Config(
             self._serve, http=_Connection, ws="none", lifespan="off", loop="asyncio", log_config=None,
-            access_log=False, server_header=False, date_header=False, timeout_keep_alive=60,
+            access_log=False, server_header=False, date_header=False, timeout_keep_alive=60, interface="asgi3",
+            proxy_headers=False,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._server.force_exit = True  # at the end nobody waits for connections that are still open
