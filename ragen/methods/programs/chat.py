@@ -15,6 +15,7 @@ from typing import Any
 from starpo.ragen.methods.programs.settings import MODEL
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MAX_MESSAGES, _MAX_TOOLS, _MAX_STOPS = 10_000, 256, 16
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -126,7 +127,8 @@ def read_request(body: bytes, temperature: float | None, top_p: float | None) ->
     """
     try:
         value = json.loads(body)
-        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+        if _SURROGATE.search(body):
+            json.dumps(value, ensure_ascii=False).encode()  # half of one is no text
     except (ValueError, RecursionError) as error:
         raise Refusal(f"the body is not JSON: {error}"[:300], code="invalid_json") from None
     if not isinstance(value, dict):

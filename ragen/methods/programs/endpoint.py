@@ -243,6 +243,8 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.logger = _LOG
+        # An answer is written in two parts, of which the second would wait for the first to be acknowledged.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._timer = self.loop.call_later(SENDING_S, self._end_if_idle)
         open_ones = _in_order(self)
         open_ones[self] = None
