@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -19,22 +19,31 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.rendering import render
 from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.methods.programs.chat import ChatMessage, Refusal
+from starpo.ragen.methods.programs.tool_calls import write_calls
 
 _MARKER = re.compile(r'zq(\d{5})qx|"?zv(\d{5})qx"?')
 """A text, or the arguments of a call: these are an object, so quotes that the template puts around them go."""
 _USER, _CALL = {"role": "user", "content": "probe"}, "probe_tool"
 _CACHED_SHAPES, _CACHED_TEXTS = 1024, 8192
 
-Part = str | int
-"""Text of the template, or the number of a text to insert."""
+
+class Insert(NamedTuple):
+    """A text to insert: its number, and whether the template writes it as a JSON string."""
+
+    number: int
+    is_quoted: bool
+
+
+Part = str | Insert
+"""Text of the template, or a text to insert."""
 
 
 class Spelling:
     """The chat template of one policy. Used by one thread at a time.
 
     Attributes:
-        call_form: Form in which the template writes tool calls: 'hermes', 'llama', or '' if it has none.
         takes_tools: Whether it shows the tools that are declared.
+        call_form: Form in which tool calls are written (`tool_calls`): the template's own, 'hermes' if it shows none.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder) -> None:
@@ -46,7 +55,7 @@ class Spelling:
         self._special = {*special, *self._ends}
         self._parts = lru_cache(_CACHED_SHAPES)(self._render)
         self._template_ids = lru_cache(_CACHED_TEXTS)(self._encode_template)
-        self.takes_tools, self.call_form = self._probe_tools()
+        self.takes_tools, self._shows_calls, self.call_form = self._probe_tools()
 
     def opening(self, messages: Sequence[ChatMessage], tools: str) -> list[int]:
         """Return the ids of a whole conversation, up to the beginning of the response.
@@ -57,6 +66,8 @@ class Spelling:
         agent = self._contexts.agent
         if agent.template_system_prompt == "empty" and messages[0].role != "system":
             messages = [ChatMessage("system", ""), *messages]
+        if not self._shows_calls:
+            messages = [_with_calls_as_text(message) for message in messages]
         shape, texts = _shape_of(messages, agent.system_prompt), _texts_of(messages, agent.system_prompt)
         if agent.earlier_thoughts == "dropped":
             texts = self._without_thoughts(messages, texts)
@@ -74,6 +85,7 @@ class Spelling:
         Raises:
             Refusal: If the template does not take the messages.
         """
+        has_called = has_called and self._shows_calls
         shape = (("assistant", not has_called, int(has_called), ""), *_shape_of(messages, ""))
         lead = [_CALL, "{}"] if has_called else [""]
         ids = self._ids(self._checked_parts(shape, tools, True), [*lead, *_texts_of(messages, "")])
@@ -112,7 +124,7 @@ class Spelling:
                 return "the chat template of this policy does not end the assistant's message"
             text, first = text[place:], last + 1
         parts = tuple(_cut(text))
-        shown = [part for part in parts if isinstance(part, int)]
+        shown = [part.number for part in parts if isinstance(part, Insert)]
         if sorted(shown) != list(range(first, _num_texts(shape))):
             return "the chat template of this policy does not show every message's text once"
         return parts
@@ -133,7 +145,8 @@ class Spelling:
             if isinstance(part, str):
                 ids += self._template_ids(part)
             else:
-                ids += self._contexts.text_ids(texts[part])
+                text = texts[part.number]
+                ids += self._contexts.text_ids(json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text)
         return ids
 
     def _encode_template(self, text: str) -> tuple[int, ...]:
@@ -144,21 +157,22 @@ class Spelling:
         spoken = {message.content for message in messages if message.role == "assistant"}
         return [self._contexts.pieces.without_thought(text) if text in spoken else text for text in texts]
 
-    def _probe_tools(self) -> tuple[bool, str]:
-        """Find out whether the template declares tools, and how it writes calls."""
-        function = {"name": _CALL, "description": "probe", "parameters": {"type": "object", "properties": {}}}
+    def _probe_tools(self) -> tuple[bool, bool, str]:
+        """Find out whether the template shows tools and calls, and the form of calls."""
+        function = {"name": _CALL, "description": "", "parameters": {"type": "object", "properties": {}}}
         tools = json.dumps([{"type": "function", "function": function}])
-        text, problem = self._rendered([_USER], tools)
-        if problem or _CALL not in text:
-            return False, ""
-        called = {"type": "function", "id": "probe0000", "function": {"name": _CALL, "arguments": {"probe": 1}}}
-        with_call, problem = self._rendered(
-            [_USER, {"role": "assistant", "content": "", "tool_calls": [called]}], tools
-        )
-        after = with_call[len(text.rpartition("probe")[0]) :] if not problem else ""
-        if "<tool_call>" in after:
-            return True, "hermes"
-        return True, "llama" if '"parameters"' in after else ""
+        text, _ = self._rendered([_USER], tools)
+        name, given = "zq00000qx", {"zq00001qx": 1}
+        call = {"type": "function", "id": "call00000", "function": {"name": name, "arguments": given}}
+        called, _ = self._rendered([_USER, {"role": "assistant", "content": "", "tool_calls": [call]}], tools)
+        shows_calls = name in called and "zq00001qx" in called
+        form = "llama" if shows_calls and "<tool_call>" not in called else "hermes"
+        return _CALL in text, shows_calls, form
+
+
+def _with_calls_as_text(message: ChatMessage) -> ChatMessage:
+    texts = [write_calls(message.calls)] if message.calls else []
+    return ChatMessage(message.role, "\n".join(filter(None, [message.content, *texts])))
 
 
 def _shape_of(messages: Sequence[ChatMessage], own_system_prompt: str) -> tuple[Any, ...]:
@@ -216,7 +230,8 @@ def _cut(text: str) -> Iterator[Part]:
     for found in _MARKER.finditer(text):
         if found.start() > place:
             yield text[place : found.start()]
-        yield _number(found)
+        around = text[found.start() - 1 : found.start()] + text[found.end() : found.end() + 1]
+        yield Insert(_number(found), is_quoted=found[1] is not None and around == '""')
         place = found.end()
     if place < len(text):
         yield text[place:]
