@@ -1,0 +1,10 @@
+"""Episodes played by a program of the user's own, through an endpoint that records it (docs/programs.md).
+
+settings     which program, which tasks, which reward, and the limits
+environment  the environment as everything but the rollout sees it: tasks are its initial states
+tasks        rows of a file, of a Python iterable or of a data set
+process      one program: started, limited, ended with all that it started
+warden       the process that watches over one program
+runner       calls a function as a program
+reward       what an episode is worth
+"""
