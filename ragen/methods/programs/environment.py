@@ -7,6 +7,7 @@ It is played by the program, through the endpoint, and never stepped.
 
 import random
 from functools import cached_property
+from typing import ClassVar
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.lookup import TARGET, resolve
@@ -23,6 +24,7 @@ class Program(Environment[ProgramSettings]):
     """Environment whose episodes are played by a program."""
 
     settings_type = ProgramSettings
+    plays: ClassVar[str] = "starpo.ragen.methods.programs.player:play"
 
     def __init__(self, settings: ProgramSettings) -> None:
         super().__init__(settings)
