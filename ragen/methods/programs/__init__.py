@@ -5,7 +5,7 @@ environment    the environment as everything but the rollout sees it: tasks are 
 tasks          rows of a file, of a Python iterable or of a data set
 process        one program: started, limited, ended with all that it started
 warden         the process that watches over one program
-runner         calls a function as a program
+nursery        imports a function once, and forks a process for every episode
 reward         what an episode is worth
 
 player         the loop: programs, their calls, the engine, rows of `turns`

@@ -13,7 +13,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.lookup import TARGET, resolve
 from starpo.ragen.envs.base import Environment, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
-from starpo.ragen.methods.programs.process import command_of
+from starpo.ragen.methods.programs.process import words_of
 from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
 from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
 
@@ -52,9 +52,9 @@ class Program(Environment[ProgramSettings]):
     def _is_ready(self) -> bool:
         """True; raises what stands in the way of starting the program."""
         settings = self.settings
-        command_of(settings.command, {})
+        words_of(settings.command, {})
         if isinstance(settings.reward, list):
-            command_of(settings.reward, {})
+            words_of(settings.reward, {})
         elif TARGET.fullmatch(settings.reward) and not callable(resolve(settings.reward)):
             raise EnvironmentFault(f"the reward {settings.reward} is not a function of the transcript and the task")
         found = code_digest([settings.command, settings.reward])

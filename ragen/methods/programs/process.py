@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 from starpo.ragen.core.errors import EnvironmentFault
@@ -32,6 +34,9 @@ _MAX_VARIABLE = 100_000
 """Linux allows a variable 128 KiB; a longer task is on standard input alone."""
 _MAX_TOLD = 300
 _END_S = 15.0
+_NURSERIES: dict[tuple[Any, ...], socket.socket] = {}
+"""What a nursery was started for -> the socket over which it is sent episodes."""
+_NURSERY_LOCK = Lock()
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class RunningProgram:
         told = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
         if len(values["task"].encode()) <= _MAX_VARIABLE:
             told["RAGEN_TASK"] = values["task"]
-        self._begin(command_of(settings.command, values), settings, values["task"], told)
+        self._begin(words_of(settings.command, values), settings, values["task"], told)
 
     @classmethod
     def of_command(cls, command: Sequence[str], settings: ProgramSettings, given: str) -> "RunningProgram":
@@ -83,71 +88,83 @@ class RunningProgram:
             given: Its standard input.
         """
         program = cls.__new__(cls)
-        program._begin(command_of(list(command), {}), settings, given, {})
+        program._begin(words_of(list(command), {}), settings, given, {})
         return program
 
-    def _begin(self, command: list[str], settings: ProgramSettings, given: str, told: Mapping[str, str]) -> None:
+    def _begin(self, command: str | list[str], settings: ProgramSettings, given: str, told: Mapping[str, str]) -> None:
         self._began = time.monotonic()
         self._ended: Ended | None = None
         self._key = told.get("OPENAI_API_KEY", "")
         self._settings = settings
+        self._warden: subprocess.Popen[bytes] | None = None
         self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
         self._report: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
-        with tempfile.TemporaryFile() as task:
+        self._control, theirs = socket.socketpair()
+        spec = {
+            "command": command,
+            "environment": {**environment_of(settings, self._scratch), **told},
+            "scratch": self._scratch,
+            "time_limit_s": settings.time_limit_s,
+            "max_output_bytes": settings.max_output_bytes,
+            "kept_bytes": KEPT_BYTES,
+        }
+        self._report.write(json.dumps(spec).encode())
+        self._report.seek(0)
+        with theirs, tempfile.TemporaryFile() as task:
             task.write(given.encode("utf-8", "surrogatepass"))
             task.seek(0)
-            spec = {
-                "command": command,
-                "scratch": self._scratch,
-                "task_fd": task.fileno(),
-                "time_limit_s": settings.time_limit_s,
-                "max_output_bytes": settings.max_output_bytes,
-                "kept_bytes": KEPT_BYTES,
-            }
-            try:
+            if isinstance(command, str):
+                send_to_nursery(settings, command, [theirs.fileno(), self._report.fileno(), task.fileno()])
+            else:
+                files = (self._report.fileno(), task.fileno())
                 self._warden = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_HERE / "warden.py"), json.dumps(spec)],
-                    stdin=subprocess.PIPE,
-                    stdout=self._report,
+                    [sys.executable, "-I", "-S", str(_HERE / "warden.py"), *map(str, files)],
+                    stdin=theirs,
+                    stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={**environment_of(settings, self._scratch), **told},
-                    pass_fds=(task.fileno(),),
+                    pass_fds=files,
                     start_new_session=True,
                 )
-            except OSError as error:
-                self._clean_up()
-                raise EnvironmentFault(
-                    f"{command[0]} cannot be started: {error.strerror or error} (its words have "
-                    f"{sum(map(len, command)):,} characters; a long task belongs on standard input)"
-                ) from error
 
     def poll(self) -> Ended | None:
         """Return how it ended; None while it runs."""
-        if self._ended is None and self._warden.poll() is not None:
+        if self._ended is None and self._is_over(0.0):
+            if self._warden is not None:
+                self._warden.wait()
             self._ended = self._read_report()
-            self._clean_up()
+            self._report.close()
+            self._control.close()
+            shutil.rmtree(self._scratch, onerror=_make_removable)
         return self._ended
 
     def wait(self) -> Ended:
         """Wait until it has ended; its time limit bounds this."""
-        self._warden.wait()
-        ended = self.poll()
-        assert ended is not None
+        while (ended := self.poll()) is None:
+            self._is_over(None)
         return ended
 
     def kill(self) -> None:
         """End it and all that it started; nothing happens if it has ended."""
         if self._ended is not None:
             return
-        assert self._warden.stdin is not None
         with contextlib.suppress(OSError):
-            self._warden.stdin.close()
-        try:
-            self._warden.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._warden.kill()
-            self._warden.wait()
+            self._control.shutdown(socket.SHUT_WR)
+        if not self._is_over(_END_S):
+            kill_holders(self._key)
+            if self._warden is not None:
+                self._warden.kill()
+            self._is_over(_END_S)
         self.poll()
+
+    def _is_over(self, timeout_s: float | None) -> bool:
+        """Wait for the end of the warden, which holds the other end of the socket and never writes to it."""
+        self._control.settimeout(timeout_s)
+        try:
+            return not self._control.recv(1)
+        except (BlockingIOError, TimeoutError):
+            return False
+        except OSError:
+            return True
 
     def _read_report(self) -> Ended:
         seconds = time.monotonic() - self._began
@@ -156,7 +173,7 @@ class RunningProgram:
             told = json.loads(self._report.read())
         except ValueError:  # its warden was killed: it can have been nobody but the program, or an administrator
             kill_holders(self._key)
-            return Ended("died", f"its warden was killed (exit status {self._warden.returncode})", seconds, "")
+            return Ended("died", "its warden was killed", seconds, "")
         status, settings = told["status"], self._settings
         detail = {
             "done": "",
@@ -167,17 +184,9 @@ class RunningProgram:
         detail = "" if status == "done" else detail
         return Ended("died" if status == "ended" else status, detail, seconds, told["output"])
 
-    def _clean_up(self) -> None:
-        self._report.close()
-        warden = getattr(self, "_warden", None)
-        if warden is not None and warden.stdin is not None:
-            with contextlib.suppress(OSError):
-                warden.stdin.close()
-        shutil.rmtree(self._scratch, onerror=_make_removable)
 
-
-def command_of(command: str | list[str], values: Mapping[str, str]) -> list[str]:
-    """Return the words to start: a function by the runner, names of existing files as absolute paths.
+def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:
+    """Return what to start: a function as it is, or words, with names of existing files as absolute paths.
 
     Args:
         command: `module:function` or words.
@@ -187,12 +196,13 @@ def command_of(command: str | list[str], values: Mapping[str, str]) -> list[str]
         EnvironmentFault: If the program or the module cannot be found.
     """
     if isinstance(command, str):
-        if find(command.partition(":")[0]) is None:
+        module = command.partition(":")[0]
+        if find(module) is None:
             raise EnvironmentFault(
-                f"{command}: there is no module '{command.partition(':')[0]}'; add its folder to PYTHONPATH where "
-                "stages run, or install its package"
+                f"{command}: there is no module '{module}'; add its folder to PYTHONPATH where stages run, or install "
+                "its package"
             )
-        return [sys.executable, "-P", str(_HERE / "runner.py"), command]
+        return command
     words = [PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word) for word in command]
     program = shutil.which(words[0], path=search_path())
     if program is None:
@@ -200,6 +210,43 @@ def command_of(command: str | list[str], values: Mapping[str, str]) -> list[str]
             f"the command '{words[0]}' is not found here, or is not executable; give its path, or extend PATH"
         )
     return [str(Path(program).absolute()), *map(_absolute, words[1:])]
+
+
+def send_to_nursery(settings: ProgramSettings, function: str, files: list[int]) -> None:
+    """Start a function as a program: in a fork of the process that has imported it, which is started if need be.
+
+    Args:
+        settings: The variables to inherit.
+        function: `module:function`.
+        files: Control, report and task, as `nursery` takes them.
+    """
+    with _NURSERY_LOCK:
+        which = (function, settings.code_digest, *environment_of(settings, "").items())
+        for _ in range(2):  # one that a program has killed is replaced
+            if which not in _NURSERIES:
+                _NURSERIES[which] = _nursery(settings, function)
+            try:
+                socket.send_fds(_NURSERIES[which], [b"+"], files)
+                return
+            except OSError:
+                _NURSERIES.pop(which).close()
+        raise EnvironmentFault(f"{function}: its process ends as soon as it is started")
+
+
+def _nursery(settings: ProgramSettings, function: str) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    scratch = tempfile.gettempdir()
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-P", str(_HERE / "nursery.py"), function],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment_of(settings, scratch),
+            cwd=scratch,
+            start_new_session=True,
+        )
+    return ours
 
 
 def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:

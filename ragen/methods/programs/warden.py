@@ -1,10 +1,11 @@
 """The warden of a program: a small process that starts it, limits it, and ends it with all that it started.
 
-    python -I -S warden.py SPEC     standard input closes when the parent ends     standard output: the report, JSON
+    python -I -S warden.py REPORT TASK     standard input: a socket that closes when the parent wants it, or ends
 
-Run as a file by `process`, with the standard library alone. Every descendant of the program remains a descendant of the
-warden (a subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. If the parent ends, by
-whatever signal, standard input closes, and so does all this. Only a program that kills its warden gets away.
+REPORT is a file that holds the specification and receives the report, TASK the program's standard input. Run as a file
+by `process`, or by `nursery` in a fork, with the standard library alone. Every descendant of the program remains a
+descendant of the warden (a subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. Only a
+program that kills its warden gets away.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -46,12 +48,15 @@ class Output:
         return bool(chunk)
 
 
-def watch(spec: dict[str, Any]) -> dict[str, Any]:
+def watch(spec: dict[str, Any], report: int, task: int, become: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Run the program to its end, or end it.
 
     Args:
-        spec: `command`, `scratch` (its working folder), `task_fd` (its standard input), `time_limit_s`,
-            `max_output_bytes`, `kept_bytes` (the end of each stream to report).
+        spec: `command`, `environment`, `scratch` (its working folder), `time_limit_s`, `max_output_bytes`,
+            `kept_bytes` (the end of each stream to report).
+        report: A file that the program does not inherit.
+        task: Its standard input.
+        become: Turns a child into the program; does not return.
 
     Returns:
         `status`: 'done', 'died', 'hung', 'flooded' or 'ended' (the parent wants it, or is gone); `code`: exit status,
@@ -68,7 +73,7 @@ def watch(spec: dict[str, Any]) -> dict[str, Any]:
     outs, errors = os.pipe(), os.pipe()
     program = os.fork()
     if program == 0:
-        _become(spec, outs[1], errors[1])
+        _begin(spec, become, (task, outs[1], errors[1]), (report, woken, wake, outs[0], errors[0]))
     os.close(outs[1])
     os.close(errors[1])
     output = Output((outs[0], errors[0]), spec["kept_bytes"])
@@ -103,23 +108,32 @@ def watch(spec: dict[str, Any]) -> dict[str, Any]:
     return {"status": status, "code": code, "output": said, "errors": told}
 
 
-def _become(spec: dict[str, Any], out: int, error: int) -> None:
-    """In the child: become the program, in a session of its own."""
+def _begin(
+    spec: dict[str, Any], become: Callable[[dict[str, Any]], None], standard: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    """In the child: become the program, in a session of its own, with these three standard files."""
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.set_wakeup_fd(-1)
         for one in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ):
             signal.signal(one, signal.SIG_DFL)
-        for given, standard in ((spec["task_fd"], 0), (out, 1), (error, 2)):
-            os.dup2(given, standard)
-        os.closerange(3, 1024)
+        for number, file in enumerate(standard):
+            os.dup2(file, number)
+        for file in (*standard, *others):
+            os.close(file)
         os.chdir(spec["scratch"])
-        os.execvp(spec["command"][0], spec["command"])
+        os.environ.clear()
+        os.environ.update(spec["environment"])
+        become(spec)
     except OSError as failure:
         os.write(2, f"{spec['command'][0]} cannot be started: {failure.strerror or failure}\n".encode())
     finally:
         os._exit(_CANNOT_START)
+
+
+def _execute(spec: dict[str, Any]) -> None:
+    os.execv(spec["command"][0], spec["command"])
 
 
 def _reap(program: int) -> int | None:
@@ -166,18 +180,20 @@ def _prctl(option: int, value: int) -> None:
         prctl(option, value, 0, 0, 0)
 
 
-def main() -> None:
+def serve(report: int, task: int, become: Callable[[dict[str, Any]], None]) -> None:
     """Watch and report; remove the scratch folder if the parent cannot."""
-    spec, parent = json.loads(sys.argv[1]), os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        json.dump(watch(spec), sys.stdout)
-    finally:
-        if os.getppid() != parent:
-            import shutil
+    with open(report, "r+", closefd=False) as file:
+        spec = json.load(file)
+        file.seek(0)
+        file.truncate()
+        told = watch(spec, report, task, become)
+        json.dump(told, file)
+    if told["status"] == "ended":
+        import shutil
 
-            shutil.rmtree(spec["scratch"], ignore_errors=True)
+        shutil.rmtree(spec["scratch"], ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), int(sys.argv[2]), _execute)

@@ -82,9 +82,60 @@ def test_a_task_of_megabytes_arrives(program):
     assert ended.output == "3000000\n"
 
 
-def test_a_function_is_called_in_a_process_of_its_own(folder, program):
-    (folder / "mine.py").write_text("import os\ndef play(task):\n    return task['n'] / 2, os.getpid() == 1\n")
-    assert json.loads(run(program("", command="mine:play")).output) == {"reward": 0.5, "success": False}
+PLAYED = """
+import os, sys, tempfile, time
+
+IMPORTED_BY = os.getpid()
+if "OPENAI_API_KEY" in os.environ:
+    raise RuntimeError("there is no key yet")
+
+
+def play(task):
+    print("said")
+    sys.stdout.flush()
+    facts = [os.getpid(), os.getppid(), IMPORTED_BY, os.environ["OPENAI_API_KEY"], tempfile.gettempdir(), os.getcwd()]
+    return {"reward": task["n"] / 2, "facts": facts}
+
+
+def leave(task):
+    sys.exit("no more")
+
+
+def hang(task):
+    if os.fork() == 0:
+        os.setsid()
+    print(os.getpid())
+    sys.stdout.flush()
+    time.sleep(600)
+"""
+
+
+def test_a_function_is_imported_once_and_called_in_processes_of_its_own(folder, program):
+    (folder / "mine.py").write_text(PLAYED)
+    settings = program("", command="mine:play")
+    running = [RunningProgram(settings, {"n": n}, "", f"key-{n}") for n in range(3)]
+    told = [one.wait().output for one in running]
+    facts = [json.loads(output.splitlines()[-1]) for output in told]
+    assert told[0].startswith("said\n")
+    assert [one["reward"] for one in facts] == [0.0, 0.5, 1.0]
+    own, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
+    assert len({*own, *wardens, *importers, os.getpid()}) == 8
+    assert keys == ("key-0", "key-1", "key-2")
+    assert temporary == folders
+    assert len(set(folders)) == 3
+    psutil.Process(importers[0]).kill()
+    assert gone(importers[0])
+    assert RunningProgram(settings, {"n": 4}, "", "").wait().status == "done"
+
+
+def test_a_function_is_limited_as_a_command_is(folder, program):
+    (folder / "mine.py").write_text(PLAYED)
+    hung = run(program("", command="mine:hang", time_limit_s=0.5))
+    assert hung.status == "hung"
+    assert len(hung.output.split()) == 2
+    assert all(gone(int(pid), 0.5) for pid in hung.output.split())
+    assert run(program("", command="mine:leave")).detail == "exit status 1: no more"
+    assert run(program("", command="mine:absent")).detail.startswith("exit status 1: AttributeError: module 'mine'")
 
 
 TREE = """
@@ -167,7 +218,7 @@ def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
         time.sleep(600)
     """
     ended = run(program(code, command=[sys.executable, "agent.py", str(folder / "pids")]))
-    assert (ended.status, ended.detail) == ("died", "its warden was killed (exit status -9)")
+    assert (ended.status, ended.detail) == ("died", "its warden was killed")
     assert all(gone(int(pid)) for pid in until(folder / "pids").split())
 
 
