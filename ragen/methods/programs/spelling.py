@@ -146,7 +146,9 @@ class Spelling:
                 ids += self._template_ids(part)
             else:
                 text = texts[part.number]
-                ids += self._contexts.text_ids(json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text)
+                ids += self._contexts.encode_text(
+                    json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text
+                )
         return ids
 
     def _encode_template(self, text: str) -> tuple[int, ...]:

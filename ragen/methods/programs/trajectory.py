@@ -42,6 +42,8 @@ from starpo.ragen.methods.programs.tool_calls import parse_calls
 from starpo.schemas.datasets import NO_RESPONSE
 
 _MAX_OUTPUT = 4000
+_MAX_CHARS_A_TOKEN = 256
+"""More than a token has; longer texts are not even tokenised."""
 _ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded"}
 
 
@@ -121,18 +123,13 @@ class Trajectory:
                 f"this trajectory has had its {self._settings.max_calls} responses (max_calls)",
                 code="call_limit_exceeded",
             )
-        prompt = self._conversations.prompt(call.request)
         sampling, limit = self._policy.sampling, self._policy.max_context_tokens
-        num_needed = len(prompt.ids) + sampling.max_response_tokens
-        if num_needed > limit:
+        if sum(len(message.content) for message in call.request.messages) > _MAX_CHARS_A_TOKEN * limit:
+            raise self._too_long("far more")
+        prompt = self._conversations.prompt(call.request)
+        if len(prompt.ids) + sampling.max_response_tokens > limit:
             self._conversations.withdrawn(prompt)
-            self._limit = f"context full: {num_needed} tokens needed, max_context_tokens = {limit}"
-            raise Refusal(
-                f"this model's maximum context length is {limit} tokens; the messages have {len(prompt.ids)}, and "
-                f"{sampling.max_response_tokens} are kept for the response",
-                code="context_length_exceeded",
-                param="messages",
-            )
+            raise self._too_long(str(len(prompt.ids)))
         number = self._num_calls
         self._num_calls += 1
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
@@ -143,6 +140,16 @@ class Trajectory:
             prompt_ids=prompt.ids,
             uniforms=token_uniforms(seed, number, sampling.max_response_tokens),
             seed=derive_seed(seed, "turn", number),
+        )
+
+    def _too_long(self, found: str) -> Refusal:
+        limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
+        self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
+        return Refusal(
+            f"this model's maximum context length is {limit} tokens; the messages have {found}, and {kept} are kept "
+            "for the response",
+            code="context_length_exceeded",
+            param="messages",
         )
 
     def hear(self, sequence_id: str, response: Response, text: str) -> None:

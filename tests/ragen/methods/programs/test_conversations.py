@@ -28,7 +28,7 @@ def said(text: str, *calls: Call) -> ChatMessage:
 
 
 def result(text: str) -> ChatMessage:
-    return ChatMessage("tool", text, call_id="1")
+    return ChatMessage("tool", text)
 
 
 def policy(template: str, **settings) -> SimpleNamespace:
