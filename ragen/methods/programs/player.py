@@ -39,6 +39,7 @@ NUM_REWARDING = 4
 """Commands that compute rewards at a time."""
 POLL_S = 0.02
 """How often programs are asked whether they have ended."""
+_LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)", "timeout")
 
 
 def play(
@@ -52,23 +53,9 @@ def play(
     episodes: Sequence[Episode],
     deadline_s: float | None = None,
 ) -> pa.Table:
-    """Play episodes to their ends, as `ragen.agents.rollout.loop.play` does.
+    """Play episodes to their ends; arguments and result are those of `ragen.agents.rollout.loop.play`.
 
-    The prompt and the limits of `agent` have no effect: messages are the program's. Its template settings have.
-
-    Args:
-        session: Answers prompts; not closed here.
-        contexts: Built for this tokenizer and `agent`.
-        tokenizer: Decodes response ids to text.
-        settings: `ProgramSettings`.
-        agent: Chat template, and what it does with earlier reasoning.
-        sampling: How tokens are drawn, and the maximum response length.
-        max_context_tokens: Limit of prompt and response together.
-        episodes: Episodes with unique trajectory ids.
-        deadline_s: Seconds from now; None for no limit.
-
-    Returns:
-        Dataset `turns`: the rows of an episode together, in the order of `episodes`.
+    Of `agent`, the settings of the chat template and of earlier reasoning have an effect; prompts are the program's.
 
     Raises:
         EngineError: If the endpoint cannot be started, or the engine fails.
@@ -124,9 +111,9 @@ class _Shard:
             for trajectory, program, key in self._live.values():
                 self._endpoint.retire(key)
                 program.kill()
-                trajectory.end_late()
+                trajectory.end_unplayed(*_LATE)
             for trajectory in self._to_start:
-                trajectory.end_late()
+                trajectory.end_unplayed(*_LATE)
 
     def _play(self, stop_at: float | None) -> None:
         while self._live or self._to_start:
@@ -152,7 +139,7 @@ class _Shard:
                 program = RunningProgram(self._settings, task, self._endpoint.url, key)
             except (StarPOError, OSError) as error:
                 self._endpoint.retire(key)
-                trajectory.fail("ProgramNotStarted", str(error))
+                trajectory.end_unplayed("ProgramNotStarted", str(error))
             else:
                 self._live[episode.trajectory_id] = trajectory, program, key
 
