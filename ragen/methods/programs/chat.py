@@ -87,6 +87,10 @@ class ChatRequest:
     is_streamed: bool = False
     has_usage: bool = False
 
+    def plain(self) -> list[dict[str, str]]:
+        """Return roles and texts, for servers that apply a chat template themselves."""
+        return [{"role": message.role, "content": message.content} for message in self.messages]
+
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 _Object = dict[str, Any]

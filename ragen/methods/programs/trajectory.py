@@ -114,7 +114,7 @@ class Trajectory:
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
         self._asked[sequence_id] = number, call, prompt
         uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
-        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number))
+        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number), call.request.plain)
 
     def _prompt(self, request: ChatRequest) -> Prompt:
         self._limit = ""
