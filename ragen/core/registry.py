@@ -27,6 +27,7 @@ ENVIRONMENTS = Registry(
         "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
         "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
         "webshop": "starpo.ragen.envs.webshop.environment:WebShop",
+        "program": "starpo.ragen.methods.programs.environment:Program",
     },
     takes_targets=True,
 )

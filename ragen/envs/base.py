@@ -64,6 +64,8 @@ class Environment(ABC, Generic[S]):
         spoken: For a built-in environment, overrides of the default settings whose vocabulary is part of every
             embedded policy's tokenizer. Empty: only embedded policies that play the environment have its vocabulary.
         words: Texts to add to the vocabulary because they are rare in sampled play.
+        plays: `module:function` that plays its episodes in place of `ragen.agents.rollout.loop.play`, with the same
+            arguments, where turns are not actions of the agent alone; "": the built-in loop.
         drawn_as: Overrides of settings that affect only how a state is written, set to values that the report can draw.
     """
 
@@ -74,6 +76,7 @@ class Environment(ABC, Generic[S]):
     lessons: ClassVar[str] = ""
     spoken: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     words: ClassVar[tuple[str, ...]] = ()
+    plays: ClassVar[str] = ""
     drawn_as: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, settings: S) -> None:

@@ -67,4 +67,5 @@ def environment_code(settings: EnvironmentSettings) -> dict[str, str]:
     """Return role -> `module:attribute` of the environment and its parts, for stage keys."""
     parts = {tag: part for tag, part in settings.tagged().items() if part is not settings}
     of_parts = {f"environment of {tag}": ENVIRONMENTS[part.type] for tag, part in parts.items()}
-    return {"environment": ENVIRONMENTS[settings.type], **of_parts}
+    plays = environment_type(settings.type).plays
+    return {"environment": ENVIRONMENTS[settings.type], **of_parts} | ({"loop": plays} if plays else {})

@@ -16,7 +16,7 @@ from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine, StreamingSession
 from starpo.ragen.agents.rollout.episode import UNKNOWN_DIGEST, Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.loop import loop_of
 from starpo.ragen.agents.rollout.siblings import TRAVELLING, with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
@@ -68,6 +68,7 @@ class LocalPlayer:
         stream = as_stream(self._engine.session(sampling, contexts.stop_token_ids))
         session = _Stoppable(stream, self._stop, self._count)
         place = (session, contexts, tokenizer, job.environment, job.agent, sampling, job.max_context_tokens, episodes)
+        play = loop_of(job.environment)
         try:
             if job.search is None:
                 turns = play(*place, deadline_s)

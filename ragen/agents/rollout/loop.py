@@ -9,7 +9,7 @@ depend only on an episode's own seeds and context.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
@@ -21,12 +21,24 @@ from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import environment_type
 from starpo.schemas.datasets import TURNS
 
-__all__ = ["Episode", "play"]
+__all__ = ["Episode", "loop_of", "play"]
+
+
+def loop_of(settings: EnvironmentSettings) -> Callable[..., pa.Table]:
+    """Return the function that plays episodes of an environment: `play`, unless the environment declares another one.
+
+    Raises:
+        ConfigError, RegistryError: If there is no environment of that type, or what it declares cannot be loaded.
+    """
+    plays = environment_type(settings.type).plays
+    return resolve(plays) if plays else play
 
 
 def play(

@@ -31,6 +31,7 @@ from starpo.ragen.core.errors import (
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import environment_type
 from starpo.ragen.runs.verify.actions import episode_differences, turn_differences
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.differences import folder_difference, is_close, is_rounding, table_difference
@@ -370,6 +371,9 @@ class Verifier:
         from starpo.ragen.runs.verify.texts import text_differences
 
         assert turns.manifest is not None
+        if environment_type(self.config.environment.type).plays:
+            reason = f"the prompts of {self.config.environment.type} are not of its observations alone"
+            raise _NotComputedError(Verdict.NOT_SHOWN, reason)
         key = turns.manifest.inputs.get("checkpoint")
         if key is None:
             reason = "the trajectories were imported without the tokenizer that made them"

@@ -1,0 +1,271 @@
+"""The endpoint: an OpenAI-compatible server on 127.0.0.1 behind which the policy of a rollout answers.
+
+    program -> HTTP -> key, limits -> ChatRequest -> queue of PendingCall -> (player) -> Reply or Refusal -> HTTP
+
+The server runs in a thread of its own, and knows keys and bodies, not tokens. Each trajectory has a key, which is all
+that a request tells about itself: whoever holds one reaches that trajectory and nothing else. A hostile program is
+contained: bodies, waiting calls, connections and the time to send a request are limited, and at the limit of
+connections the oldest one without a request in progress makes room.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, read_request
+from starpo.ragen.methods.programs.replies import Reply, error, models
+
+MAX_BODY_BYTES = 4 << 20
+MAX_CONNECTIONS = 512
+MAX_OPEN = 64
+"""Calls of one trajectory in progress at a time."""
+SENDING_S = 10.0
+"""Time to send a request's headers, and then its body."""
+STARTING_S = 30.0
+
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.ERROR)  # what programs send is no news; faults of this module are
+_Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+_Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(eq=False)
+class PendingCall:
+    """A call that waits for its answer.
+
+    Attributes:
+        trajectory_id: The trajectory whose key it brought.
+        request: What it asks for.
+        arrived: When it had been read, on the monotonic clock.
+    """
+
+    trajectory_id: str
+    request: ChatRequest
+    arrived: float
+    _loop: asyncio.AbstractEventLoop
+    _answer: "asyncio.Future[Reply | Refusal]"
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the program has closed the connection, so that it will not hear the answer."""
+        return self._answer.cancelled()
+
+    def answer(self, answer: Reply | Refusal) -> None:
+        """Answer from any thread; without effect if the program no longer waits."""
+        self._loop.call_soon_threadsafe(_set, self._answer, answer)
+
+
+@dataclass
+class _Client:
+    """A trajectory as the server knows it."""
+
+    trajectory_id: str
+    temperature: float | None
+    top_p: float | None
+    num_open: int = 0
+
+
+class Endpoint:
+    """The server. `admit` a trajectory, take its `calls`, `retire` it; a context manager that starts and stops it.
+
+    Attributes:
+        url: Base URL for clients, such as `http://127.0.0.1:40001/v1`.
+    """
+
+    def __init__(self) -> None:
+        """Bind a free port of the loopback interface."""
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        self._clients: dict[bytes, _Client] = {}  # by the digest of the key, so that looking up tells nothing of it
+        self._calls: SimpleQueue[PendingCall] = SimpleQueue()
+        config = uvicorn.Config(
+            self._serve, http=_Connection, ws="none", lifespan="off", loop="asyncio", log_config=None,
+            access_log=False, server_header=False, date_header=False, timeout_keep_alive=60, interface="asgi3",
+            proxy_headers=False,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._server.force_exit = True  # at the end nobody waits for connections that are still open
+        self._thread = threading.Thread(target=self._run, name="endpoint", daemon=True)
+
+    def __enter__(self) -> "Endpoint":
+        """Start serving.
+
+        Raises:
+            EngineError: If the server does not start.
+        """
+        self._thread.start()
+        stop_at = time.monotonic() + STARTING_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > stop_at:
+                raise EngineError("the endpoint for programs cannot be started on 127.0.0.1; is loopback blocked here?")
+            time.sleep(0.002)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop serving and close all connections."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def admit(self, trajectory_id: str, temperature: float | None = None, top_p: float | None = None) -> str:
+        """Return a new key for a trajectory, whose requests may name this temperature and top_p, or any if None."""
+        key = secrets.token_urlsafe(32)
+        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p)
+        return key
+
+    def retire(self, key: str) -> None:
+        """End a trajectory: its key is unknown from now on."""
+        self._clients.pop(_digest(key), None)
+
+    def calls(self, timeout_s: float) -> list[PendingCall]:
+        """Return the calls that have come since the last time; if there are none, wait for the first one."""
+        found = []
+        try:
+            found.append(self._calls.get(timeout=timeout_s) if timeout_s > 0 else self._calls.get_nowait())
+            while True:
+                found.append(self._calls.get_nowait())
+        except Empty:
+            return found
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+    async def _serve(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
+        """The ASGI application."""
+        try:
+            client = self._client(scope)
+            route = scope["method"], scope["path"]
+            if route == ("GET", "/v1/models"):
+                await _respond(send, 200, models())
+            elif route == ("POST", "/v1/chat/completions"):
+                await self._complete(client, receive, send)
+            else:
+                message = f"there is no {' '.join(route)[:200]} here, only /v1/chat/completions and /v1/models"
+                raise Refusal(message, code="not_found", status=404)
+        except Refusal as refusal:
+            await _respond(send, refusal.status, error(refusal), is_last=refusal.status in (401, 408, 413))
+
+    def _client(self, scope: Mapping[str, Any]) -> _Client:
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        client = self._clients.get(_digest(given[len(b"Bearer ") :].decode("latin-1")))
+        if client is None or not given.startswith(b"Bearer "):
+            raise Refusal(
+                "the key is unknown: send the one in OPENAI_API_KEY, and only while its program runs",
+                code="invalid_api_key",
+                status=401,
+            )
+        return client
+
+    async def _complete(self, client: _Client, receive: _Receive, send: _Send) -> None:
+        if client.num_open >= MAX_OPEN:
+            raise Refusal(f"{MAX_OPEN} calls are in progress already", code="too_many_calls", status=429)
+        client.num_open += 1
+        try:
+            request = read_request(await _body(receive), client.temperature, client.top_p)
+            answer = await self._answer(client.trajectory_id, request, receive)
+        finally:
+            client.num_open -= 1
+        if isinstance(answer, Refusal):
+            raise answer
+        if not request.is_streamed:
+            await _respond(send, 200, answer.completion())
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for event in answer.events(request.has_usage):
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _answer(self, trajectory_id: str, request: ChatRequest, receive: _Receive) -> Reply | Refusal:
+        """Wait for the player's answer, or until the program has closed the connection."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Reply | Refusal] = loop.create_future()
+        self._calls.put(PendingCall(trajectory_id, request, time.monotonic(), loop, answer))
+        closed = asyncio.ensure_future(receive())
+        await asyncio.wait({answer, closed}, return_when=asyncio.FIRST_COMPLETED)
+        closed.cancel()
+        if not answer.done():
+            answer.cancel()
+            raise Refusal("the connection was closed", code="disconnected")
+        return answer.result()
+
+
+async def _body(receive: _Receive) -> bytes:
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(SENDING_S):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise Refusal("the connection was closed", code="disconnected")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > MAX_BODY_BYTES:
+                    raise Refusal(f"the body exceeds {MAX_BODY_BYTES:,} bytes", code="body_too_large", status=413)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        message = f"the body did not arrive within {SENDING_S:g} s"
+        raise Refusal(message, code="request_timeout", status=408) from None
+
+
+async def _respond(send: _Send, status: int, body: bytes, *, is_last: bool = False) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if is_last:  # what is left of the request is not read
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _set(future: "asyncio.Future[Reply | Refusal]", answer: Reply | Refusal) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "replace")).digest()
+
+
+class _Connection(H11Protocol):
+    """A connection with limits: on their number, and on the time until its request's headers have come."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.logger = _LOG
+        # An answer is written in two parts, of which the second would wait for the first to be acknowledged.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timer = self.loop.call_later(SENDING_S, self._end_if_idle)
+        open_ones = _in_order(self)
+        open_ones[self] = None
+        if len(open_ones) > MAX_CONNECTIONS:
+            next((one for one in open_ones if not one.is_busy), self).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        _in_order(self).pop(self, None)
+        super().connection_lost(exc)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in progress."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _end_if_idle(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.abort()
+
+
+def _in_order(connection: _Connection) -> dict[_Connection, None]:
+    """Return the server's open connections, the oldest first."""
+    return connection.config.__dict__.setdefault("connections_in_order", {})

@@ -1,0 +1,114 @@
+"""The environment of a program, as panels, audits and settings see it: its tasks are its initial states.
+
+env_seed -> task -> observation, digest
+
+It is played by the program, through the endpoint, and never stepped.
+"""
+
+import random
+from functools import cached_property
+from typing import ClassVar
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.lookup import TARGET, resolve
+from starpo.ragen.envs.base import Environment, Info
+from starpo.ragen.envs.grammar import FreeText, Grammar
+from starpo.ragen.methods.programs.process import words_of
+from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
+from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
+
+_GRAMMAR = FreeText("An action is whatever the program makes of a response", max_chars=1_000_000)
+
+
+class Program(Environment[ProgramSettings]):
+    """Environment whose episodes are played by a program."""
+
+    settings_type = ProgramSettings
+    plays: ClassVar[str] = "starpo.ragen.methods.programs.player:play"
+
+    def __init__(self, settings: ProgramSettings) -> None:
+        super().__init__(settings)
+        self._task: Task | None = None
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a task.
+
+        Raises:
+            EnvironmentFault: If the program, its tasks or its reward cannot be found, or have changed.
+        """
+        assert self._is_ready
+        self._task = task_of(self.settings, seed)
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Refuse: a program plays.
+
+        Raises:
+            EnvironmentFault: Always.
+        """
+        raise EnvironmentFault("program: its episodes are played by the program itself, and cannot be stepped")
+
+    @cached_property
+    def _is_ready(self) -> bool:
+        """True; raises what stands in the way of starting the program."""
+        settings = self.settings
+        words_of(settings.command, {})
+        if isinstance(settings.reward, list):
+            words_of(settings.reward, {})
+        elif TARGET.fullmatch(settings.reward) and not callable(resolve(settings.reward)):
+            raise EnvironmentFault(f"the reward {settings.reward} is not a function of the transcript and the task")
+        found = code_digest([settings.command, settings.reward])
+        if found != settings.code_digest:
+            raise EnvironmentFault(
+                f"the code that command and reward name has changed: it has the digest {found}, but the settings name "
+                f"{settings.code_digest}. Restore it, or leave code_digest out of the settings to use it as it is now"
+            )
+        return True
+
+    @property
+    def num_initial_states(self) -> int | None:  # type: ignore[override]
+        """1 if there is a single task, which training and evaluation must share."""
+        return 1 if len(load_tasks(self.settings)) == 1 else None
+
+    @property
+    def task(self) -> Task:
+        """Task of the current episode."""
+        if self._task is None:
+            raise EnvironmentFault("program: there is no task before the first reset; call reset")
+        return self._task
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Empty: not listed."""
+        return ()
+
+    @property
+    def grammar(self) -> Grammar:
+        """Any text."""
+        return _GRAMMAR
+
+    def random_action(self, rng: random.Random) -> str:
+        """Return a word."""
+        return rng.choice(("yes", "no"))
+
+    @property
+    def replay_fault(self) -> str:
+        """Never empty."""
+        return "its episodes are played by a program, which may do anything"
+
+    @property
+    def is_success(self) -> bool:
+        """False: the program's reward says."""
+        return False
+
+    def rules(self) -> str:
+        """Return the settings' description of the task."""
+        return self.settings.about or "A program plays, and asks what it likes."
+
+    def state_digest(self) -> str:
+        """Return the digest of the task."""
+        return digest(self.task)
+
+    def render(self) -> str:
+        """Return the task as JSON."""
+        return as_json(self.task)

@@ -1,0 +1,199 @@
+"""The loop of programs: a shard of episodes, each played by a program of its own that asks an endpoint.
+
+    episodes -> programs -> endpoint -> calls -> submit -> (engine) -> finished -> answers -> ... -> rows of `turns`
+
+Calls of all programs are in flight together. An engine that answers in rounds is given what waits once every program
+waits, or after a few milliseconds; one that answers continuously gets further calls as they come. Tokens depend only on
+a trajectory's own seeds and on the number of the call in it.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Request, RolloutSession, StreamingSession
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.loop import table_of, texts_of
+from starpo.ragen.agents.rollout.stream import as_stream
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.methods.programs.endpoint import Endpoint, PendingCall
+from starpo.ragen.methods.programs.process import Ended, RunningProgram
+from starpo.ragen.methods.programs.settings import ProgramSettings
+from starpo.ragen.methods.programs.spelling import Spelling
+from starpo.ragen.methods.programs.tasks import task_of
+from starpo.ragen.methods.programs.trajectory import Policy, Trajectory
+
+MAX_RUNNING = 64
+"""Programs that run at a time; further episodes of a shard begin as others end."""
+LINGER_S = 0.005
+"""How long a call waits for those of other programs before an engine at rest is given a batch."""
+NUM_REWARDING = 4
+"""Commands that compute rewards at a time."""
+POLL_S = 0.02
+"""How often programs are asked whether they have ended."""
+_LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)", "timeout")
+
+
+def play(
+    session: RolloutSession | StreamingSession,
+    contexts: ContextBuilder,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: EnvironmentSettings,
+    agent: AgentConfig,
+    sampling: SamplingConfig,
+    max_context_tokens: int,
+    episodes: Sequence[Episode],
+    deadline_s: float | None = None,
+) -> pa.Table:
+    """Play episodes to their ends; arguments and result are those of `ragen.agents.rollout.loop.play`.
+
+    Of `agent`, the settings of the chat template and of earlier reasoning have an effect; prompts are the program's.
+
+    Raises:
+        EngineError: If the endpoint cannot be started, or the engine fails.
+        EnvironmentFault: If the tasks cannot be read.
+    """
+    assert isinstance(settings, ProgramSettings)
+    assert contexts.agent == agent, "the contexts were built for another agent"
+    stop_at = None if deadline_s is None else time.monotonic() + deadline_s
+    policy = Policy(contexts, tokenizer, _spelling(tokenizer, contexts), sampling, max_context_tokens)
+    trajectories = [Trajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes]
+    with Endpoint() as endpoint:
+        _Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
+    return table_of([row for trajectory in trajectories for row in trajectory.rows])
+
+
+@lru_cache(maxsize=2)
+def _spelling(tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder) -> Spelling:
+    return Spelling(tokenizer, contexts)
+
+
+class _Shard:
+    """The programs of one shard."""
+
+    def __init__(
+        self,
+        stream: StreamingSession,
+        endpoint: Endpoint,
+        settings: ProgramSettings,
+        policy: Policy,
+        trajectories: Sequence[Trajectory],
+    ) -> None:
+        self._stream = stream
+        self._endpoint = endpoint
+        self._settings = settings
+        self._policy = policy
+        self._order = {one.episode.trajectory_id: place for place, one in enumerate(trajectories)}
+        self._to_start = list(reversed(trajectories))
+        self._live: dict[str, tuple[Trajectory, RunningProgram, str]] = {}
+        self._ready: list[tuple[int, Request]] = []
+        self._ready_since = 0.0
+        self._in_flight: dict[str, Trajectory] = {}
+        self._polled_at = 0.0
+        self._rewarded: list[Future[None]] = []
+
+    def play(self, stop_at: float | None) -> None:
+        """Play all episodes to their ends, or until a time on the monotonic clock."""
+        try:
+            with ThreadPoolExecutor(NUM_REWARDING) as self._pool:
+                self._play(stop_at)
+            for rewarded in self._rewarded:
+                rewarded.result()
+        finally:
+            for trajectory, program, key in self._live.values():
+                self._endpoint.retire(key)
+                program.kill()
+                trajectory.end_unplayed(*_LATE)
+            for trajectory in self._to_start:
+                trajectory.end_unplayed(*_LATE)
+
+    def _play(self, stop_at: float | None) -> None:
+        while self._live or self._to_start:
+            if stop_at is not None and time.monotonic() >= stop_at:
+                return
+            self._start()
+            for call in self._endpoint.calls(self._patience_s()):
+                self._take(call)
+            self._end_those_that_ended()
+            self._submit()
+            if self._in_flight:
+                self._answer()
+
+    def _start(self) -> None:
+        while self._to_start and len(self._live) < MAX_RUNNING:
+            trajectory = self._to_start.pop()
+            episode, sampling = trajectory.episode, self._policy.sampling
+            # A greedy member has another temperature than the run, which its program need not know.
+            fixed = (None, None) if episode.is_greedy else (sampling.temperature, sampling.top_p)
+            key = self._endpoint.admit(episode.trajectory_id, *fixed)
+            task = {**trajectory.task, "dynamics_seed": episode.dynamics_seed}
+            try:
+                program = RunningProgram(self._settings, task, self._endpoint.url, key)
+            except (StarPOError, OSError) as error:
+                self._endpoint.retire(key)
+                trajectory.end_unplayed("ProgramNotStarted", str(error))
+            else:
+                self._live[episode.trajectory_id] = trajectory, program, key
+
+    def _patience_s(self) -> float:
+        """Return how long to wait for further calls."""
+        if self._in_flight:
+            return 0.0
+        if self._ready:
+            return 0.0 if self._all_wait() else max(0.0, self._ready_since + LINGER_S - time.monotonic())
+        return POLL_S
+
+    def _all_wait(self) -> bool:
+        return all(trajectory.is_waiting for trajectory, _, _ in self._live.values())
+
+    def _take(self, call: PendingCall) -> None:
+        if call.trajectory_id not in self._live or call.is_abandoned:
+            return
+        request = self._live[call.trajectory_id][0].ask(call)
+        if request is not None:
+            if not self._ready:
+                self._ready_since = time.monotonic()
+            self._ready.append((self._order[call.trajectory_id], request))
+
+    def _submit(self) -> None:
+        is_due = self._in_flight or self._all_wait() or time.monotonic() >= self._ready_since + LINGER_S
+        if not self._ready or not is_due:
+            return
+        ordered = [request for _, request in sorted(self._ready, key=lambda entry: entry[0])]
+        self._ready = []
+        for request in ordered:
+            self._in_flight[request.sequence_id] = self._live[request.sequence_id.rpartition("/")[0]][0]
+        self._stream.submit(ordered)
+
+    def _answer(self) -> None:
+        finished = self._stream.finished()
+        texts = texts_of(self._policy.tokenizer, finished, self._policy.contexts.stop_token_ids)
+        for (sequence_id, response), text in zip(finished, texts, strict=True):
+            trajectory = self._in_flight.pop(sequence_id)
+            if trajectory.episode.trajectory_id in self._live:
+                trajectory.hear(sequence_id, response, text)
+
+    def _end_those_that_ended(self) -> None:
+        if time.monotonic() < self._polled_at + POLL_S:
+            return
+        self._polled_at = time.monotonic()
+        for name, (trajectory, program, key) in list(self._live.items()):
+            ended: Ended | None = program.poll()
+            if ended is None:
+                continue
+            self._endpoint.retire(key)
+            program.kill()
+            del self._live[name]
+            self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
+            if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on
+                self._rewarded.append(self._pool.submit(trajectory.end, ended))
+            else:
+                trajectory.end(ended)

@@ -1,0 +1,188 @@
+"""Tasks: the initial states of an environment that a program plays, rows of JSON values.
+
+file of JSON lines | module:attribute | hf:NAME:SPLIT -> rows -> digest
+                                                   env_seed -> a row
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starpo.ragen.core.errors import EnvironmentFault, StarPOError
+from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.guard import FOREIGN, guarded
+from starpo.ragen.core.lookup import TARGET, resolve
+from starpo.ragen.core.seeding import python_random
+
+if TYPE_CHECKING:
+    from starpo.ragen.methods.programs.settings import ProgramSettings
+
+Task = Mapping[str, Any]
+"""Field -> JSON value."""
+
+_DATA_SET = "hf:"
+_MAX_NAMED = 3
+
+
+def load_tasks(settings: "ProgramSettings") -> Sequence[Task]:
+    """Return all tasks, in the order of their source.
+
+    Raises:
+        EnvironmentFault: If they cannot be read, or are not those that the settings name.
+    """
+    return _loaded(settings.tasks, settings.tasks_digest)
+
+
+def task_of(settings: "ProgramSettings", env_seed: int) -> Task:
+    """Return the task that a seed draws, each with equal probability.
+
+    Raises:
+        EnvironmentFault: See `load_tasks`.
+    """
+    return python_random(env_seed, "task").choice(load_tasks(settings))
+
+
+def digest(task: Task) -> str:
+    """Return a digest of a task's values, 16 hexadecimal digits; the order of its fields does not count."""
+    return hashlib.blake2b(as_json(task, sort_keys=True).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def as_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Return a value as JSON on one line.
+
+    Raises:
+        ValueError, TypeError: If it is not a JSON value; NaN is none.
+    """
+    return json.dumps(value, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
+
+
+def source_digest(source: str) -> str:
+    """Return a digest of all tasks of a source, 16 hexadecimal digits.
+
+    Raises:
+        EnvironmentFault: If they cannot be read, there are none, or some are duplicates.
+    """
+    return _digest_of(read_tasks(source))
+
+
+def read_tasks(source: str) -> tuple[Task, ...]:
+    """Read the tasks of a source (`ProgramSettings.tasks`).
+
+    Raises:
+        EnvironmentFault: If they cannot be read, there are none, or some are duplicates.
+    """
+    if source.startswith(_DATA_SET):
+        rows = _of_data_set(source)
+    elif TARGET.fullmatch(source) and not Path(source).exists():
+        rows = _of_module(source)
+    else:
+        rows = _of_file(Path(source))
+    places: dict[str, str] = {}
+    tasks: list[Task] = []
+    repeated: list[str] = []
+    for place, row in rows:
+        tasks.append(_checked(source, place, row))
+        first = places.setdefault(digest(row), place)
+        if first != place:
+            repeated.append(f"{place} repeats {first}")
+    if not tasks:
+        raise EnvironmentFault(f"{source} holds no tasks; expected at least one")
+    if repeated:
+        named = "; ".join(repeated[:_MAX_NAMED]) + ("; ..." if len(repeated) > _MAX_NAMED else "")
+        raise EnvironmentFault(
+            f"{source}: {len(repeated)} of {len(tasks)} tasks are duplicates ({named}); leave them out, or tell them "
+            "apart by a field of their own"
+        )
+    return tuple(tasks)
+
+
+@lru_cache(maxsize=4)
+def _loaded(source: str, expected: str) -> tuple[Task, ...]:
+    tasks = read_tasks(source)
+    found = _digest_of(tasks)
+    if found != expected:
+        raise EnvironmentFault(
+            f"{source} has changed: its {len(tasks)} tasks have the digest {found}, but the settings name {expected}. "
+            "Restore them, or leave tasks_digest out of the settings to use them as they are now; a source that "
+            "differs in every process cannot be used"
+        )
+    return tasks
+
+
+def _digest_of(tasks: Iterable[Task]) -> str:
+    return hashlib.sha256("\n".join(map(digest, tasks)).encode()).hexdigest()[:16]
+
+
+def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise EnvironmentFault(f"{path} cannot be read ({reason}); expected a file of JSON lines") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise EnvironmentFault(f"{path}, line {number}: no JSON: {error}") from error
+
+
+def _of_module(target: str) -> Iterator[tuple[str, Any]]:
+    found = resolve(target)
+    try:
+        with guarded():
+            source = found() if callable(found) else found
+            if iter(source) is source and not callable(found):
+                raise TypeError("it can be read only once; expected a list, or a function that returns an iterable")
+            yield from ((f"task {number}", row) for number, row in enumerate(source, 1))
+    except (StarPOError, OSError):
+        raise
+    except FOREIGN as error:
+        fault = describe_fault(error, target.partition(":")[0])
+        raise EnvironmentFault(f"{target} gives no tasks: {fault}") from error
+
+
+def _of_data_set(source: str) -> Iterator[tuple[str, Any]]:
+    parts = source.removeprefix(_DATA_SET).split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise EnvironmentFault(
+            f"{source}: expected hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, as hf:openai/gsm8k:main:test"
+        )
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"{source} needs the package datasets, which cannot be imported here ({error}): pip install datasets"
+        ) from error
+    try:
+        with guarded():
+            rows = load_dataset(*parts[:-1], split=parts[-1])
+            yield from ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
+    except FOREIGN as error:  # it speaks to a server, and has exceptions of its own
+        raise EnvironmentFault(f"{source} cannot be loaded: {describe_fault(error, 'datasets')}") from error
+
+
+def _checked(source: str, place: str, row: Any) -> Task:
+    if not isinstance(row, dict):
+        raise EnvironmentFault(f"{source}, {place}: a {type(row).__name__}, expected an object of fields")
+    try:
+        if json.loads(as_json(row)) == row:
+            return row
+    except (ValueError, TypeError, RecursionError):
+        pass
+    field = next((name for name, value in row.items() if not _is_json(name, value)), "?")
+    value = row.get(field)
+    raise EnvironmentFault(
+        f"{source}, {place}: the field {field!r} holds a {type(value).__name__}, which is not a JSON value: keep text, "
+        "finite numbers, true, false, null, lists and objects of these"
+    )
+
+
+def _is_json(name: Any, value: Any) -> bool:
+    try:
+        return bool(json.loads(as_json({name: value})) == {name: value})
+    except (ValueError, TypeError, RecursionError):
+        return False

@@ -1,0 +1,303 @@
+"""One trajectory as a program plays it: its calls, and in the end its rows of `turns`.
+
+    PendingCall -> `ask` -> Request -> (engine) -> `hear` -> Reply        Ended -> `end` -> rows
+
+A turn is a call that was answered and heard. Its observation is what the messages have that the conversation did not
+have before. The reward of the program is that of its last turn. How a program may end:
+
+    done                              the last turn is terminated, with the reward
+    died after a refusal for a limit  truncated: the last turn, or for a full context a turn of status 'truncated'
+    anything else                     a last turn of status 'env_error' or 'timeout', so that no reward is made up: the
+                                      trajectory is in no statistic and is not trained on
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.parser import prefilled_tag
+from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.episode import Episode, Row
+from starpo.ragen.agents.rollout.loop import texts_of
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.core.seeding import derive_seed, token_uniforms
+from starpo.ragen.envs.grammar import write_call
+from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest, Refusal
+from starpo.ragen.methods.programs.conversations import Conversations, Prompt
+from starpo.ragen.methods.programs.endpoint import PendingCall
+from starpo.ragen.methods.programs.process import Ended
+from starpo.ragen.methods.programs.replies import Reply
+from starpo.ragen.methods.programs.reward import reward_of
+from starpo.ragen.methods.programs.settings import ProgramSettings
+from starpo.ragen.methods.programs.spelling import Spelling
+from starpo.ragen.methods.programs.tasks import digest
+from starpo.ragen.methods.programs.tool_calls import parse_calls
+from starpo.schemas.datasets import NO_RESPONSE
+
+_MAX_OUTPUT = 4000
+_MAX_CHARS_A_TOKEN = 256
+"""More than a token has; longer texts are not even tokenised."""
+_ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded", "done": "ProgramCalledNothing"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What all trajectories of a shard share on the side of the policy."""
+
+    contexts: ContextBuilder
+    tokenizer: PreTrainedTokenizerBase
+    spelling: Spelling
+    sampling: SamplingConfig
+    max_context_tokens: int
+
+    def text(self, ids: list[int]) -> str:
+        """Return the text of sampled tokens, without the end token."""
+        answered = [("", Response(ids, [0.0] * len(ids), "length"))]
+        return texts_of(self.tokenizer, answered, self.contexts.stop_token_ids)[0]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A call that was answered."""
+
+    prompt: Prompt
+    response: Response
+    text: str
+    said: ChatMessage
+    is_well_formed: bool
+
+
+class Trajectory:
+    """The calls of one program, and what becomes of them.
+
+    Attributes:
+        episode: Its identity.
+        task: The task that the program plays.
+        rows: Rows of `turns`; empty until the end.
+    """
+
+    def __init__(self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], policy: Policy) -> None:
+        self.episode = episode
+        self.task = task
+        self.rows: list[Row] = []
+        self._settings = settings
+        self._policy = policy
+        self._opening = prefilled_tag(policy.contexts.agent)
+        self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
+        self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
+        self._turns: dict[int, _Turn] = {}
+        self._num_calls = self._num_refused = 0
+        self._limit = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the program waits for a response."""
+        return bool(self._asked)
+
+    def ask(self, call: PendingCall) -> Request | None:
+        """Return the request for a call; None if the call was refused instead."""
+        try:
+            prompt = self._prompt(call.request)
+        except Refusal as refusal:
+            self._num_refused += 1
+            call.answer(refusal)
+            return None
+        number, seed = self._num_calls, self.episode.sampling_seed
+        self._num_calls += 1
+        sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
+        self._asked[sequence_id] = number, call, prompt
+        uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
+        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number), call.request.plain)
+
+    def _prompt(self, request: ChatRequest) -> Prompt:
+        self._limit = ""
+        max_calls, limit = self._settings.max_calls, self._policy.max_context_tokens
+        if self._num_calls >= max_calls:
+            self._limit = "calls"
+            message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
+            raise Refusal(message, code="call_limit_exceeded")
+        if sum(len(message.content) for message in request.messages) > _MAX_CHARS_A_TOKEN * limit:
+            raise self._too_long("far more")
+        prompt = self._conversations.prompt(request)
+        if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
+            self._conversations.withdrawn(prompt)
+            raise self._too_long(str(len(prompt.ids)))
+        return prompt
+
+    def _too_long(self, found: str) -> Refusal:
+        limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
+        self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
+        message = f"the messages have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        return Refusal(message, code="context_length_exceeded", param="messages")
+
+    def hear(self, sequence_id: str, response: Response, text: str) -> None:
+        """Answer the call that a request was made for.
+
+        Args:
+            sequence_id: That of the request.
+            response: The response.
+            text: Its text without the end token.
+        """
+        number, call, prompt = self._asked.pop(sequence_id)
+        if call.is_abandoned:
+            self._conversations.withdrawn(prompt)
+            return
+        response, text, visible = self._cut(call.request, response, text)
+        form, names = self._policy.spelling.call_form, call.request.tool_names
+        content, calls, could_read = parse_calls(self._opening + visible, form, names)
+        calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
+        said = ChatMessage("assistant", content, calls)
+        self._conversations.answered(prompt, call.request.messages, said, response.token_ids)
+        is_whole = response.finish_reason == "stop"
+        self._turns[number] = _Turn(prompt, response, text, said, is_whole and could_read)
+        reason = "tool_calls" if calls else response.finish_reason
+        name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
+        call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids)))
+
+    def _cut(self, request: ChatRequest, response: Response, text: str) -> tuple[Response, str, str]:
+        """Cut a response after the tokens that the request wants: as many as it allows, or up to one of its stops.
+
+        Returns:
+            The response, its text, and the text before the stop.
+        """
+        ids = response.token_ids[: request.max_tokens]
+        text = text if len(ids) == len(response.token_ids) else self._policy.text(ids)
+        stops = [stop for stop in request.stops if stop in text]
+        if stops:
+            low, high = 1, len(ids)
+            while low < high:  # the fewest tokens whose text has a stop
+                middle = (low + high) // 2
+                has_stop = any(stop in self._policy.text(ids[:middle]) for stop in stops)
+                low, high = (low, middle) if has_stop else (middle + 1, high)
+            ids = ids[:high]
+            text = self._policy.text(ids)
+        elif len(ids) == len(response.token_ids):
+            return response, text, text
+        kept = Response(ids, response.logprobs[: len(ids)], "stop" if stops else "length")
+        return kept, text, text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+    def end(self, ended: Ended) -> None:
+        """Make the rows, now that the program has ended."""
+        error, message = _ERRORS[ended.status], ended.detail or "it ended without a call that was answered"
+        self._make_rows(ended.status)
+        if ended.status == "done" and self._turns:
+            try:
+                reward, is_success = reward_of(self._settings, self.task, ended, self._transcript())
+                self.rows[-1] |= {"action_rewards": [reward], "success": is_success, "terminated": True}
+                return
+            except StarPOError as problem:
+                error, message = "ProgramRewardFailed", str(problem)
+        if ended.status == "died" and self._limit == "calls":
+            self.rows[-1]["truncated"] = True
+        elif ended.status == "died" and self._limit:
+            self._add(NO_RESPONSE, status="truncated", truncated=True, info=_as_json({"error": self._limit}))
+        else:
+            self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
+
+    def end_unplayed(self, error: str, message: str, status: str = "env_error") -> None:
+        """Make the rows of a program that was not started, or not ended, with this last turn."""
+        self._make_rows("killed")
+        self._fail(error, message, status)
+
+    def _transcript(self) -> list[dict[str, Any]]:
+        """Return the messages of all turns, in the order of the calls, each with the number of its conversation."""
+        return [
+            {**message.as_json(), "conversation": turn.prompt.number}
+            for _, turn in sorted(self._turns.items())
+            for message in (*turn.prompt.new_messages, turn.said)
+        ]
+
+    def _make_rows(self, status: str) -> None:
+        context: list[int] = []
+        for _, turn in sorted(self._turns.items()):
+            ids = turn.prompt.ids
+            grows = bool(context) and ids[: len(context)] == context
+            prompt_ids = ids[len(context) :] if grows else ids
+            context = ids + turn.response.token_ids
+            facts = {"conversation": turn.prompt.number, "effective": True}
+            if len(self.rows) + 1 == len(self._turns):
+                numbers = {turn.prompt.number for turn in self._turns.values()}
+                facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
+            self._add(
+                self._spoken(turn),
+                observation=_observation(turn.prompt.new_messages),
+                is_context_start=not grows,
+                prompt_ids=prompt_ids,
+                info=_as_json(facts),
+            )
+
+    def _spoken(self, turn: _Turn) -> Row:
+        think, answer = _parts(turn.text, self._opening)
+        calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
+        action = "\n".join(calls) or "message"
+        return NO_RESPONSE | {
+            "response_ids": turn.response.token_ids,
+            "behaviour_logprobs": turn.response.logprobs,
+            "response": turn.text,
+            "finish_reason": turn.response.finish_reason,
+            "think": think,
+            "answer": answer,
+            "parsed_actions": [action],
+            "executed_actions": [action],
+            "action_rewards": [0.0],
+            "action_effective": [True],
+            "format_ok": turn.is_well_formed,
+            "status": "ok" if turn.is_well_formed else "format_error",
+        }
+
+    def _fail(self, error: str, message: str, status: str = "env_error", **facts: str) -> None:
+        info = _as_json({"error": error, "message": without_secrets(message), **facts})
+        self._add(NO_RESPONSE, status=status, truncated=status == "timeout", info=info)
+
+    def _add(self, spoken: Row, **columns: Any) -> None:
+        episode, turn, initial = self.episode, len(self.rows), digest(self.task)
+        row: Row = {
+            "trajectory_id": episode.trajectory_id,
+            "group_id": episode.group_id,
+            "env": self._settings.tag_of(episode.env_seed),
+            "env_seed": episode.env_seed,
+            "dynamics_seed": episode.dynamics_seed,
+            "sampling_seed": episode.sampling_seed,
+            "member": episode.member,
+            "turn": turn,
+            "observation": "",
+            "is_context_start": turn == 0,
+            "action_cost": 0.0,
+            "success": False,
+            "actions_left": self._settings.max_calls - turn,
+            "terminated": False,
+            "truncated": False,
+            "initial_state_digest": initial,
+            **spoken,
+            "origin": "greedy" if episode.is_greedy else "policy",
+            **columns,
+        }
+        told = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]
+        row["state_digest"] = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+        self.rows.append(row)
+
+
+def _parts(text: str, opening: str) -> tuple[str | None, str]:
+    """Split a response into its reasoning, if it has some, and the rest; both as they stand in the text."""
+    thought, end, rest = text.partition("</think>")
+    if not end or not (opening + thought).lstrip().startswith("<think>"):
+        return None, text
+    return thought.partition("<think>")[2] if "<think>" in thought else thought, rest
+
+
+def _observation(messages: tuple[ChatMessage, ...]) -> str:
+    """Return the text of a message; several, or one of the assistant's, as JSON."""
+    if len(messages) == 1 and messages[0].role != "assistant":
+        return messages[0].content
+    return json.dumps([message.as_json() for message in messages], ensure_ascii=False)
+
+
+def _as_json(facts: Mapping[str, Any]) -> str:
+    return json.dumps(facts, sort_keys=True)

@@ -1,0 +1,199 @@
+"""The warden of a program: a small process that starts it, limits it, and ends it with all that it started.
+
+    python -I -S warden.py REPORT TASK     standard input: a socket that closes when the parent wants it, or ends
+
+REPORT is a file that holds the specification and receives the report, TASK the program's standard input. Run as a file
+by `process`, or by `nursery` in a fork, with the standard library alone. Every descendant of the program remains a
+descendant of the warden (a subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. Only a
+program that kills its warden gets away.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CHUNK = 1 << 16
+_LOOK_S = 1.0
+_GIVE_UP_S = 10.0
+_CANNOT_START = 127
+
+
+class Output:
+    """What a program writes: the number of bytes, and the end of each stream."""
+
+    def __init__(self, streams: tuple[int, int], kept_bytes: int) -> None:
+        self.open = list(streams)
+        self.num_bytes = 0
+        self.ends = dict.fromkeys(streams, b"")
+        self._kept_bytes = kept_bytes
+
+    def read(self, stream: int) -> bool:
+        """Read what is there; whether there was something."""
+        try:
+            chunk = os.read(stream, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.open.remove(stream)
+        self.num_bytes += len(chunk)
+        self.ends[stream] = (self.ends[stream] + chunk)[-self._kept_bytes :]
+        return bool(chunk)
+
+
+def watch(spec: dict[str, Any], report: int, task: int, become: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the program to its end, or end it.
+
+    Args:
+        spec: `command`, `environment`, `scratch` (its working folder), `time_limit_s`, `max_output_bytes`,
+            `kept_bytes` (the end of each stream to report).
+        report: A file that the program does not inherit.
+        task: Its standard input.
+        become: Turns a child into the program; does not return.
+
+    Returns:
+        `status`: 'done', 'died', 'hung', 'flooded' or 'ended' (the parent wants it, or is gone); `code`: exit status,
+        negative for a signal, None if it did not end by itself; `output`, `errors`: ends of its two streams.
+    """
+    parent = os.getppid()
+    stop_at = time.monotonic() + spec["time_limit_s"]
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    outs, errors = os.pipe(), os.pipe()
+    program = os.fork()
+    if program == 0:
+        _begin(spec, become, (task, outs[1], errors[1]), (report, woken, wake, outs[0], errors[0]))
+    os.close(outs[1])
+    os.close(errors[1])
+    output = Output((outs[0], errors[0]), spec["kept_bytes"])
+    for stream in output.open:
+        os.set_blocking(stream, False)
+    status, code = "", None
+    try:
+        while not status:
+            left_s = stop_at - time.monotonic()
+            ready, _, _ = select.select([0, woken, *output.open], [], [], max(0.0, min(left_s, _LOOK_S)))
+            for stream in [stream for stream in ready if stream in output.open]:
+                output.read(stream)
+            if woken in ready:
+                os.read(woken, _CHUNK)
+            code = _reap(program)
+            if 0 in ready or os.getppid() != parent:
+                status = "ended"
+            elif output.num_bytes > spec["max_output_bytes"]:
+                status = "flooded"
+            elif code is not None:
+                status = "done" if code == 0 else "died"
+            elif left_s <= 0:
+                status = "hung"
+    finally:
+        _end_all(program)
+    for stream in list(output.open):
+        while output.num_bytes <= spec["max_output_bytes"] and output.read(stream):
+            pass
+    if status in ("done", "died") and output.num_bytes > spec["max_output_bytes"]:
+        status = "flooded"
+    said, told = (output.ends[stream].decode("utf-8", "replace") for stream in (outs[0], errors[0]))
+    return {"status": status, "code": code, "output": said, "errors": told}
+
+
+def _begin(
+    spec: dict[str, Any], become: Callable[[dict[str, Any]], None], standard: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    """In the child: become the program, in a session of its own, with these three standard files."""
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        for one in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ):
+            signal.signal(one, signal.SIG_DFL)
+        for number, file in enumerate(standard):
+            os.dup2(file, number)
+        for file in (*standard, *others):
+            os.close(file)
+        os.chdir(spec["scratch"])
+        os.environ.clear()
+        os.environ.update(spec["environment"])
+        become(spec)
+    except OSError as failure:
+        os.write(2, f"{spec['command'][0]} cannot be started: {failure.strerror or failure}\n".encode())
+    finally:
+        os._exit(_CANNOT_START)
+
+
+def _execute(spec: dict[str, Any]) -> None:
+    os.execv(spec["command"][0], spec["command"])
+
+
+def _reap(program: int) -> int | None:
+    """Collect what has ended; the exit status of the program if it is among it."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if pid == 0:
+            return code
+        if pid == program:
+            code = os.waitstatus_to_exitcode(status)
+
+
+def _end_all(program: int) -> None:
+    """Kill all descendants. Those of a killed process become children of this one, until there are none."""
+    give_up_at = time.monotonic() + _GIVE_UP_S
+    while time.monotonic() < give_up_at:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for pid in _children() or (-program,):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _children() -> list[int]:
+    """Return the children of this process; empty if the system does not list them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as listed:  # noqa: PTH123 (pathlib takes long to import)
+            return [int(pid) for pid in listed.read().split()]
+    except OSError:
+        return []
+
+
+def _prctl(option: int, value: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:  # Linux alone has it
+        prctl(option, value, 0, 0, 0)
+
+
+def serve(report: int, task: int, become: Callable[[dict[str, Any]], None]) -> None:
+    """Watch and report; remove the scratch folder if the parent cannot."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with open(report, "r+", closefd=False) as file:
+        spec = json.load(file)
+        file.seek(0)
+        file.truncate()
+        told = watch(spec, report, task, become)
+        json.dump(told, file)
+    if told["status"] == "ended":
+        import shutil
+
+        shutil.rmtree(spec["scratch"], ignore_errors=True)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]), _execute)

@@ -1,0 +1,234 @@
+"""The endpoint against programs of every kind: what it answers, what it refuses, and what it survives."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from starpo.ragen.methods.programs import endpoint as served
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, read_request
+from starpo.ragen.methods.programs.endpoint import Endpoint
+from starpo.ragen.methods.programs.replies import Reply
+
+pytestmark = pytest.mark.integration
+
+HELLO = {"model": "policy", "messages": [{"role": "user", "content": "hello"}]}
+BROKEN = {"function": {"name": "f", "arguments": "["}}
+CALL = ChatMessage("assistant", "", (Call("search", '{"query": "x"}', id="c00000000"),))
+
+
+@contextmanager
+def answering(say=lambda call: ChatMessage("assistant", f"{call.trajectory_id} heard")) -> Iterator[Endpoint]:
+    """An endpoint whose player answers every call at once."""
+    is_over = threading.Event()
+
+    def serve(endpoint: Endpoint) -> None:
+        while not is_over.is_set():
+            for call in endpoint.calls(0.01):
+                said = say(call)
+                reason = "tool_calls" if said.calls else "stop"
+                call.answer(Reply("chatcmpl-1", said, reason, 3, 2))
+
+    with Endpoint() as endpoint:
+        thread = threading.Thread(target=serve, args=(endpoint,))
+        thread.start()
+        try:
+            yield endpoint
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def address(endpoint: Endpoint) -> tuple[str, int]:
+    host, port = endpoint.url.removeprefix("http://").removesuffix("/v1").split(":")
+    return host, int(port)
+
+
+def post(endpoint: Endpoint, key: str, body: object, path: str = "/v1/chat/completions") -> tuple[int, dict]:
+    connection = http.client.HTTPConnection(*address(endpoint), timeout=20)
+    payload = body if isinstance(body, bytes) else json.dumps(body)
+    connection.request("POST", path, payload, {"Authorization": f"Bearer {key}"})
+    response = connection.getresponse()
+    found = response.status, json.loads(response.read())
+    connection.close()
+    return found
+
+
+def head(key: str, num_bytes: int) -> bytes:
+    """Headers of a request with a body of that size."""
+    lines = ("POST /v1/chat/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}")
+    return "\r\n".join([*lines, f"Content-Length: {num_bytes}", "", ""]).encode()
+
+
+def test_the_openai_client_is_answered_in_one_piece_and_in_events():
+    from openai import OpenAI
+
+    with answering(lambda call: CALL if call.request.tools != "[]" else ChatMessage("assistant", "hi\n")) as endpoint:
+        client = OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
+        assert [model.id for model in client.models.list()] == ["policy"]
+        asked = {"model": "policy", "messages": HELLO["messages"]}
+        whole = client.chat.completions.create(**asked)
+        assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("hi\n", "stop")
+        assert whole.usage.total_tokens == 5
+        events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        assert "".join(event.choices[0].delta.content or "" for event in events if event.choices) == "hi\n"
+        assert events[-1].usage.completion_tokens == 2
+        tools = [{"type": "function", "function": {"name": "search"}}]
+        called = client.chat.completions.create(**asked, tools=tools).choices[0]
+        assert (called.finish_reason, called.message.content) == ("tool_calls", None)
+        assert called.message.tool_calls[0].function.name == "search"
+        with client.chat.completions.stream(**asked, tools=tools) as stream:
+            assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "param", "word"),
+    [
+        ({"model": "gpt-4o"}, "model", "'policy'"),
+        ({"n": 8}, "n", "should be 1"),
+        ({"logprobs": True}, "logprobs", "should be False"),
+        ({"temperature": 0}, "temperature", "0.7"),
+        ({"temperature": float("nan")}, "temperature", "0.7"),
+        ({"temperature": "warm"}, "temperature", "valid number"),
+        ({"top_p": 0.5}, "top_p", "top_p"),
+        ({"presence_penalty": 0.5}, "presence_penalty", "should be 0"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "should be 'text'"),
+        ({"top_k": 5}, "top_k", "leave it out"),
+        ({"max_tokens": 0}, "max_tokens", "greater than 0"),
+        ({"stop": [1]}, "stop", "valid string"),
+        ({"messages": []}, "messages", "at least 1"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages", "wizard"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages", "valid string"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "should be 'text'"),
+        ({"messages": [{"role": "user", "tool_calls": [{}]}]}, "messages", "required"),
+        ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
+        ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools", "name"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "should be 'auto'"),
+    ],
+)  # fmt: skip
+def test_what_would_change_the_sampling_or_is_no_text_is_refused(changes, param, word):
+    with pytest.raises(Refusal, match=word) as refused:
+        read_request(json.dumps(HELLO | changes).encode(), 0.7, 1.0)
+    assert (refused.value.param, refused.value.status) == (param, 400)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"model": "policy", "messages": ["\\ud800"]}']
+)
+def test_what_is_no_request_is_refused(body):
+    with pytest.raises(Refusal):
+        read_request(body, None, None)
+
+
+def test_harmless_parameters_and_nulls_are_accepted():
+    body = HELLO | {"user": "me", "seed": 3, "n": 1, "temperature": 0.7, "logprobs": None, "max_completion_tokens": 9}
+    body |= {
+        "messages": [{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+    }
+    request = read_request(json.dumps(body).encode(), 0.7, 1.0)
+    assert request.messages == (ChatMessage("system", "ab"),)
+    assert request.max_tokens == 9
+
+
+def test_a_key_opens_its_own_trajectory_and_no_other():
+    with answering() as endpoint:
+        keys = {name: endpoint.admit(name) for name in ("left", "right")}
+        for name, key in keys.items():
+            assert post(endpoint, key, HELLO)[1]["choices"][0]["message"]["content"] == f"{name} heard"
+        endpoint.retire(keys["left"])
+        for forged in (keys["left"], "", keys["right"][:-1], keys["right"] + "x", "Bearer", "\xff"):
+            status, body = post(endpoint, forged, HELLO)
+            assert (status, body["error"]["code"]) == (401, "invalid_api_key")
+        assert post(endpoint, keys["right"], HELLO)[0] == 200
+        assert post(endpoint, keys["right"], HELLO, "/v1/../admin")[0] == 404
+
+
+def test_a_hundred_megabytes_are_refused_after_four():
+    with answering() as endpoint:
+        key = endpoint.admit("t")
+        sent = 0
+        with socket.create_connection(address(endpoint), timeout=20) as sender, suppress(OSError):
+            sender.sendall(head(key, 100 << 20))
+            while sent < 100 << 20:  # until it is reset
+                sent += sender.send(b" " * (1 << 16))
+        assert sent < 20 << 20
+        assert post(endpoint, key, b" " * (served.MAX_BODY_BYTES - 100) + json.dumps(HELLO).encode())[0] in (200, 413)
+        assert post(endpoint, key, HELLO)[0] == 200
+
+
+def test_slow_senders_are_ended(monkeypatch):
+    monkeypatch.setattr(served, "SENDING_S", 0.3)
+    with answering() as endpoint:
+        key = endpoint.admit("t")
+        for start in (b"", b"POST /v1/chat", f"POST /v1/models HTTP/1.1\r\nAuthorization: Bearer {key}\r\n".encode()):
+            with socket.create_connection(address(endpoint), timeout=20) as slow:
+                slow.sendall(start)
+                began = time.monotonic()
+                assert slow.recv(100) == b""
+                assert time.monotonic() - began < 5
+        with socket.create_connection(address(endpoint), timeout=20) as slow:
+            slow.sendall(head(key, 9) + b"{")
+            assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
+    monkeypatch.setattr(served, "MAX_CONNECTIONS", 64)
+    with answering() as endpoint:
+        key = endpoint.admit("t")
+        held = []
+        try:
+            for _ in range(1000):
+                held.append(socket.create_connection(address(endpoint), timeout=20))
+                if len(held) > 300:  # this process, too, has a limit of open files
+                    held.pop(0).close()
+            assert post(endpoint, key, HELLO)[0] == 200
+        finally:
+            for connection in held:
+                connection.close()
+
+
+def test_no_trajectory_has_more_calls_in_progress_than_its_share(monkeypatch):
+    monkeypatch.setattr(served, "MAX_OPEN", 2)
+    with Endpoint() as endpoint:
+        key, other = endpoint.admit("t"), endpoint.admit("other")
+        threads = [threading.Thread(target=post, args=(endpoint, key, HELLO)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        waiting = []
+        while len(waiting) < 2:
+            waiting += endpoint.calls(0.1)
+        assert post(endpoint, key, HELLO)[0] == 429
+        threads.append(threading.Thread(target=post, args=(endpoint, other, HELLO)))
+        threads[-1].start()
+        while len(waiting) < 3:
+            waiting += endpoint.calls(0.1)
+        for call in waiting:
+            call.answer(Reply("x", ChatMessage("assistant", ""), "stop", 1, 1))
+        for thread in threads:
+            thread.join()
+
+
+def test_a_program_that_hangs_up_is_known_to_have():
+    with Endpoint() as endpoint:
+        key = endpoint.admit("t")
+        body = json.dumps(HELLO)
+        with socket.create_connection(address(endpoint)) as hanging_up:
+            hanging_up.sendall(head(key, len(body)) + body.encode())
+            (call,) = endpoint.calls(10)
+            assert not call.is_abandoned
+        stop_at = time.monotonic() + 10
+        while not call.is_abandoned and time.monotonic() < stop_at:
+            time.sleep(0.01)
+        assert call.is_abandoned
+        call.answer(Reply("x", ChatMessage("assistant", ""), "stop", 1, 1))
+
+
+def test_only_the_loopback_interface_is_served():
+    with Endpoint() as endpoint:
+        assert endpoint.url.startswith("http://127.0.0.1:")

@@ -1,0 +1,100 @@
+"""The environment of a program: settings, panels, and what is refused before any work."""
+
+import json
+import sys
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs import make
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.methods.programs.settings import ProgramSettings
+
+
+def test_tasks_are_initial_states_and_panels_hold_them_out(program):
+    settings = program("")
+    panel = make_panel(settings, 3, 11)
+    assert len(set(panel.state_digests)) == 3
+    world = make(settings)
+    drawn = set()
+    for number in range(40):
+        observation, _ = world.reset(seed=fresh_env_seed(settings, 1, "x", number, excluded=panel.excluded_digests))
+        assert world.state_digest() not in panel.excluded_digests
+        drawn.add(json.loads(observation)["n"])
+    assert len(drawn) == 2
+    assert world.replay_fault
+    with pytest.raises(EnvironmentFault, match="too few initial states"):
+        make_panel(settings, 6, 11)
+
+
+def test_a_single_task_is_shared_by_training_and_panels(folder, program):
+    (folder / "tasks.jsonl").write_text("{}\n")
+    assert make_panel(program(""), 4, 11).is_exhaustive
+
+
+def test_it_is_never_stepped(program):
+    world = make(program(""))
+    world.reset(seed=1)
+    with pytest.raises(EnvironmentFault, match="cannot be stepped"):
+        world.step("yes")
+
+
+def test_digests_are_kept_and_what_has_changed_is_refused(folder, program):
+    settings = program("print(1)")
+    text = settings.model_dump_json()
+    again = TypeAdapter(EnvironmentConfig).validate_json(text)
+    assert again == settings
+    assert settings.tasks_digest
+    assert settings.code_digest
+    make(again).reset(seed=0)
+    (folder / "agent.py").write_text("print(2)")
+    assert ProgramSettings.model_validate_json(text).code_digest == settings.code_digest
+    assert program("print(2)").code_digest != settings.code_digest
+    with pytest.raises(EnvironmentFault, match="the code that command and reward name has changed"):
+        make(again).reset(seed=0)
+
+
+def test_a_stored_run_needs_neither_tasks_nor_program(folder, program):
+    text = program("").model_dump_json()
+    for name in ("tasks.jsonl", "agent.py"):
+        (folder / name).unlink()
+    assert make(ProgramSettings.model_validate_json(text)).replay_fault
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"command": []}, "it has no word"),
+        ({"command": "agent.py"}, "found 'agent.py'; expected module:function, or a list of words"),
+        ({"command": ["python", "{prompt}"]}, r"\{prompt\} is not a placeholder; known: \{task\}, \{base_url\}"),
+        ({"reward": ["judge", "{task}"]}, r"\{task\} is not a placeholder; known: none"),
+        ({"reward": "points"}, "found 'points'; expected 'output', module:function"),
+        ({"tasks": "missing.jsonl"}, "missing.jsonl cannot be read"),
+        ({"time_limit_s": 0.0}, "greater than 0"),
+        ({"max_output_bytes": 0}, "greater than or equal to 1"),
+        ({"max_calls": 0}, "greater than or equal to 1"),
+        ({"variables": ["A=1"]}, "should match pattern"),
+    ],
+)
+def test_settings_that_are_refused(folder, changed, message):
+    with pytest.raises(ValidationError, match=message) as refused:
+        ProgramSettings(**{"command": [sys.executable], "tasks": "tasks.jsonl"} | changed)
+    assert refused.value.error_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"command": ["no-such-agent"]}, "the command 'no-such-agent' is not found here"),
+        ({"command": "no_such_module:play"}, "there is no module 'no_such_module'"),
+        ({"reward": "no_such_module:score"}, "'no_such_module:score' .*cannot be loaded"),
+        ({"reward": "json:__name__"}, "the reward json:__name__ is not a function"),
+        ({"reward": ["no-such-judge"]}, "the command 'no-such-judge' is not found here"),
+    ],
+)
+def test_what_cannot_be_started_is_said_before_any_work(program, changed, message):
+    with pytest.raises(ValueError, match=message):
+        make(program("", **changed)).reset(seed=0)

@@ -1,0 +1,268 @@
+"""Programs as players: what they hear is what is recorded, and whatever they do has a status of its own."""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout import loop
+from starpo.ragen.agents.rollout.costs import take_usage
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.make import environment_code
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning.imitation import imitate
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.methods.programs import player
+from starpo.ragen.methods.programs.settings import ProgramSettings
+from starpo.ragen.methods.programs.tasks import task_of
+from starpo.schemas.validate import validate
+from tests.ragen.agents.rollout.conftest import ScriptedEngine
+
+AGENT = AgentConfig(prompt="state", should_think=False, max_turns=4)
+SAMPLING = SamplingConfig(max_response_tokens=24)
+GAMES = {
+    "frozen_lake": FrozenLakeSettings(observation="compact"),
+    "sokoban": SokobanSettings(observation="compact", generator="distance", min_solution=2, max_solution=4),
+}
+
+
+@pytest.fixture(scope="module")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small policy that has learned to write actions."""
+    folder = str(tmp_path_factory.mktemp("policy"))
+    sizes = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+    config = TinyPolicy(**sizes, warm_start_steps=80, warm_start_batch_size=16, demonstration_turns=300)
+    imitate(config, GAMES["sokoban"], AGENT, SAMPLING.max_response_tokens, frozenset(), folder)
+    return folder
+
+
+def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_context_tokens=1024):
+    engine = TorchEngine(num_threads=1)
+    engine.load(folder, "key")
+    tokenizer = load_tokenizer(folder)
+    contexts = ContextBuilder(tokenizer, agent, sampling.max_response_tokens)
+    session = engine.session(sampling, contexts.stop_token_ids)
+    table = play(session, contexts, tokenizer, settings, agent, sampling, max_context_tokens, episodes)
+    validate(table, "turns")
+    return table
+
+
+@pytest.mark.parametrize(
+    ("game", "changes"), [("sokoban", {}), ("frozen_lake", {"prompt": "full", "system_prompt": "You play a game."})]
+)
+def test_an_external_program_plays_as_the_built_in_loop(game, changes, policy_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(player, "LINGER_S", 20.0)  # full rounds, as in the built-in loop: then the bytes are equal
+    agent = AGENT.model_copy(update=changes)
+    tasks = [
+        {"env_seed": seed, "environment": GAMES[game].model_dump(), "agent": agent.model_dump(),
+         "max_tokens": SAMPLING.max_response_tokens}
+        for seed in (3, 4)
+    ]  # fmt: skip
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+    script = Path(__file__).with_name("game_agent.py")
+    settings = ProgramSettings(command=[sys.executable, str(script)], tasks=str(tmp_path / "tasks.jsonl"))
+    episodes = [Episode(f"g{seed}", member, seed, member, 100 + member) for seed in (0, 1) for member in range(2)]
+    own = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
+
+    heard = played(player.play, policy_folder, settings, agent, episodes).to_pylist()
+    expected = played(loop.play, policy_folder, GAMES[game], agent, own).to_pylist()
+
+    assert len(expected) > len(episodes)
+    assert any(row["executed_actions"] for row in expected)
+    names = (
+        "trajectory_id", "turn", "prompt_ids", "response_ids", "behaviour_logprobs", "is_context_start", "response",
+        "finish_reason", "success",
+    )  # fmt: skip
+    assert [[row[name] for name in names] for row in heard] == [[row[name] for name in names] for row in expected]
+    paid = [{}, {}]
+    for rows, sums in zip((heard, expected), paid, strict=True):
+        for row in rows:
+            sums[row["trajectory_id"]] = sums.get(row["trajectory_id"], 0.0) + sum(row["action_rewards"])
+    assert paid[0] == pytest.approx(paid[1])
+
+
+ASKING = """
+import json, os, sys, time, urllib.error, urllib.request
+
+def ask(*messages, key=os.environ["OPENAI_API_KEY"], **more):
+    body = json.dumps({"model": "policy", "messages": list(messages), **more}).encode()
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+    return json.load(urllib.request.urlopen(request))["choices"][0]
+
+def user(text):
+    return {"role": "user", "content": text}
+
+def end(reward):
+    print(json.dumps({"reward": reward, "success": reward > 0}))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`run(code, say)`: rows of two members whose program is this code; `say(trajectory id, turn)` is the policy."""
+    tokenizer = make_tokenizer()
+
+    def rows(code, say=lambda *_: "Left", max_context_tokens=400, deadline_s=None, tokens=12, **limits):
+        (tmp_path / "agent.py").write_text(ASKING + code)
+        (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
+        settings = ProgramSettings(
+            command=[sys.executable, str(tmp_path / "agent.py")], tasks=str(tmp_path / "tasks.jsonl"), **limits
+        )
+        sampling = SamplingConfig(max_response_tokens=tokens)
+        contexts = ContextBuilder(tokenizer, AGENT, tokens)
+        session = ScriptedEngine(tokenizer, lambda name, turn: say(name.partition("/")[0], turn)).session(
+            sampling, contexts.stop_token_ids
+        )
+        episodes = [Episode("g", member, 0, member, 100 + member) for member in range(2)]
+        table = player.play(
+            session, contexts, tokenizer, settings, AGENT, sampling, max_context_tokens, episodes, deadline_s
+        )
+        validate(table, "turns")
+        validity = compute_rewards(table, RewardConfig(components=["environment"]))["is_valid"].to_pylist()
+        return [row | {"is_valid": is_valid} for row, is_valid in zip(table.to_pylist(), validity, strict=True)]
+
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "num_answered", "status", "error"),
+    [
+        ("end(1)", {}, 0, "env_error", "ProgramCalledNothing"),
+        ("ask(user('a')); sys.exit(3)", {}, 1, "env_error", "ProgramDied"),
+        ("ask(user('a')); os.kill(os.getpid(), 9)", {}, 1, "env_error", "ProgramDied"),
+        ("ask(user('a')); time.sleep(60)", {"time_limit_s": 1.0}, 1, "env_error", "ProgramHung"),
+        ("ask(user('a')); print('well done')", {}, 1, "env_error", "ProgramRewardFailed"),
+        ("ask(user('a')); time.sleep(60)", {"deadline_s": 1.5}, 1, "timeout", "deadline"),
+        ("ask(user('a' * 900)); end(1)", {}, 0, "truncated", "context full"),
+    ],
+)
+def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits, num_answered, status, error, run):
+    rows = run(code, **limits)
+    assert len(rows) == 2 * (num_answered + 1)
+    for row in rows[num_answered :: num_answered + 1]:
+        assert row["status"] == status
+        assert error in json.loads(row["info"])["error"]
+        assert row["is_valid"] == (status == "truncated")
+        assert row["action_rewards"] == []
+
+
+def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, monkeypatch):
+    def refuse(*_):
+        raise OSError("no such program")
+
+    monkeypatch.setattr(player, "RunningProgram", refuse)
+    assert [(row["status"], json.loads(row["info"])["error"]) for row in run("")] == [
+        ("env_error", "ProgramNotStarted")
+    ] * 2
+
+
+def test_the_reward_is_that_of_the_last_turn(run):
+    rows = run("ask(user('a')); ask(user('b')); end(0.5)")[:2]
+    assert [(row["action_rewards"], row["success"], row["terminated"], row["status"]) for row in rows] == [
+        ([0.0], False, False, "ok"), ([0.5], True, True, "ok"),
+    ]  # fmt: skip
+    assert [row["observation"] for row in rows] == ["a", "b"]
+    assert json.loads(rows[1]["info"])["conversations"] == 2
+
+
+def test_a_limit_of_calls_truncates_and_may_be_caught(run):
+    program = "answers = [ask(user(str(n))) for n in range(3)]; end(1)"
+    last = run(program, max_calls=2)[1]
+    assert (last["truncated"], last["status"], last["action_rewards"]) == (True, "ok", [0.0])
+    caught = "try:\n    [ask(user(str(n))) for n in range(3)]\nexcept urllib.error.HTTPError: pass\nend(1)"
+    last = run(caught, max_calls=2)[1]
+    assert (last["truncated"], last["terminated"], last["action_rewards"]) == (False, True, [1.0])
+    assert json.loads(last["info"])["refused"] == 1
+
+
+def test_interleaved_conversations_are_contexts_with_the_sampled_tokens(run):
+    code = """
+left, right = [user("left")], [user("right")]
+for turn in range(2):
+    for messages in (left, right):
+        messages += [ask(*messages)["message"], user(f"go on {turn}")]
+end(1)
+"""
+    rows = run(code, lambda _, turn: f"Left {turn}")[:4]
+    assert [json.loads(row["info"])["conversation"] for row in rows] == [0, 1, 0, 1]
+    assert all(row["is_context_start"] for row in rows)
+    for before, after in ((rows[0], rows[2]), (rows[1], rows[3])):
+        context = before["prompt_ids"] + before["response_ids"]
+        assert after["prompt_ids"][: len(context)] == context
+    assert rows[2]["observation"] == "go on 0"
+
+
+def test_a_response_is_cut_to_what_the_program_hears(run):
+    code = """
+first = ask(user("a"), stop=["Right"])
+second = ask(user("b"), max_tokens=2)
+third = ask(user("c"), max_tokens=3, stop=["Up"])
+print([first["message"]["content"], first["finish_reason"]], file=sys.stderr)
+assert first["message"]["content"] == "Left " and first["finish_reason"] == "stop", first
+assert second["finish_reason"] == third["finish_reason"] == "length"
+end(1)
+"""
+    tokenizer = make_tokenizer()
+    whole = tokenizer.encode("Left Right Down Up", add_special_tokens=False)
+    for row, is_stopped in zip(run(code, lambda *_: "Left Right Down Up")[:3], (True, False, False), strict=True):
+        number = len(row["response_ids"])
+        assert row["response_ids"] == whole[:number]
+        assert len(row["behaviour_logprobs"]) == number < len(whole)
+        assert row["response"] == tokenizer.decode(whole[:number])
+        assert (row["finish_reason"] == "stop") == is_stopped
+
+
+def test_a_response_that_was_not_heard_is_no_turn(run):
+    code = """
+import socket
+from urllib.parse import urlparse
+address = urlparse(os.environ["OPENAI_BASE_URL"])
+body = json.dumps({"model": "policy", "messages": [user("unheard")]})
+key = f"Authorization: Bearer {os.environ['OPENAI_API_KEY']}"
+lines = ["POST /v1/chat/completions HTTP/1.1", "Host: x", key, f"Content-Length: {len(body)}", "", body]
+with socket.create_connection((address.hostname, address.port)) as hanging_up:
+    hanging_up.sendall("\\r\\n".join(lines).encode())
+    time.sleep(0.3)
+ask(user("heard"))
+end(1)
+"""
+
+    def slowly(*_):
+        time.sleep(1.0)
+        return "Left"
+
+    assert [row["observation"] for row in run(code, slowly)] == ["heard", "heard"]
+
+
+def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
+    (tmp_path / "agent.py").write_text(ASKING + "ask(user('a')); end(1)")
+    (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
+    settings = ProgramSettings(
+        command=[sys.executable, str(tmp_path / "agent.py")], tasks=str(tmp_path / "tasks.jsonl")
+    )
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    engine = ScriptedEngine(tokenizer, lambda *_: "Left")
+    job = RolloutJob(str(tmp_path), "key", settings, AGENT, SAMPLING, 400)
+    episodes = [Episode("g", 0, 0, 0, 0), Episode("g", 1, 0, 1, 1, is_greedy=True)]
+    turns, _ = take_usage(LocalPlayer(engine).play(RolloutJob.from_json(job.to_json()), episodes))
+    assert turns["origin"].to_pylist() == ["policy", "greedy"]
+    assert turns["action_rewards"].to_pylist() == [[1.0], [1.0]]
+    assert engine.sessions[0].requests[0].messages() == [{"role": "user", "content": "a"}]
+    assert environment_code(settings)["loop"] == "starpo.ragen.methods.programs.player:play"
+    assert "loop" not in environment_code(GAMES["sokoban"])

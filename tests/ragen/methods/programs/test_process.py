@@ -1,0 +1,229 @@
+"""Programs: what they receive, how they end, and that nothing outlives them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.methods.programs.process import RunningProgram
+
+
+def run(settings, task=None):
+    return RunningProgram(settings, task or {"n": 1}, "http://127.0.0.1:9/v1", "key-1").wait()
+
+
+def gone(pid: int, within_s: float = 5.0) -> bool:
+    stop_at = time.monotonic() + within_s
+    while time.monotonic() < stop_at:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def until(path: Path, within_s: float = 10.0) -> str:
+    """Wait for a file with something in it."""
+    stop_at = time.monotonic() + within_s
+    while time.monotonic() < stop_at:
+        if path.exists() and path.read_text().endswith("\n"):
+            return path.read_text()
+        time.sleep(0.01)
+    raise AssertionError(f"{path} was not written")
+
+
+def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hidden")
+    monkeypatch.setenv("WANTED", "seen")
+    code = """
+        import json, os, sys
+        print(json.dumps([json.load(sys.stdin), dict(os.environ), os.getcwd(), sys.argv[1:]]))
+    """
+    settings = program(code, command=[sys.executable, "agent.py", "at {base_url}", "{model}"], variables=["WANTED"])
+    ended = run(settings, {"q": "\u00fc"})
+    task, variables, cwd, words = json.loads(ended.output)
+    assert (ended.status, ended.detail) == ("done", "")
+    assert task == {"q": "\u00fc"} == json.loads(variables["RAGEN_TASK"])
+    assert words == ["at http://127.0.0.1:9/v1", "policy"]
+    assert variables["OPENAI_BASE_URL"] == "http://127.0.0.1:9/v1"
+    assert (variables["OPENAI_API_KEY"], variables["WANTED"]) == ("key-1", "seen")
+    assert variables["HOME"] == variables["TMPDIR"] == cwd
+    assert set(variables) - {"LC_CTYPE"} == {
+        *("PATH", "LANG", "HOME", "TMPDIR", "NO_PROXY", "PYTHONPATH", "WANTED", "RAGEN_TASK"),
+        *("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"),
+    }
+    assert not Path(cwd).exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "detail"),
+    [
+        ("raise ValueError('no luck')", "died", "exit status 1: ValueError: no luck"),
+        ("import os; os.kill(os.getpid(), 9)", "died", "signal SIGKILL"),
+        ("import time; time.sleep(60)", "hung", "still running after 0.5 s (environment.time_limit_s)"),
+        ("while True: print('x' * 1000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
+        ("print('x' * 6000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
+    ],
+)
+def test_how_it_ends_is_said(program, code, status, detail):
+    ended = run(program(code, time_limit_s=0.5, max_output_bytes=5000))
+    assert (ended.status, ended.detail) == (status, detail)
+
+
+def test_a_task_of_megabytes_arrives(program):
+    ended = run(program("import json, sys; print(len(json.load(sys.stdin)['text']))"), {"text": "x" * 3_000_000})
+    assert ended.output == "3000000\n"
+
+
+PLAYED = """
+import os, sys, tempfile, time
+
+IMPORTED_BY = os.getpid()
+if "OPENAI_API_KEY" in os.environ:
+    raise RuntimeError("there is no key yet")
+
+
+def play(task):
+    print("said")
+    sys.stdout.flush()
+    facts = [os.getpid(), os.getppid(), IMPORTED_BY, os.environ["OPENAI_API_KEY"], tempfile.gettempdir(), os.getcwd()]
+    return {"reward": task["n"] / 2, "facts": facts}
+
+
+def leave(task):
+    sys.exit("no more")
+
+
+def hang(task):
+    if os.fork() == 0:
+        os.setsid()
+    print(os.getpid())
+    sys.stdout.flush()
+    time.sleep(600)
+"""
+
+
+def test_a_function_is_imported_once_and_called_in_processes_of_its_own(folder, program):
+    (folder / "mine.py").write_text(PLAYED)
+    settings = program("", command="mine:play")
+    running = [RunningProgram(settings, {"n": n}, "", f"key-{n}") for n in range(3)]
+    told = [one.wait().output for one in running]
+    facts = [json.loads(output.splitlines()[-1]) for output in told]
+    assert told[0].startswith("said\n")
+    assert [one["reward"] for one in facts] == [0.0, 0.5, 1.0]
+    own, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
+    assert len({*own, *wardens, *importers, os.getpid()}) == 8
+    assert keys == ("key-0", "key-1", "key-2")
+    assert temporary == folders
+    assert len(set(folders)) == 3
+    psutil.Process(importers[0]).kill()
+    assert gone(importers[0])
+    assert RunningProgram(settings, {"n": 4}, "", "").wait().status == "done"
+
+
+def test_a_function_is_limited_as_a_command_is(folder, program):
+    (folder / "mine.py").write_text(PLAYED)
+    hung = run(program("", command="mine:hang", time_limit_s=0.5))
+    assert hung.status == "hung"
+    assert len(hung.output.split()) == 2
+    assert all(gone(int(pid), 0.5) for pid in hung.output.split())
+    assert run(program("", command="mine:leave")).detail == "exit status 1: no more"
+    assert run(program("", command="mine:absent")).detail.startswith("exit status 1: AttributeError: module 'mine'")
+
+
+TREE = """
+    import os, subprocess, sys, time
+    sleepers = [
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]),
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True, env={}),
+    ]
+    orphan = os.fork()
+    if orphan == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        open(os.path.join(sys.argv[1], "orphan"), "w").write(f"{os.getpid()}\\n")
+        time.sleep(600)
+    os.waitpid(orphan, 0)
+    while not os.path.exists(os.path.join(sys.argv[1], "orphan")):
+        time.sleep(0.01)
+    pids = [*(sleeper.pid for sleeper in sleepers), os.getpid()]
+    open(os.path.join(sys.argv[1], "pids"), "w").write(" ".join(map(str, pids)) + "\\n")
+"""
+
+
+def pids_in(folder: Path) -> list[int]:
+    return [int(pid) for pid in (until(folder / "pids") + until(folder / "orphan")).split()]
+
+
+def test_what_it_started_ends_with_it_in_whatever_session(folder, program):
+    ended = run(program(TREE, command=[sys.executable, "agent.py", str(folder)]))
+    assert ended.status == "done"
+    assert all(gone(pid, 0.5) for pid in pids_in(folder))
+
+
+def test_to_kill_it_ends_all_of_it_and_its_folder(folder, program):
+    settings = program(TREE + "    time.sleep(600)\n", command=[sys.executable, "agent.py", str(folder)])
+    running = RunningProgram(settings, {}, "", "key-2")
+    pids = pids_in(folder)
+    scratch = psutil.Process(pids[2]).cwd()
+    assert running.poll() is None
+    running.kill()
+    running.kill()
+    assert all(gone(pid, 0.5) for pid in pids)
+    assert not Path(scratch).exists()
+    assert running.poll().status == "died"
+
+
+def test_where_its_parent_is_killed_nothing_stays(folder, program):
+    program(TREE + "    time.sleep(600)\n")
+    parent = f"""
+        import sys, time
+        from starpo.ragen.methods.programs.process import RunningProgram
+        from starpo.ragen.methods.programs.settings import ProgramSettings
+        settings = ProgramSettings(command=[sys.executable, "agent.py", {str(folder)!r}], tasks="tasks.jsonl")
+        running = RunningProgram(settings, {{}}, "", "key-3")
+        time.sleep(600)
+    """
+    path = os.pathsep.join(sys.path)
+    started = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(parent)], env={**os.environ, "PYTHONPATH": path}, cwd=folder
+    )
+    try:
+        pids = pids_in(folder)
+        scratch = psutil.Process(pids[2]).cwd()
+    finally:
+        started.send_signal(signal.SIGKILL)
+        started.wait()
+    assert all(gone(pid) for pid in pids)
+    stop_at = time.monotonic() + 5
+    while Path(scratch).exists() and time.monotonic() < stop_at:
+        time.sleep(0.01)
+    assert not Path(scratch).exists()
+
+
+def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
+    code = """
+        import os, signal, subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        open(sys.argv[1], "w").write(f"{child.pid} {os.getpid()}\\n")
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    """
+    ended = run(program(code, command=[sys.executable, "agent.py", str(folder / "pids")]))
+    assert (ended.status, ended.detail) == ("died", "its warden was killed")
+    assert all(gone(int(pid)) for pid in until(folder / "pids").split())
+
+
+def test_a_command_that_is_not_there(program):
+    with pytest.raises(EnvironmentFault, match="the command 'no-such-agent' is not found here"):
+        run(program("", command=["no-such-agent"]))
+    with pytest.raises(EnvironmentFault, match="there is no module 'no_such_module'"):
+        run(program("", command="no_such_module:play"))
