@@ -28,7 +28,7 @@ def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, refere
     Raises:
         LearnerError: When carried out, if a loss is not finite.
     """
-    like = update(config, iteration, checkpoint, reference, **data)
+    like = update(config, iteration, checkpoint, reference, data)
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
 
 

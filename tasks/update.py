@@ -1,6 +1,6 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
@@ -20,10 +20,10 @@ def update(
     iteration: int,
     checkpoint: str,
     reference: str,
+    data: Mapping[str, str],
     progress: RunProgress | None = None,
     *,
     is_kept: bool = True,
-    **data: str,
 ) -> Work:
     """Train a checkpoint on the selected groups.
 
@@ -32,10 +32,10 @@ def update(
         iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        data: Role -> key of the training data: turns, rewards and selection of all attempts.
         progress: Receives its progress.
         is_kept: Whether the new checkpoint is written. If not, it is dropped from birth, provided that it can be
             derived again, and that all who play its policy are on this machine.
-        data: Role -> key of the training data: turns, rewards and selection of all attempts.
 
     Raises:
         LearnerError: When carried out, if the selection is empty, or a loss is not finite.

@@ -48,7 +48,8 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         data = reward_and_filter(runner, now, iteration, turns)
         made: Keys | None = None
         if plan.should_update and runner.metric(iteration, NUM_KEPT) != 0:
-            work = update(now, iteration, checkpoints[-1], plan.reference, runner.progress, **data)
+            is_kept = runner.is_kept(iteration + 1)
+            work = update(now, iteration, checkpoints[-1], plan.reference, data, runner.progress, is_kept=is_kept)
             made = runner.stage(iteration, work)
         elif plan.should_update:
             runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")

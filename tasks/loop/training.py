@@ -98,7 +98,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             num_empty = 0
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
                 progress, is_kept = runner.progress, runner.is_kept(iteration + 1)
-                work = update(now, iteration, checkpoint, first, progress, is_kept=is_kept, **data)
+                work = update(now, iteration, checkpoint, first, data, progress, is_kept=is_kept)
                 checkpoint = runner.stage(iteration, work)["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
             stale = use.served(runner.measured(iteration, use.watched))

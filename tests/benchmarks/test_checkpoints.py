@@ -90,7 +90,7 @@ def test_what_is_not_kept_costs_little(
     for is_kept in (True, False):
         outside, learning, written = [], [], []
         for _ in range(NUM_UPDATES):
-            work = update(config, iteration, checkpoint, first, is_kept=is_kept, **data)
+            work = update(config, iteration, checkpoint, first, data, is_kept=is_kept)
             started = time.perf_counter()
             checkpoint = work.carry_out(store)["checkpoint"]
             outside.append(time.perf_counter() - started - learning_s)

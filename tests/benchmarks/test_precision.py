@@ -39,7 +39,7 @@ def test_the_default_pair_has_no_gap(tmp_path: Path) -> None:
             selection = variance_filter(config.filter, turns["turns"], rewards["rewards"]).carry_out(store)
             data = {name: keys[name] for keys in (turns, rewards, selection) for name in keys if name != "metrics"}
             data.pop("siblings", None)
-            key = update(config, 0, checkpoint, checkpoint, **data).carry_out(store)["checkpoint"]
+            key = update(config, 0, checkpoint, checkpoint, data).carry_out(store)["checkpoint"]
             found = store.manifest("checkpoint", key).headline
             mean, largest = (found[f"update/old_behaviour_gap_{name}"] for name in ("mean", "max"))
             gaps[engine, played, learned] = mean

@@ -82,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     data |= note(variance_filter(CONFIG.filter, **data))
     note(diagnose(0, **data))
     note(replace(probe(CONFIG, 0, first, first, data["turns"]), seed=7))
-    plain, with_critic = (replace(update(config, 0, first, first, **data), seed=7) for config in (CONFIG, WITH_CRITIC))
+    plain, with_critic = (replace(update(config, 0, first, first, data), seed=7) for config in (CONFIG, WITH_CRITIC))
     note(plain)
     note(with_critic, "update with a critic")
     settings = (CONFIG.environment, CONFIG.agent, CONFIG.rollout, CONFIG.evaluation)

@@ -210,7 +210,7 @@ def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path)
     start = next(done.key for _, done in runner.done if done.stage.name == "warm_start")
     for way, change in OTHERWISE.items():
         config = preset(name, settings | ONE_STEP | change).at(iteration)
-        again = update(config, iteration, work.inputs["checkpoint"], start, **data).carry_out(runner.store)
+        again = update(config, iteration, work.inputs["checkpoint"], start, data).carry_out(runner.store)
         computed = stored_metrics(runner.store, again["metrics"])
         for metric in (f"update/{number}" for number in NUMBERS):
             expected = pytest.approx(measured.get(metric, math.nan), rel=2e-3, abs=1e-5, nan_ok=True)

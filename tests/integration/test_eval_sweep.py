@@ -36,10 +36,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun:
     store = Store(begun(tmp_path_factory.mktemp("store")))
     update = training.update
 
-    def interrupted(config, iteration, *keys, **data):
+    def interrupted(config, iteration, *keys, **options):
         if iteration == 2:
             raise InterruptedRunError
-        return update(config, iteration, *keys, **data)
+        return update(config, iteration, *keys, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "update", interrupted)

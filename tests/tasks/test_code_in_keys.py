@@ -46,7 +46,7 @@ def keys() -> dict[str, str]:
         rollout(0, CONFIG, OTHER),
         reward(CONFIG.reward, TURNS),
         variance_filter(CONFIG.filter, TURNS, OTHER),
-        update(CONFIG, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER),
+        update(CONFIG, 0, OTHER, OTHER, {"turns": OTHER, "rewards": OTHER, "selection": OTHER}),
         evaluation(),
     ]
     return {work.stage.name: work.key for work in works}

@@ -16,7 +16,7 @@ def test_a_process_reward_model_takes_the_step_of_the_update(decay: str) -> None
     settings = {"iterations": 10, "update.advantage": "istar", "update.advantage_scale": "none"}
     config = preset("smoke", settings | {"update.optimiser.decay": decay})
     measured = objectives(config, {"run": config.update}, 4, "checkpoint", "first", **DATA)
-    updated = update(config, 4, "checkpoint", "first", **DATA)
+    updated = update(config, 4, "checkpoint", "first", DATA)
     contexts = [update_context(work.settings, 0) for work in (measured, updated)]
     factors = [learning_rate_factor(config.update.optimisers["prm"], c.iteration, c.num_iterations) for c in contexts]
     assert factors[0] == factors[1]

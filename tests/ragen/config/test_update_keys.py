@@ -64,7 +64,7 @@ def test_muon_is_refused_with_deepspeed(place):
 def test_runs_length_is_in_the_key_where_a_rate_falls():
     def key(iterations: int, **settings: object) -> str:
         config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})
-        return update(config, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER).key
+        return update(config, 0, OTHER, OTHER, {"turns": OTHER, "rewards": OTHER, "selection": OTHER}).key
 
     falling = {"update.prm.optimiser": {"learning_rate": 1e-4, "decay": "linear"}}
     assert key(10, **falling) == key(20, **falling)  # no such model is trained

@@ -34,7 +34,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Iterator[Adapted]:
 
 def work(*, is_kept: bool) -> Work:
     config = preset("smoke", {"update.kl_coefficient": 0.0})
-    return update(config, 0, FIRST, FIRST, is_kept=is_kept, **dict.fromkeys(("turns", "rewards", "selection"), DATA))
+    return update(config, 0, FIRST, FIRST, dict.fromkeys(("turns", "rewards", "selection"), DATA), is_kept=is_kept)
 
 
 def test_whether_it_is_kept_is_not_in_the_key() -> None:

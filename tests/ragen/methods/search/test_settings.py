@@ -75,7 +75,7 @@ def test_search_is_in_keys_of_rollouts_not_evaluations():
     }
     assert len(keys) == 1
     data = dict.fromkeys(("turns", "rewards", "selection"), FIRST)
-    assert update(plain, 0, FIRST, FIRST, **data).key == update(greedy, 0, FIRST, FIRST, **data).key
+    assert update(plain, 0, FIRST, FIRST, data).key == update(greedy, 0, FIRST, FIRST, data).key
 
 
 def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
