@@ -147,7 +147,7 @@ class Store(Artifacts):
             The manifest in the store: this one, or that of an artifact, perhaps dropped, that was stored first.
 
         Raises:
-            DerivationError: If that one has other content, although both are repeatable.
+            DerivationError: If that one has other content.
             StoreError: If the store cannot be written.
         """
         _check_no_dataset(kind)
@@ -159,9 +159,9 @@ class Store(Artifacts):
         return self.commit_dropped(manifest)
 
     def _commit_folder(self, folder: Path, manifest: Manifest) -> Manifest:
-        """Commit a folder; if the artifact was dropped, only with the same content."""
+        """Commit a folder; if the artifact was dropped, and is repeatable, only with the same content."""
         dropped = self.dropped(manifest.kind, manifest.key)
-        if dropped is not None:
+        if dropped is not None and dropped.is_deterministic and manifest.is_deterministic:
             self.expect_same(dropped, manifest)
         return self.commit(folder, manifest)
 

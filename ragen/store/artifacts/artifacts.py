@@ -223,7 +223,7 @@ class Artifacts:
             The manifest that is now in the store, of an artifact or a dropped one: ours, or that of an earlier writer.
 
         Raises:
-            DerivationError: If the earlier one has other content, although both are repeatable.
+            DerivationError: If the earlier one has other content.
         """
         if self._location.local is None:
             path = _path(manifest.kind, manifest.key, DROPPED_NAME)
@@ -238,12 +238,12 @@ class Artifacts:
         return earlier
 
     def expect_same(self, earlier: Manifest, again: Manifest) -> None:
-        """Check that repeated work gave the same content, if it is repeatable.
+        """Check that repeated work gave the same content.
 
         Raises:
             DerivationError: If it did not.
         """
-        if earlier.content_digest != again.content_digest and earlier.is_deterministic and again.is_deterministic:
+        if earlier.content_digest != again.content_digest:
             raise DerivationError(
                 f"{again.kind}/{again.key} was made again, and its content digest is {again.content_digest[:12]}..., "
                 f"but {earlier.content_digest[:12]}... is recorded in {self._location.name}. Results are bit-identical "
