@@ -1,6 +1,6 @@
 """What `pip install` brings into an environment, linked from the libraries of this one: nothing is downloaded.
 
-lines of `pip install` -> distributions, by the metadata of each -> links to their files
+lines of `pip install` -> distributions, by the metadata of each -> links to their packages
 """
 
 import re
@@ -40,8 +40,11 @@ def _requirements(one: Distribution, extra: str) -> list[Requirement]:
 
 
 def _link(one: Distribution, site_packages: Path) -> None:
-    for file in one.files or ():
-        source, place = Path(file.locate()), site_packages / file
-        if ".." not in file.parts and source.is_file():  # no scripts; compiled files may be gone
+    """Link whole packages, and each file of what distributions may have in common; no scripts."""
+    own = [file for file in one.files or () if ".." not in file.parts]
+    packages = {file.parts[0] for file in own if file.parts[1:] == ("__init__.py",)}
+    for name in packages | {str(file) for file in own if file.parts[0] not in packages}:
+        source, place = Path(str(one.locate_file(name))), site_packages / name
+        if source.exists():  # compiled files may be gone
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(source)
