@@ -229,14 +229,17 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
 
 
 def _unproved(made: Manifest, recipe: Recipe) -> DerivationError:
+    there, here = Device.of(made.provenance), Device.here()
+    is_elsewhere = there.is_unlike(here)
+    reason = f"it was made on {there}, and here is {here}" if is_elsewhere else "the learner is not deterministic"
     able = (
         f"A machine like the one that made it can derive it: {_origin(made.provenance)}; this is {_origin(collect())}"
         if made.is_deterministic
         else "Nor was it where it was made, so no machine can derive it"
     )
     return DerivationError(
-        f"checkpoint {recipe.key} cannot be proved to be the original: the update of iteration {iteration_of(made)} "
-        f"gave another result here, where it cannot be repeated.\n{able}. Checkpoint {recipe.start} is kept: `ragen "
+        f"checkpoint {recipe.key} cannot be proved to be the original: {reason}, and the update of iteration "
+        f"{iteration_of(made)}, repeated, gave another result.\n{able}. Checkpoint {recipe.start} is kept: `ragen "
         "checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one anyway, give `ragen "
         "checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them (checkpoint_every = "
         "1)"
