@@ -230,7 +230,7 @@ end(1)
         assert row["response_ids"] == whole[:number]
         assert len(row["behaviour_logprobs"]) == number < len(whole)
         assert row["response"] == tokenizer.decode(whole[:number])
-        assert (row["finish_reason"] == "stop") == is_stopped
+        assert (row["finish_reason"], row["status"]) == ("stop" if is_stopped else "length", "ok")
 
 
 def test_a_response_that_was_not_heard_is_no_turn(run):
