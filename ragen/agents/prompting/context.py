@@ -74,7 +74,7 @@ class ContextBuilder:
         # Splitting of special tokens is tokenizer state: a private copy keeps other threads from changing it.
         self._splitting_tokenizer = _splitting(tokenizer, self.pieces)
         self.earlier = EarlierResponses(self._splitting_tokenizer, self.pieces, agent)
-        self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
+        self._text_ids = lru_cache(_CACHED_TEXTS)(self.encode_text)
 
     def start(self, environment: Environment) -> "Context":
         """Start the context of an episode; call after the environment's reset."""
@@ -95,7 +95,8 @@ class ContextBuilder:
         """Return the token ids of a user message's text."""
         return self._text_ids(text)
 
-    def _encode(self, text: str) -> tuple[int, ...]:
+    def encode_text(self, text: str) -> tuple[int, ...]:
+        """Return the same ids without keeping them, for texts that may be long and rarely come again."""
         # An observation may contain special tokens; split, they stay text and cannot end a message or forge a turn.
         return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 

@@ -9,6 +9,7 @@ a trajectory's own seeds and on the number of the call in it.
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 
 import pyarrow as pa
@@ -34,8 +35,11 @@ MAX_RUNNING = 64
 """Programs that run at a time; further episodes of a shard begin as others end."""
 LINGER_S = 0.005
 """How long a call waits for those of other programs before an engine at rest is given a batch."""
+NUM_REWARDING = 4
+"""Commands that compute rewards at a time."""
 POLL_S = 0.02
 """How often programs are asked whether they have ended."""
+_LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)", "timeout")
 
 
 def play(
@@ -49,23 +53,9 @@ def play(
     episodes: Sequence[Episode],
     deadline_s: float | None = None,
 ) -> pa.Table:
-    """Play episodes to their ends, as `ragen.agents.rollout.loop.play` does.
+    """Play episodes to their ends; arguments and result are those of `ragen.agents.rollout.loop.play`.
 
-    The prompt and the limits of `agent` have no effect: messages are the program's. Its template settings have.
-
-    Args:
-        session: Answers prompts; not closed here.
-        contexts: Built for this tokenizer and `agent`.
-        tokenizer: Decodes response ids to text.
-        settings: `ProgramSettings`.
-        agent: Chat template, and what it does with earlier reasoning.
-        sampling: How tokens are drawn, and the maximum response length.
-        max_context_tokens: Limit of prompt and response together.
-        episodes: Episodes with unique trajectory ids.
-        deadline_s: Seconds from now; None for no limit.
-
-    Returns:
-        Dataset `turns`: the rows of an episode together, in the order of `episodes`.
+    Of `agent`, the settings of the chat template and of earlier reasoning have an effect; prompts are the program's.
 
     Raises:
         EngineError: If the endpoint cannot be started, or the engine fails.
@@ -108,27 +98,34 @@ class _Shard:
         self._ready_since = 0.0
         self._in_flight: dict[str, Trajectory] = {}
         self._polled_at = 0.0
+        self._rewarded: list[Future[None]] = []
 
     def play(self, stop_at: float | None) -> None:
         """Play all episodes to their ends, or until a time on the monotonic clock."""
         try:
-            while self._live or self._to_start:
-                if stop_at is not None and time.monotonic() >= stop_at:
-                    break
-                self._start()
-                for call in self._endpoint.calls(self._patience_s()):
-                    self._take(call)
-                self._end_those_that_ended()
-                self._submit()
-                if self._in_flight:
-                    self._answer()
+            with ThreadPoolExecutor(NUM_REWARDING) as self._pool:
+                self._play(stop_at)
+            for rewarded in self._rewarded:
+                rewarded.result()
         finally:
             for trajectory, program, key in self._live.values():
                 self._endpoint.retire(key)
                 program.kill()
-                trajectory.end_late()
+                trajectory.end_unplayed(*_LATE)
             for trajectory in self._to_start:
-                trajectory.end_late()
+                trajectory.end_unplayed(*_LATE)
+
+    def _play(self, stop_at: float | None) -> None:
+        while self._live or self._to_start:
+            if stop_at is not None and time.monotonic() >= stop_at:
+                return
+            self._start()
+            for call in self._endpoint.calls(self._patience_s()):
+                self._take(call)
+            self._end_those_that_ended()
+            self._submit()
+            if self._in_flight:
+                self._answer()
 
     def _start(self) -> None:
         while self._to_start and len(self._live) < MAX_RUNNING:
@@ -142,7 +139,7 @@ class _Shard:
                 program = RunningProgram(self._settings, task, self._endpoint.url, key)
             except (StarPOError, OSError) as error:
                 self._endpoint.retire(key)
-                trajectory.fail("ProgramNotStarted", str(error))
+                trajectory.end_unplayed("ProgramNotStarted", str(error))
             else:
                 self._live[episode.trajectory_id] = trajectory, program, key
 
@@ -196,4 +193,7 @@ class _Shard:
             program.kill()
             del self._live[name]
             self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
-            trajectory.end(ended)
+            if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on
+                self._rewarded.append(self._pool.submit(trajectory.end, ended))
+            else:
+                trajectory.end(ended)

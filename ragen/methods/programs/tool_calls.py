@@ -10,7 +10,6 @@ Whatever cannot be read, names an unknown tool or has no object as arguments is 
 
 import json
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from starpo.ragen.envs.grammar import Tool, ToolCalls, read_call
@@ -45,12 +44,6 @@ def parse_calls(text: str, form: str, names: tuple[str, ...]) -> tuple[str, tupl
         return text, (), False
     calls = (read_call(action) for action in read if action is not None)
     return (beside.strip() if pieces else text), tuple(Call(name, spelled(given)) for name, given in calls), True
-
-
-def write_calls(calls: Sequence[Call]) -> str:
-    """Return calls in the form 'hermes', for templates that show none."""
-    spoken = ({"name": call.name, "arguments": json.loads(call.arguments)} for call in calls)
-    return "\n".join(f"<tool_call>\n{json.dumps(call, ensure_ascii=False)}\n</tool_call>" for call in spoken)
 
 
 @lru_cache(maxsize=64)

@@ -5,10 +5,10 @@
 A turn is a call that was answered and heard. Its observation is what the messages have that the conversation did not
 have before. The reward of the program is that of its last turn. How a program may end:
 
-    done                                'ok' or 'format_error', terminated, with the reward
-    died after a refusal for a limit    the last turn is truncated; for a full context, by a turn of status 'truncated'
-    anything else                       a last turn of status 'env_error' or 'timeout', so that no reward is made up:
-                                        the trajectory is in no statistic and is not trained on
+    done                              the last turn is terminated, with the reward
+    died after a refusal for a limit  truncated: the last turn, or for a full context a turn of status 'truncated'
+    anything else                     a last turn of status 'env_error' or 'timeout', so that no reward is made up: the
+                                      trajectory is in no statistic and is not trained on
 """
 
 import hashlib
@@ -42,7 +42,9 @@ from starpo.ragen.methods.programs.tool_calls import parse_calls
 from starpo.schemas.datasets import NO_RESPONSE
 
 _MAX_OUTPUT = 4000
-_ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded"}
+_MAX_CHARS_A_TOKEN = 256
+"""More than a token has; longer texts are not even tokenised."""
+_ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded", "done": "ProgramCalledNothing"}
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,10 @@ class Policy:
     sampling: SamplingConfig
     max_context_tokens: int
 
-
-@dataclass(frozen=True)
-class _Asked:
-    """A call at work."""
-
-    call: PendingCall
-    prompt: Prompt
-    number: int
+    def text(self, ids: list[int]) -> str:
+        """Return the text of sampled tokens, without the end token."""
+        answered = [("", Response(ids, [0.0] * len(ids), "length"))]
+        return texts_of(self.tokenizer, answered, self.contexts.stop_token_ids)[0]
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,9 @@ class Trajectory:
         self.rows: list[Row] = []
         self._settings = settings
         self._policy = policy
-        agent = policy.contexts.agent
-        self._opening = prefilled_tag(agent)
-        self._conversations = Conversations(policy.spelling, agent.earlier_thoughts == "kept")
-        self._asked: dict[str, _Asked] = {}
+        self._opening = prefilled_tag(policy.contexts.agent)
+        self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
+        self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
         self._turns: dict[int, _Turn] = {}
         self._num_calls = self._num_refused = 0
         self._limit = ""
@@ -107,43 +104,38 @@ class Trajectory:
     def ask(self, call: PendingCall) -> Request | None:
         """Return the request for a call; None if the call was refused instead."""
         try:
-            return self._ask(call)
+            prompt = self._prompt(call.request)
         except Refusal as refusal:
             self._num_refused += 1
             call.answer(refusal)
             return None
-
-    def _ask(self, call: PendingCall) -> Request:
-        self._limit = ""
-        if self._num_calls >= self._settings.max_calls:
-            self._limit = "calls"
-            raise Refusal(
-                f"this trajectory has had its {self._settings.max_calls} responses (max_calls)",
-                code="call_limit_exceeded",
-            )
-        prompt = self._conversations.prompt(call.request)
-        sampling, limit = self._policy.sampling, self._policy.max_context_tokens
-        num_needed = len(prompt.ids) + sampling.max_response_tokens
-        if num_needed > limit:
-            self._conversations.withdrawn(prompt)
-            self._limit = f"context full: {num_needed} tokens needed, max_context_tokens = {limit}"
-            raise Refusal(
-                f"this model's maximum context length is {limit} tokens; the messages have {len(prompt.ids)}, and "
-                f"{sampling.max_response_tokens} are kept for the response",
-                code="context_length_exceeded",
-                param="messages",
-            )
-        number = self._num_calls
+        number, seed = self._num_calls, self.episode.sampling_seed
         self._num_calls += 1
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
-        self._asked[sequence_id] = _Asked(call, prompt, number)
-        seed = self.episode.sampling_seed
-        return Request(
-            sequence_id=sequence_id,
-            prompt_ids=prompt.ids,
-            uniforms=token_uniforms(seed, number, sampling.max_response_tokens),
-            seed=derive_seed(seed, "turn", number),
-        )
+        self._asked[sequence_id] = number, call, prompt
+        uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
+        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number), call.request.plain)
+
+    def _prompt(self, request: ChatRequest) -> Prompt:
+        self._limit = ""
+        max_calls, limit = self._settings.max_calls, self._policy.max_context_tokens
+        if self._num_calls >= max_calls:
+            self._limit = "calls"
+            message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
+            raise Refusal(message, code="call_limit_exceeded")
+        if sum(len(message.content) for message in request.messages) > _MAX_CHARS_A_TOKEN * limit:
+            raise self._too_long("far more")
+        prompt = self._conversations.prompt(request)
+        if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
+            self._conversations.withdrawn(prompt)
+            raise self._too_long(str(len(prompt.ids)))
+        return prompt
+
+    def _too_long(self, found: str) -> Refusal:
+        limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
+        self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
+        message = f"the messages have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        return Refusal(message, code="context_length_exceeded", param="messages")
 
     def hear(self, sequence_id: str, response: Response, text: str) -> None:
         """Answer the call that a request was made for.
@@ -153,84 +145,66 @@ class Trajectory:
             response: The response.
             text: Its text without the end token.
         """
-        asked = self._asked.pop(sequence_id)
-        request, prompt = asked.call.request, asked.prompt
-        if asked.call.is_abandoned:
+        number, call, prompt = self._asked.pop(sequence_id)
+        if call.is_abandoned:
             self._conversations.withdrawn(prompt)
             return
-        response, text, is_stopped = self._cut(request, response, text)
-        visible = self._opening + (_before(text, request.stops) if is_stopped else text)
-        content, calls, could_read = parse_calls(visible, self._policy.spelling.call_form, request.tool_names)
-        calls = tuple(replace(one, id=f"c{asked.number:05d}{index:03d}") for index, one in enumerate(calls))
+        response, text, visible = self._cut(call.request, response, text)
+        form, names = self._policy.spelling.call_form, call.request.tool_names
+        content, calls, could_read = parse_calls(self._opening + visible, form, names)
+        calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
-        self._conversations.answered(prompt, request.messages, said, response.token_ids)
-        is_whole = is_stopped or response.finish_reason == "stop"
-        self._turns[asked.number] = _Turn(prompt, response, text, said, is_whole and could_read)
-        reason = "tool_calls" if calls else "stop" if is_whole else "length"
-        name = f"chatcmpl-{self.episode.trajectory_id}-{asked.number}"
-        asked.call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids)))
+        self._conversations.answered(prompt, call.request.messages, said, response.token_ids)
+        is_whole = response.finish_reason == "stop"
+        self._turns[number] = _Turn(prompt, response, text, said, is_whole and could_read)
+        reason = "tool_calls" if calls else response.finish_reason
+        name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
+        call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids)))
 
-    def _cut(self, request: ChatRequest, response: Response, text: str) -> tuple[Response, str, bool]:
-        """Cut a response where the request wants it; a sampled token more or less is not decided by its text.
+    def _cut(self, request: ChatRequest, response: Response, text: str) -> tuple[Response, str, str]:
+        """Cut a response after the tokens that the request wants: as many as it allows, or up to one of its stops.
 
         Returns:
-            The response, its text, and whether one of the request's stops has ended it.
+            The response, its text, and the text before the stop.
         """
-        ids = response.token_ids
-        number = min(len(ids), request.max_tokens or len(ids))
-        found = [place for stop in request.stops if (place := text.find(stop)) >= 0]
-        if number == len(ids) and not found:
-            return response, text, False
-        low, high = 1, number
-        while found and low < high:  # the fewest tokens whose text has a stop
-            middle = (low + high) // 2
-            has_stop = any(stop in self._text(ids[:middle]) for stop in request.stops)
-            low, high = (low, middle) if has_stop else (middle + 1, high)
-        number = high
-        if number == len(ids):
-            is_stopped = any(stop in text for stop in request.stops)
-            return response, text, is_stopped
-        kept = self._text(ids[:number])
-        is_stopped = any(stop in kept for stop in request.stops)
-        reason = "stop" if is_stopped else "length"
-        return Response(ids[:number], response.logprobs[:number], reason), kept, is_stopped
-
-    def _text(self, ids: list[int]) -> str:
-        answered = [("", Response(ids, [0.0] * len(ids), "length"))]
-        return texts_of(self._policy.tokenizer, answered, self._policy.contexts.stop_token_ids)[0]
+        ids = response.token_ids[: request.max_tokens]
+        text = text if len(ids) == len(response.token_ids) else self._policy.text(ids)
+        stops = [stop for stop in request.stops if stop in text]
+        if stops:
+            low, high = 1, len(ids)
+            while low < high:  # the fewest tokens whose text has a stop
+                middle = (low + high) // 2
+                has_stop = any(stop in self._policy.text(ids[:middle]) for stop in stops)
+                low, high = (low, middle) if has_stop else (middle + 1, high)
+            ids = ids[:high]
+            text = self._policy.text(ids)
+        elif len(ids) == len(response.token_ids):
+            return response, text, text
+        kept = Response(ids, response.logprobs[: len(ids)], "stop" if stops else "length")
+        return kept, text, text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
     def end(self, ended: Ended) -> None:
         """Make the rows, now that the program has ended."""
-        facts = {"program": ended.status}
+        error, message = _ERRORS[ended.status], ended.detail or "it ended without a call that was answered"
+        self._make_rows(ended.status)
         if ended.status == "done" and self._turns:
             try:
                 reward, is_success = reward_of(self._settings, self.task, ended, self._transcript())
-            except StarPOError as error:
-                self._make_rows(facts)
-                self._fail("ProgramRewardFailed", str(error), ended.output)
+                self.rows[-1] |= {"action_rewards": [reward], "success": is_success, "terminated": True}
                 return
-            self._make_rows(facts)
-            self.rows[-1] |= {"action_rewards": [reward], "success": is_success, "terminated": True}
-            return
-        self._make_rows(facts)
-        if ended.status == "done":
-            self._fail("ProgramCalledNothing", "it ended without a call that was answered", ended.output)
-        elif ended.status == "died" and self._limit == "calls":
+            except StarPOError as problem:
+                error, message = "ProgramRewardFailed", str(problem)
+        if ended.status == "died" and self._limit == "calls":
             self.rows[-1]["truncated"] = True
         elif ended.status == "died" and self._limit:
             self._add(NO_RESPONSE, status="truncated", truncated=True, info=_as_json({"error": self._limit}))
         else:
-            self._fail(_ERRORS.get(ended.status, "ProgramFailed"), ended.detail, ended.output)
+            self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
 
-    def fail(self, error: str, message: str) -> None:
-        """Make the rows of a trajectory whose program could not be started."""
-        self._make_rows({})
-        self._fail(error, message, "")
-
-    def end_late(self) -> None:
-        """Make the rows, because the shard's deadline has passed."""
-        self._make_rows({"program": "killed"})
-        self._fail("deadline", "the shard's deadline has passed (rollout.deadline_s)", "", status="timeout")
+    def end_unplayed(self, error: str, message: str, status: str = "env_error") -> None:
+        """Make the rows of a program that was not started, or not ended, with this last turn."""
+        self._make_rows("killed")
+        self._fail(error, message, status)
 
     def _transcript(self) -> list[dict[str, Any]]:
         """Return the messages of all turns, in the order of the calls, each with the number of its conversation."""
@@ -240,35 +214,30 @@ class Trajectory:
             for message in (*turn.prompt.new_messages, turn.said)
         ]
 
-    def _make_rows(self, facts: Mapping[str, Any]) -> None:
+    def _make_rows(self, status: str) -> None:
         context: list[int] = []
-        turns = [turn for _, turn in sorted(self._turns.items())]
-        for turn in turns:
+        for _, turn in sorted(self._turns.items()):
             ids = turn.prompt.ids
             grows = bool(context) and ids[: len(context)] == context
-            added = ids[len(context) :] if grows else ids
+            prompt_ids = ids[len(context) :] if grows else ids
             context = ids + turn.response.token_ids
+            facts = {"conversation": turn.prompt.number, "effective": True}
+            if len(self.rows) + 1 == len(self._turns):
+                numbers = {turn.prompt.number for turn in self._turns.values()}
+                facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
             self._add(
                 self._spoken(turn),
                 observation=_observation(turn.prompt.new_messages),
                 is_context_start=not grows,
-                prompt_ids=added,
-                info=_as_json({"conversation": turn.prompt.number, "effective": True}),
+                prompt_ids=prompt_ids,
+                info=_as_json(facts),
             )
-        if turns:
-            counts = {
-                "conversations": len({turn.prompt.number for turn in turns}),
-                "context_starts": sum(row["is_context_start"] for row in self.rows),
-                "refused": self._num_refused,
-            }
-            self.rows[-1]["info"] = _as_json(json.loads(self.rows[-1]["info"]) | counts | dict(facts))
 
     def _spoken(self, turn: _Turn) -> Row:
         think, answer = _parts(turn.text, self._opening)
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"
-        return {
-            **NO_RESPONSE,
+        return NO_RESPONSE | {
             "response_ids": turn.response.token_ids,
             "behaviour_logprobs": turn.response.logprobs,
             "response": turn.text,
@@ -283,16 +252,12 @@ class Trajectory:
             "status": "ok" if turn.is_well_formed else "format_error",
         }
 
-    def _fail(self, error: str, message: str, output: str, status: str = "env_error") -> None:
-        facts = {"error": error, "message": without_secrets(message)}
-        if output:
-            facts["output"] = without_secrets(output[-_MAX_OUTPUT:])
-        self._add(NO_RESPONSE, status=status, truncated=status == "timeout", info=_as_json(facts))
+    def _fail(self, error: str, message: str, status: str = "env_error", **facts: str) -> None:
+        info = _as_json({"error": error, "message": without_secrets(message), **facts})
+        self._add(NO_RESPONSE, status=status, truncated=status == "timeout", info=info)
 
     def _add(self, spoken: Row, **columns: Any) -> None:
-        episode, turn = self.episode, len(self.rows)
-        initial = digest(self.task)
-        before = self.rows[-1]["state_digest"] if self.rows else initial
+        episode, turn, initial = self.episode, len(self.rows), digest(self.task)
         row: Row = {
             "trajectory_id": episode.trajectory_id,
             "group_id": episode.group_id,
@@ -314,14 +279,9 @@ class Trajectory:
             "origin": "greedy" if episode.is_greedy else "policy",
             **columns,
         }
-        told = json.dumps([before, row["observation"], row["response"]])
-        row["state_digest"] = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+        told = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]
+        row["state_digest"] = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
         self.rows.append(row)
-
-
-def _before(text: str, stops: tuple[str, ...]) -> str:
-    """Return the text before the first stop."""
-    return text[: min(place for stop in stops if (place := text.find(stop)) >= 0)]
 
 
 def _parts(text: str, opening: str) -> tuple[str | None, str]:

@@ -12,13 +12,17 @@ from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout import loop
+from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.make import environment_code
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.imitation import imitate
 from starpo.ragen.learning.reward.compute import compute_rewards
@@ -243,3 +247,22 @@ end(1)
         return "Left"
 
     assert [row["observation"] for row in run(code, slowly)] == ["heard", "heard"]
+
+
+def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
+    (tmp_path / "agent.py").write_text(ASKING + "ask(user('a')); end(1)")
+    (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
+    settings = ProgramSettings(
+        command=[sys.executable, str(tmp_path / "agent.py")], tasks=str(tmp_path / "tasks.jsonl")
+    )
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    engine = ScriptedEngine(tokenizer, lambda *_: "Left")
+    job = RolloutJob(str(tmp_path), "key", settings, AGENT, SAMPLING, 400)
+    episodes = [Episode("g", 0, 0, 0, 0), Episode("g", 1, 0, 1, 1, is_greedy=True)]
+    turns, _ = take_usage(LocalPlayer(engine).play(RolloutJob.from_json(job.to_json()), episodes))
+    assert turns["origin"].to_pylist() == ["policy", "greedy"]
+    assert turns["action_rewards"].to_pylist() == [[1.0], [1.0]]
+    assert engine.sessions[0].requests[0].messages() == [{"role": "user", "content": "a"}]
+    assert environment_code(settings)["loop"] == "starpo.ragen.methods.programs.player:play"
+    assert "loop" not in environment_code(GAMES["sokoban"])
