@@ -155,7 +155,9 @@ class Trajectory:
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
         self._conversations.answered(prompt, call.request.messages, said, response.token_ids)
-        is_whole = response.finish_reason == "stop"
+        # A response as long as the run allows is malformed, one as long as the program wants is not.
+        num_allowed = self._policy.sampling.max_response_tokens
+        is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
         self._turns[number] = _Turn(prompt, response, text, said, is_whole and could_read)
         reason = "tool_calls" if calls else response.finish_reason
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"

@@ -18,17 +18,23 @@ from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.make import environment_code
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.imitation import imitate
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import player
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.tasks import task_of
+from starpo.ragen.store import Facts, Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.manifest import Stage
 from starpo.schemas.validate import validate
 from tests.ragen.agents.rollout.conftest import ScriptedEngine
 
@@ -224,7 +230,7 @@ end(1)
         assert row["response_ids"] == whole[:number]
         assert len(row["behaviour_logprobs"]) == number < len(whole)
         assert row["response"] == tokenizer.decode(whole[:number])
-        assert (row["finish_reason"] == "stop") == is_stopped
+        assert (row["finish_reason"], row["status"]) == ("stop" if is_stopped else "length", "ok")
 
 
 def test_a_response_that_was_not_heard_is_no_turn(run):
@@ -266,3 +272,27 @@ def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     assert engine.sessions[0].requests[0].messages() == [{"role": "user", "content": "a"}]
     assert environment_code(settings)["loop"] == "starpo.ragen.methods.programs.player:play"
     assert "loop" not in environment_code(GAMES["sokoban"])
+
+
+def test_what_a_program_says_cannot_act_in_the_report(run, tmp_path):
+    attack = "</script><script>document.title='owned'</script>"
+    code = f"""
+ask(user({attack!r}), {{"role": "assistant", "content": {attack!r}}}, user("x"))
+print({attack!r})
+sys.exit({attack!r})
+"""
+    rows = run(code, lambda *_: attack, tokens=80, max_context_tokens=900)
+    assert attack in rows[0]["observation"]
+    assert attack in json.loads(rows[1]["info"])["output"]
+    store = Store(str(tmp_path / "store"))
+    environment = ProgramSettings(command=["python", "agent.py"], tasks=str(tmp_path / "tasks.jsonl"), about=attack)
+    config = StarPOConfig(environment=environment, policy=PretrainedPolicy(name_or_path="a-model"))
+    store.runs.create("mine", flow="starpo", preset="mine", config=config.model_dump(mode="json"))
+    stage = Stage(name="rollout", version=1)
+    key = stage_key(stage, {}, {}, 0)
+    facts = Facts(key=key, stage=stage, settings={}, inputs={}, seed=0, provenance={"seconds": 1.0})
+    store.put_table("turns", loop.table_of(rows), facts)
+    store.runs.record_stage("mine", 0, "rollout", {"turns": key})
+    data = gather(store, "mine")
+    assert [rollout.num_all for rollout in data.rollouts] == [2]
+    assert attack not in render_report(data)
