@@ -28,6 +28,9 @@ class TinyPolicy(Settings):
     """Width of the feed-forward layers."""
     max_positions: int = Field(2048, ge=64, le=131072)
     """Maximum context length in tokens."""
+    patch_size: int | None = Field(None, ge=2, le=256, exclude_if=lambda size: size is None)
+    """Side length in pixels of the patches into which images are cut, each a token of the context; needed with
+    `agent.observation = "image"` or "both". 32 is a tile of the built-in boards. None: the policy sees no images."""
     demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
     """Demonstrator to imitate, `(environment, skill, rng) -> Demonstration`. None: the environment's own."""
     demonstration_turns: int = Field(30_000, ge=1)

@@ -30,7 +30,7 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
-from starpo.ragen.learning.examples import Batch, Example, Lessons
+from starpo.ragen.learning.examples import Batch, Lessons
 from starpo.ragen.learning.learners.adapters import add_adapters, merge_adapters, shape_of
 from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches, rectangles
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -75,7 +75,7 @@ def imitate(
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
         LearnerError: If a gradient is not finite. Nothing has been saved.
     """
-    tokenizer = make_tokenizer(extra_vocabulary(config, environment, agent.form))
+    tokenizer = make_tokenizer(extra_vocabulary(config, environment, agent.form), config.patch_size)
     model = make_model(config, tokenizer)
     steps, batch_size = config.warm_start_steps, config.warm_start_batch_size
     needed = min(config.demonstration_turns, steps * batch_size)
@@ -92,7 +92,7 @@ def imitate(
     )
     runner = MicroBatchRunner(torch.device("cpu"), NUM_PARTS, "float32")
     learned = _learn(
-        model, demonstrations.examples, schedule, steps, batch_size, config.seed, runner, _in_rectangles, on_progress
+        model, demonstrations, schedule, steps, batch_size, config.seed, runner, _in_rectangles, on_progress
     )
     save_policy(model, tokenizer, folder)
     write_states(folder, demonstrations.initial_states)
@@ -142,7 +142,7 @@ def fine_tune(
     runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
     split = _in_prefix_rows(config.micro_batch_tokens, row_tokens(model), NUM_PARTS if device.type == "cpu" else 1)
     learned = _learn(
-        model, given.examples, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress
+        model, given, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress
     )
     if config.lora is not None:
         merge_adapters(model)
@@ -167,7 +167,7 @@ def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lesson
 
 def _learn(
     model: PreTrainedModel,
-    examples: Sequence[Example],
+    lessons: Lessons,
     schedule: OptimiserConfig,
     steps: int,
     batch_size: int,
@@ -184,11 +184,12 @@ def _learn(
     if steps == 0:
         return {}
     policy = TorchModel(ResponseScores(model), ModelOptimiser(model, schedule))
+    examples = lessons.examples
     batches = _batches(len(examples), batch_size, derive_seed(seed, "batches"))
     losses, accuracies = [], []
     model.eval()  # dropout would draw from torch's global generator and make the result irreproducible
     for step in range(steps):
-        batch = Batch([examples[index] for index in next(batches)])
+        batch = Batch([examples[index] for index in next(batches)], lessons.images)
         loss, accuracy = accumulate_gradient(policy, batch, split(batch), runner)
         with runner.alone(NUM_PARTS):
             norm = policy.step(learning_rate_factor(schedule, step, steps))

@@ -29,11 +29,15 @@ from starpo.ragen.agents.policy.folder import (
     declared_end_ids,
     existing_folder,
     output_layer_error,
+    read_config,
     refusing,
     vocabulary_size,
 )
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.agents.policy.source import resolve_policy
+from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
+from starpo.ragen.agents.vision.image_tokens import image_tokens_of
+from starpo.ragen.config.model_files import CONFIG
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
 
@@ -47,7 +51,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
     Returns:
         The tokenizer. Its attribute `declared_end_ids` holds the end tokens that the model's configuration declares,
-        id -> file: a response ends at each of them (`ragen.agents.prompting.template`).
+        id -> file: a response ends at each of them (`ragen.agents.prompting.template`). `image_tokens` holds the tokens
+        of an image (`ragen.agents.vision.image_tokens`), or None if the model sees none.
 
     Raises:
         PolicyError: If there is no such folder, no readable tokenizer in it, or one with more tokens than the model
@@ -66,6 +71,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
             "together"
         )
     tokenizer.declared_end_ids = declared_end_ids(path)
+    tokenizer.image_tokens = image_tokens_of(read_config(path)) if (path / CONFIG).is_file() else None
     return tokenizer
 
 

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.seeding import derive_seed
 
@@ -20,12 +21,13 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
 
     Args:
         config: Sizes and seed.
-        tokenizer: Provides the vocabulary size, the end token and the padding token.
+        tokenizer: Provides the vocabulary size, the end token, the padding token and, for a policy that sees images,
+            their tokens.
 
     Returns:
         The model in evaluation mode. The global random state is unchanged.
     """
-    architecture = Qwen2Config(
+    sizes = dict(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
         num_hidden_layers=config.num_layers,
@@ -40,7 +42,10 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
+    tokens = getattr(tokenizer, "image_tokens", None)
+    architecture = Qwen2Config(**sizes) if tokens is None else TinyVisionConfig.seeing(tokens, **sizes)
     # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
-        return Qwen2ForCausalLM(architecture).eval()
+        model = Qwen2ForCausalLM if tokens is None else TinyVisionForCausalLM
+        return model(architecture).eval()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
@@ -144,7 +145,8 @@ def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
     attention = {}
     if (sees_STT := batch.sees()) is not None:
         attention = {"attention_mask": sees_STT[:, None], "position_ids": batch.position_ST}
-    hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False, **attention).last_hidden_state
+    inputs = model_inputs(backbone, batch.token_ids_ST, batch.images)
+    hidden_STH = backbone(**inputs, use_cache=False, **attention).last_hidden_state
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_P)
 
 
