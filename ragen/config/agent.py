@@ -159,6 +159,16 @@ class AgentConfig(Settings):
                 f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
                 "'free', or policy.type = 'pretrained' without policy.fine_tuning"
             )
+        if self.shows_images and not rollout.engine_config.accepts_images:
+            raise ValueError(
+                f"agent.observation = '{self.observation}' shows images, which rollout.engine = '{rollout.engine}' "
+                "does not send: set rollout.engine = 'torch', or agent.observation = 'text'"
+            )
+        if self.shows_images and rollout.search is not None:
+            raise ValueError(
+                f"agent.observation = '{self.observation}' shows images, which rollout.search does not store: leave "
+                "one of the two out"
+            )
         if self.chat_template and rollout.engine_config.is_remote:
             raise ValueError(
                 f"rollout.engine = '{rollout.engine}' sends messages, which the server renders by its own chat "

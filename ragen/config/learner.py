@@ -29,6 +29,9 @@ class LearnerConfig(Settings):
     trains_prm: ClassVar[bool] = True
     """Whether it can train a process reward model beside the policy."""
 
+    accepts_images: ClassVar[bool] = True
+    """Whether contexts may contain images (`agent.observation`)."""
+
     @property
     def sharding(self) -> Sharding:
         """How it distributes an update."""

@@ -141,9 +141,7 @@ def fine_tune(
     )
     runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
     split = _in_prefix_rows(config.micro_batch_tokens, row_tokens(model), NUM_PARTS if device.type == "cpu" else 1)
-    learned = _learn(
-        model, given, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress
-    )
+    learned = _learn(model, given, schedule, config.steps, config.batch_size, config.seed, runner, split, on_progress)
     if config.lora is not None:
         merge_adapters(model)
     model.to(device="cpu", dtype=getattr(torch, policy.dtype))  # type: ignore[call-arg]

@@ -3,6 +3,8 @@
 It is an ordinary Hugging Face model, so everything that accepts it also accepts `Qwen/Qwen2.5-0.5B-Instruct`.
 """
 
+from functools import partial
+
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -27,7 +29,9 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
     Returns:
         The model in evaluation mode. The global random state is unchanged.
     """
-    sizes = dict(
+    tokens = getattr(tokenizer, "image_tokens", None)
+    configured = Qwen2Config if tokens is None else partial(TinyVisionConfig.seeing, tokens)
+    architecture = configured(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
         num_hidden_layers=config.num_layers,
@@ -42,8 +46,6 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
-    tokens = getattr(tokenizer, "image_tokens", None)
-    architecture = Qwen2Config(**sizes) if tokens is None else TinyVisionConfig.seeing(tokens, **sizes)
     # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))

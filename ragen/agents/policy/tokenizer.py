@@ -113,9 +113,7 @@ def extra_vocabulary(
     return ExtraVocabulary(environment.model_dump_json(), demonstrator(policy, environment), form)
 
 
-def make_tokenizer(
-    extra: ExtraVocabulary | None = None, patch_size: int | None = None
-) -> "PreTrainedTokenizerFast":
+def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None = None) -> "PreTrainedTokenizerFast":
     """Build the tokenizer; the same bytes in every process.
 
     Args:

@@ -6,7 +6,7 @@ layers and relies on position ids and masks, not on slots in the cache; others a
 Tensor suffixes: B rows, U distinct rows, T slots or new tokens, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree, grow_prompt_tree
+from starpo.ragen.agents.vision.embeddings import image_features, with_features
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.core.errors import PolicyError
 
 _PROMPT_LENGTHS = (2, 5)
@@ -75,7 +77,11 @@ class ModuleDecoder:
                 f"the checkpoint has no weight '{min(untied)}'; its config and its weights do not belong together"
             )
 
-    def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
+    def image_features(self, images: Sequence[Image]) -> Tensor:
+        """See `Decoder.image_features`."""
+        return image_features(self._model.base_model, images)
+
+    def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """See `Decoder.prefill`. Rows are padded on the right; prefixes are not shared."""
         num_rows, width = tree.nodes.shape
         columns = np.arange(width)
@@ -86,7 +92,8 @@ class ModuleDecoder:
         mask[..., slots] = torch.full((width, width), -torch.inf, dtype=mask.dtype, device=mask.device).triu_(1)
         last_U = tree.lengths - 1
         wanted, which_U = np.unique(last_U, return_inverse=True)
-        logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, _Window(cache, slots, num_rows), wanted)
+        window = _Window(cache, slots, num_rows)
+        logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, window, wanted, features)
         return logits[torch.arange(num_rows), torch.from_numpy(which_U)]
 
     def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
@@ -125,12 +132,21 @@ class ModuleDecoder:
         return largest
 
     def _forward(
-        self, tokens: np.ndarray | Tensor, positions: np.ndarray, mask: Tensor, window: "_Window", wanted: np.ndarray
+        self,
+        tokens: np.ndarray | Tensor,
+        positions: np.ndarray,
+        mask: Tensor,
+        window: "_Window",
+        wanted: np.ndarray,
+        features: Tensor | None = None,
     ) -> Tensor:
         """Compute the logits at the columns `wanted`, [rows, wanted, V]."""
         device = self.cache_shape.device
+        ids = torch.as_tensor(tokens, device=device)
+        weight = self._model.get_input_embeddings().weight
+        inputs = {"input_ids": ids} if features is None else {"inputs_embeds": with_features(ids, weight, features)}
         return self._model(
-            input_ids=torch.as_tensor(tokens, device=device),
+            **inputs,
             position_ids=torch.as_tensor(positions, device=device),
             attention_mask=mask.clamp(min=torch.finfo(mask.dtype).min),
             past_key_values=window,

@@ -7,7 +7,7 @@ Tensor suffixes: B sequences (one per request), U distinct prompts, A rows of th
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from starpo.ragen.agents.rollout.engine import Request, Response, check_prompt
 from starpo.ragen.agents.rollout.kv_cache import KVCache
 from starpo.ragen.agents.rollout.prompt_tree import grow_prompt_tree
 from starpo.ragen.agents.rollout.sampling import draw_tokens
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
@@ -51,6 +52,9 @@ class TorchSession:
         self._cache: KVCache | None = None
         self._kept: dict[str, _Kept] = {}
         self._keeps_cache = True
+        self._images = ImageTable()
+        self._features: Tensor | None = None
+        self._num_looked_at = 0
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
         """Answer all requests, in their order; without requests, return an empty list.
@@ -63,6 +67,8 @@ class TorchSession:
             return []
         self._check(requests)
         with self._running(), torch.inference_mode():
+            requests = [self._seen(request) for request in requests]
+            self._look()
             return self._decode(requests, *self._prefill(requests))
 
     def close(self) -> None:
@@ -108,7 +114,21 @@ class TorchSession:
         else:
             cache = KVCache(self._decoder.cache_shape, len(requests), num_free)
         self.close()
-        return cache, self._decoder.prefill(tree, cache), rows_B
+        return cache, self._decoder.prefill(tree, cache, self._features), rows_B
+
+    def _seen(self, request: Request) -> Request:
+        """Return the request with ids of its images' own in place of their placeholders."""
+        if not request.images:
+            return request
+        return replace(request, prompt_ids=self._images.put(request.prompt_ids, request.images))
+
+    def _look(self) -> None:
+        """Compute the features of the images that are new; those of others are kept from earlier calls."""
+        new = self._images.images[self._num_looked_at :]
+        if new:
+            features = self._decoder.image_features(new)
+            self._features = features if self._features is None else torch.cat([self._features, features])
+            self._num_looked_at += len(new)
 
     def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept:
         """Return the cached part of this sequence if the prompt extends it; otherwise an empty entry, with any row."""

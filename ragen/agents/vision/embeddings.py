@@ -9,7 +9,6 @@ Legend: F placeholders of all images, H hidden size.
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from starpo.ragen.agents.vision.image import Image
@@ -19,8 +18,7 @@ from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
 def image_features(backbone: nn.Module, images: Sequence[Image]) -> Tensor:
     """Compute the features of images, [F, H]."""
     module: Any = backbone
-    device = module.get_input_embeddings().weight.device
-    features: Tensor = module.get_image_features([torch.tensor(image.pixels, device=device) for image in images])
+    features: Tensor = module.get_image_features(images)
     return features
 
 
