@@ -16,6 +16,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
+from starpo.schemas.manifest import Manifest
 
 _IDS = pa.list_(pa.field("item", pa.int64(), nullable=False))
 
@@ -45,7 +46,7 @@ def read_turns(store: Store, data: Mapping[str, str]) -> tuple[pa.Table, ImageTa
         ArtifactDamagedError: If a dataset is not what was written, or turns show an image that is not among the images.
     """
     turns = read_attempts(store, "turns", data)
-    keys = [key for key in of_kind(data, "turns") if _shows_images(store, key)]
+    keys = [key for key in of_kind(data, "turns") if image_kinds(store.manifest("turns", key))]
     if not keys:
         return turns, None
     images: dict[str, Image] = {}
@@ -66,9 +67,11 @@ def read_turns(store: Store, data: Mapping[str, str]) -> tuple[pa.Table, ImageTa
     return _with_ids(turns, places)
 
 
-def _shows_images(store: Store, key: str) -> bool:
-    agent = store.manifest("turns", key).settings.get("agent", {})
-    return bool(agent.get("observation", "text") != "text")
+def image_kinds(manifest: Manifest) -> tuple[str, ...]:
+    """Return the kinds of the datasets of the same key with which an artifact is read; empty if it shows no images."""
+    agent = manifest.settings.get("agent") or {}
+    is_shown = manifest.kind == "turns" and agent.get("observation", "text") != "text"
+    return ("images", "turn_images") if is_shown else ()
 
 
 def _image(key: str, digest: str, png: bytes) -> Image:
