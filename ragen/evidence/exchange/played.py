@@ -146,7 +146,7 @@ class Recorded:
 
         Raises:
             StoreError: If there is no such run, or an artifact cannot be read.
-            ConfigError: If the run has rollouts, but none at the requested iterations.
+            ConfigError: If the run has rollouts, but none at the requested iterations, or its prompts show images.
         """
         record = self.store.runs.get(self.run)
         stored = self.store.runs.iterations(self.run)
@@ -157,6 +157,11 @@ class Recorded:
             )
         tokenizer = find_tokenizer(self.store, checkpoints_of(self.store, stored))
         agent = record.config.get("agent", {})
+        if agent.get("observation", "text") != "text":
+            raise ConfigError(
+                f"run {self.run} shows images in its prompts, which no format of `ragen export` writes; read them with "
+                "`ragen sql` from the tables images and turn_images (docs/vision.md)"
+            )
         transcriber = Transcriber(tokenizer, agent) if tokenizer is not None else None
         seen: set[str] = set()
         for iteration, stages in stored.items():
