@@ -143,15 +143,15 @@ class PretrainedPolicy(Settings):
     None: no fine-tuning."""
 
     def check_sees(self, observation: str) -> None:
-        """Check that prompts show no images, which pretrained policies do not take.
+        """Check that stored episodes are not imitated on images; whether the model sees is known once it is loaded.
 
         Raises:
-            ValueError: If they do.
+            ValueError: If they are.
         """
-        if observation != "text":
+        if observation != "text" and self.fine_tuning is not None and self.fine_tuning.runs:
             raise ValueError(
-                f"agent.observation = '{observation}' shows images, and only the embedded policy takes them: set "
-                "policy.type = 'tiny' and policy.patch_size, or agent.observation = 'text'"
+                f"agent.observation = '{observation}' shows images, and policy.fine_tuning.runs imitates texts alone: "
+                "leave runs out to imitate the demonstrator, or set agent.observation = 'text'"
             )
 
     @field_validator("digest")

@@ -21,6 +21,7 @@ from starpo.ragen.agents.prompting.earlier import EarlierResponses
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.agents.vision.families import FAMILIES
 from starpo.ragen.agents.vision.image import Image, PlacedImage, image_of
 from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT, ImageTokens
 from starpo.ragen.config.agent import AgentConfig
@@ -79,7 +80,8 @@ class ContextBuilder:
         if agent.shows_images and self.image_tokens is None:
             raise PolicyError(
                 f"agent.observation = '{agent.observation}' shows images, and the policy '{tokenizer.name_or_path}' "
-                "sees none: set policy.type = 'tiny' with policy.patch_size, or agent.observation = 'text'"
+                f"sees none, or is of a family that is not supported ({', '.join(FAMILIES)}): set policy.type = 'tiny' "
+                "with policy.patch_size, or agent.observation = 'text'"
             )
         self.prompt = in_form(prompt_of(agent), agent)
         self.max_response_tokens = max_response_tokens
@@ -148,8 +150,9 @@ class ContextBuilder:
             )
         assert self.image_tokens is not None
         ids += self.text_ids(before)
-        placed = PlacedImage(len(ids) + 1, self.image_tokens.num_tokens(image), image)
-        ids += self.image_tokens.ids(image)
+        tokens = self.image_tokens
+        placed = PlacedImage(len(ids) + len(tokens.before_ids), tokens.num_tokens(image), image)
+        ids += tokens.ids(image)
         ids += self.text_ids(after[0])
         return [placed]
 

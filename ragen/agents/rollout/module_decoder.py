@@ -45,7 +45,7 @@ class ModuleDecoder:
         name = model.config.model_type
         try:
             self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
-            self.max_positions = model.config.max_position_embeddings
+            self.max_positions = model.config.get_text_config().max_position_embeddings
             self.cache_shape = _probed_shape(self._model, device, dtype)
             gap = self._largest_gap()
         except (PolicyError, torch.OutOfMemoryError):

@@ -4,11 +4,12 @@
     png           the one form in which images are stored
     image_tokens  `ImageTokens`: the placeholder tokens of an image in a prompt
     image_table   `ImageTable`: in memory, every image of a batch has token ids of its own
-    embeddings    `embed`: text tokens and images to input embeddings; the one place that asks a model for features
+    families      what differs between models that see: their image tokens, how they prepare images and embed them
+    embeddings    text tokens and images to input embeddings; the one place that asks a model for features
     tiny_vision   the embedded visual policy: patches, embedded linearly, in the context of a small decoder
 
     environment -> Image -> ImageTokens -> prompt ids, with placeholders -> stored
-                     '--> ImageTable -> prompt ids, each image with ids of its own -> engine, learner -> embed
+                     '--> ImageTable -> prompt ids, each image with ids of its own -> engine, learner -> embeddings
 
 Two images have the same placeholders, so placeholders alone do not tell contexts apart. With ids of their own they do,
 and whatever compares ids (prefix trees, caches, shared prefixes, micro-batches) works on images unchanged.

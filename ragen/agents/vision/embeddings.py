@@ -1,8 +1,5 @@
 """`embed`: input embeddings of a context with images. The seam between contexts and models that see.
 
-A model family takes part with `get_image_features` of its backbone: images -> features, one row for each placeholder,
-in the order of the images.
-
 Legend: F placeholders of all images, H hidden size.
 """
 
@@ -11,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from starpo.ragen.agents.vision.families import FAMILIES
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
 
@@ -18,8 +16,7 @@ from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
 def image_features(backbone: nn.Module, images: Sequence[Image]) -> Tensor:
     """Compute the features of images, [F, H]."""
     module: Any = backbone
-    features: Tensor = module.get_image_features(images)
-    return features
+    return FAMILIES[module.config.model_type].features(module, images)
 
 
 def with_features(token_ids: Tensor, text_VH: Tensor, features_FH: Tensor) -> Tensor:

@@ -18,28 +18,45 @@ an environment's own text it is replaced, so that no text can pass for the place
 
 @dataclass(frozen=True)
 class ImageTokens:
-    """Token ids around and inside an image, and how many of them there are.
+    """Token ids around and inside an image.
 
     Attributes:
-        start_id: Id of the token before an image.
-        image_id: Id of the placeholder of a patch.
-        end_id: Id of the token after it.
-        patch_size: Side length of a patch in pixels; each patch is a token.
-        max_patches: Maximum number of patches along a side.
+        before_ids: Ids of the tokens before its placeholders.
+        image_id: Id of a placeholder.
+        after_ids: Ids of the tokens after them.
     """
 
-    start_id: int
+    before_ids: tuple[int, ...]
     image_id: int
-    end_id: int
-    patch_size: int
-    max_patches: int
+    after_ids: tuple[int, ...]
 
     def num_tokens(self, image: Image) -> int:
         """Return the number of placeholders of an image.
 
         Raises:
-            PolicyError: If the image cannot be cut into patches, or has too many along a side.
+            PolicyError: If the policy cannot see an image of this size.
         """
+        raise NotImplementedError
+
+    def ids(self, image: Image) -> list[int]:
+        """Return the tokens of an image; its placeholders begin after `before_ids`."""
+        return [*self.before_ids, *[self.image_id] * self.num_tokens(image), *self.after_ids]
+
+
+@dataclass(frozen=True)
+class PatchTokens(ImageTokens):
+    """Tokens of a policy that cuts an image into patches, a token each.
+
+    Attributes:
+        patch_size: Side length of a patch in pixels.
+        max_patches: Maximum number of patches along a side.
+    """
+
+    patch_size: int
+    max_patches: int
+
+    def num_tokens(self, image: Image) -> int:
+        """See `ImageTokens.num_tokens`; the sides must be multiples of the patch size."""
         sides = image.height, image.width
         if any(side % self.patch_size for side in sides):
             raise PolicyError(
@@ -54,14 +71,23 @@ class ImageTokens:
             )
         return rows * columns
 
-    def ids(self, image: Image) -> list[int]:
-        """Return the tokens of an image; its placeholders begin at index 1."""
-        return [self.start_id, *[self.image_id] * self.num_tokens(image), self.end_id]
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "PatchTokens":
+        """Read the `config.json` of an embedded policy that sees images."""
+        start, pad, end = (config[f"{name}_token_id"] for name in ("vision_start", "image", "vision_end"))
+        return cls((start,), pad, (end,), config["patch_size"], config["max_patches"])
 
 
-def image_tokens_of(config: Mapping[str, Any]) -> ImageTokens | None:
-    """Read a model's `config.json`; None if the model sees no images, or is of a family that is not supported."""
-    if config.get("model_type") != MODEL_TYPE:
-        return None
-    names = "vision_start_token_id", "image_token_id", "vision_end_token_id", "patch_size", "max_patches"
-    return ImageTokens(*(config[name] for name in names))
+@dataclass(frozen=True)
+class FixedTokens(ImageTokens):
+    """Tokens of a policy that resizes every image to one size.
+
+    Attributes:
+        number: Number of placeholders of every image.
+    """
+
+    number: int
+
+    def num_tokens(self, image: Image) -> int:
+        """See `ImageTokens.num_tokens`."""
+        return self.number

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 
 from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, ImageTokens
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, PatchTokens
 
 
 class TinyVisionConfig(Qwen2Config):
@@ -34,14 +34,14 @@ class TinyVisionConfig(Qwen2Config):
     vision_end_token_id: int = 0
 
     @classmethod
-    def seeing(cls, tokens: ImageTokens, **sizes: Any) -> "TinyVisionConfig":
+    def seeing(cls, tokens: PatchTokens, **sizes: Any) -> "TinyVisionConfig":
         """Return the configuration of a decoder of these sizes that reads these image tokens."""
         return cls(
             patch_size=tokens.patch_size,
             max_patches=tokens.max_patches,
-            vision_start_token_id=tokens.start_id,
+            vision_start_token_id=tokens.before_ids[0],
             image_token_id=tokens.image_id,
-            vision_end_token_id=tokens.end_id,
+            vision_end_token_id=tokens.after_ids[0],
             **sizes,
         )
 
@@ -96,11 +96,6 @@ class TinyVisionModel(Qwen2Model):
         super().__init__(config)
         self.vision = PatchEmbedding(config)
         self.post_init()
-
-    def get_image_features(self, images: Sequence[Image]) -> Tensor:
-        """Return the features of images, [F, H]."""
-        features: Tensor = self.vision(images)
-        return features
 
 
 class TinyVisionForCausalLM(Qwen2ForCausalLM):

@@ -194,7 +194,7 @@ def check_output_layer(model: PreTrainedModel) -> None:
         PolicyError: If the model scales, caps or otherwise changes its logits.
     """
     output = model.get_output_embeddings()
-    token_ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
+    token_ids = torch.arange(4, device=model.device)[None] % model.config.get_text_config().vocab_size
     if output is not None:
         ours = output(model.base_model(input_ids=token_ids, use_cache=False).last_hidden_state)
         if torch.allclose(ours, model(input_ids=token_ids, use_cache=False).logits, atol=1e-4, rtol=1e-4):
@@ -227,7 +227,7 @@ def can_share_prefixes(model: PreTrainedModel) -> bool:
     """
     if _has_windows(model.config.get_text_config()):
         return False
-    a, b, c, d = (number % model.config.vocab_size for number in (1, 2, 3, 4))
+    a, b, c, d = (number % model.config.get_text_config().vocab_size for number in (1, 2, 3, 4))
     device = model.device
     sees = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool, device=device)
     row = {
