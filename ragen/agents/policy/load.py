@@ -75,7 +75,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     tokenizer.declared_end_ids = declared_end_ids(path)
     config = read_config(path) if (path / CONFIG).is_file() else {}
     family = family_of(config)
-    tokenizer.image_tokens = None if family is None else family.image_tokens(config, tokenizer)
+    tokenizer.image_tokens = family and family.image_tokens(config, tokenizer, family.processor(path))
     return tokenizer
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree
 from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.positions import Grid
 
 
 class Decoder(Protocol):
@@ -33,6 +34,9 @@ class Decoder(Protocol):
 
     def image_features(self, images: Sequence[Image]) -> Tensor:
         """Compute the features of images, one for each of their tokens, [F, hidden width]."""
+
+    def grids(self, images: Sequence[Image]) -> list[Grid] | None:
+        """Return rows and columns of each image's tokens; None if positions are those of a plain sequence."""
 
     def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """Read the new tokens of every row, appending one block to the cache.

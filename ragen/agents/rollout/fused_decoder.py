@@ -126,6 +126,9 @@ class FusedDecoder:
         features: Tensor = self._vision(images)
         return features
 
+    def grids(self, images: Sequence[Image]) -> None:
+        """See `Decoder.grids`; return None."""
+
     def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """See `Decoder.prefill`."""
         device = self.cache_shape.device

@@ -16,8 +16,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree, grow_prompt_tree
-from starpo.ragen.agents.vision.embeddings import image_features, with_features
+from starpo.ragen.agents.vision.embeddings import grids_of, image_features, with_features
 from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.positions import Grid
 from starpo.ragen.core.errors import PolicyError
 
 _PROMPT_LENGTHS = (2, 5)
@@ -81,19 +82,21 @@ class ModuleDecoder:
         """See `Decoder.image_features`."""
         return image_features(self._model.base_model, images)
 
+    def grids(self, images: Sequence[Image]) -> list[Grid] | None:
+        """See `Decoder.grids`."""
+        return grids_of(self._model.base_model, images)
+
     def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """See `Decoder.prefill`. Rows are padded on the right; prefixes are not shared."""
         num_rows, width = tree.nodes.shape
-        columns = np.arange(width)
-        first_U = tree.positions[tree.nodes[:, 0]]
-        positions_UT = first_U[:, None] + np.minimum(columns, tree.lengths[:, None] - 1)
         slots = cache.append_block(tree.lengths, width)
         mask = cache.bias_BT[:num_rows, None, None, : cache.num_slots].repeat(1, 1, width, 1)
         mask[..., slots] = torch.full((width, width), -torch.inf, dtype=mask.dtype, device=mask.device).triu_(1)
         last_U = tree.lengths - 1
         wanted, which_U = np.unique(last_U, return_inverse=True)
         window = _Window(cache, slots, num_rows)
-        logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, window, wanted, features)
+        positions = tree.positions[..., tree.nodes]
+        logits = self._forward(tree.tokens[tree.nodes], positions, mask, window, wanted, features)
         return logits[torch.arange(num_rows), torch.from_numpy(which_U)]
 
     def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:

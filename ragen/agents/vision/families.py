@@ -2,31 +2,27 @@
 
     folder -> family_of -> Family: image tokens for prompts; features of images for `embeddings`
 
-To add a family whose positions are those of a plain sequence, write a class and a line of `FAMILIES`.
+A new family is a class and a line of `FAMILIES`.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+import transformers
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, FixedTokens, ImageTokens, PatchTokens
-from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, FixedTokens, GridTokens, ImageTokens, PatchTokens
+from starpo.ragen.agents.vision.positions import Grid
+from starpo.ragen.core.errors import PolicyError, named_line
 
 
 class Family(Protocol):
     """A family of models; without state."""
-
-    def image_tokens(self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> ImageTokens:
-        """Return the tokens of an image, for a model's `config.json`.
-
-        Raises:
-            PolicyError: If configuration and tokenizer do not say them.
-        """
 
     def processor(self, folder: Path) -> Any:
         """Load what prepares images from a policy's folder; None if nothing is needed.
@@ -35,6 +31,18 @@ class Family(Protocol):
             PolicyError: If it is missing or damaged.
         """
 
+    def image_tokens(
+        self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
+    ) -> ImageTokens:
+        """Return the tokens of an image, for a model's `config.json`.
+
+        Raises:
+            PolicyError: If configuration and tokenizer do not say them.
+        """
+
+    def grid(self, processor: Any, image: Image) -> Grid | None:
+        """Return rows and columns of an image's tokens; None if their positions are those of a plain sequence."""
+
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """Compute the features of images, one row for each placeholder, in the order of the images."""
 
@@ -42,11 +50,17 @@ class Family(Protocol):
 class TinyVision:
     """The embedded visual policy."""
 
-    def image_tokens(self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> ImageTokens:
+    def processor(self, folder: Path) -> Any:
+        """Return None."""
+        return None
+
+    def image_tokens(
+        self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
+    ) -> ImageTokens:
         """See `Family.image_tokens`."""
         return PatchTokens.of(config)
 
-    def processor(self, folder: Path) -> Any:
+    def grid(self, processor: Any, image: Image) -> Grid | None:
         """Return None."""
         return None
 
@@ -61,7 +75,9 @@ class SmolVLM:
 
     _AROUND, _GLOBAL = "<fake_token_around_image>", "<global-img>"
 
-    def image_tokens(self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> ImageTokens:
+    def image_tokens(
+        self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
+    ) -> ImageTokens:
         """See `Family.image_tokens`."""
         around, whole = tokenizer.convert_tokens_to_ids([self._AROUND, self._GLOBAL])
         if None in (around, whole) or tokenizer.unk_token_id in (around, whole):
@@ -75,12 +91,11 @@ class SmolVLM:
 
     def processor(self, folder: Path) -> Any:
         """See `Family.processor`."""
-        from transformers import SmolVLMImageProcessorPil
+        return _processor("SmolVLMImageProcessorPil", folder)
 
-        from starpo.ragen.agents.policy.folder import refusing
-
-        with refusing(f"the image processor in '{folder}' cannot be read"):
-            return SmolVLMImageProcessorPil.from_pretrained(folder, local_files_only=True)
+    def grid(self, processor: Any, image: Image) -> Grid | None:
+        """Return None."""
+        return None
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
@@ -99,10 +114,55 @@ class SmolVLM:
         return torch.cat(list(backbone.get_image_features(pixels, mask, return_dict=True).pooler_output))
 
 
-FAMILIES: dict[str, Family] = {MODEL_TYPE: TinyVision(), "smolvlm": SmolVLM()}
+class Qwen25VL:
+    """Qwen2.5-VL: images of any size, in patches that are merged; positions in two dimensions."""
+
+    def processor(self, folder: Path) -> Any:
+        """See `Family.processor`."""
+        return _processor("Qwen2VLImageProcessorPil", folder)
+
+    def image_tokens(
+        self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
+    ) -> ImageTokens:
+        """See `Family.image_tokens`."""
+        start, pad, end = (config[f"{name}_token_id"] for name in ("vision_start", "image", "vision_end"))
+        return GridTokens((start,), pad, (end,), partial(self.grid, processor))
+
+    def grid(self, processor: Any, image: Image) -> Grid:
+        """See `Family.grid`."""
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+        side = processor.patch_size * processor.merge_size
+        least, most = processor.size["shortest_edge"], processor.size["longest_edge"]
+        height, width = smart_resize(image.height, image.width, side, least, most)
+        return height // side, width // side
+
+    def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
+        """See `Family.features`."""
+        prepared = backbone.image_processor([image.pixels for image in images], return_tensors="pt")
+        pixels, grids = (prepared[name].to(backbone.device) for name in ("pixel_values", "image_grid_thw"))
+        return torch.cat(list(backbone.get_image_features(pixels, grids, return_dict=True).pooler_output))
+
+
+FAMILIES: dict[str, Family] = {MODEL_TYPE: TinyVision(), "smolvlm": SmolVLM(), "qwen2_5_vl": Qwen25VL()}
 """`model_type` in config.json -> its family."""
 
 
 def family_of(config: Mapping[str, Any]) -> Family | None:
     """Return the family of a model; None if it sees no images, or is not supported."""
     return FAMILIES.get(str(config.get("model_type")))
+
+
+def _processor(name: str, folder: Path) -> Any:
+    """Load an image processor of transformers, in its form without torchvision.
+
+    Raises:
+        PolicyError: If the folder has none, or Pillow is not installed.
+    """
+    try:
+        return getattr(transformers, name).from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # transformers raises errors of many types
+        raise PolicyError(
+            f"the image processor in '{folder}' cannot be loaded: {named_line(error)}; it needs the model's own "
+            "preprocessor_config.json, and the package Pillow"
+        ) from error

@@ -1,6 +1,6 @@
 """`ImageTokens`: the tokens that stand for an image in a prompt, as its policy expects them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,22 @@ class PatchTokens(ImageTokens):
         """Read the `config.json` of an embedded policy that sees images."""
         start, pad, end = (config[f"{name}_token_id"] for name in ("vision_start", "image", "vision_end"))
         return cls((start,), pad, (end,), config["patch_size"], config["max_patches"])
+
+
+@dataclass(frozen=True)
+class GridTokens(ImageTokens):
+    """Tokens of a policy whose processor chooses the size of each image.
+
+    Attributes:
+        grid: Returns rows and columns of an image's tokens.
+    """
+
+    grid: Callable[[Image], tuple[int, int]]
+
+    def num_tokens(self, image: Image) -> int:
+        """See `ImageTokens.num_tokens`."""
+        rows, columns = self.grid(image)
+        return rows * columns
 
 
 @dataclass(frozen=True)

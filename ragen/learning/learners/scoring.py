@@ -144,8 +144,8 @@ def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
     """Compute the last hidden states at the positions that predict response tokens, [P, H]."""
     attention = {}
     if (sees_STT := batch.sees()) is not None:
-        attention = {"attention_mask": sees_STT[:, None], "position_ids": batch.position_ST}
-    inputs = model_inputs(backbone, batch.token_ids_ST, batch.images)
+        attention = {"attention_mask": sees_STT[:, None]}
+    inputs = model_inputs(backbone, batch.token_ids_ST, batch.images, batch.position_ST, batch.end_ST)
     hidden_STH = backbone(**inputs, use_cache=False, **attention).last_hidden_state
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_P)
 
