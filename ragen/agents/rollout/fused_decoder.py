@@ -21,7 +21,7 @@ from torch import Tensor
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree
-from starpo.ragen.agents.vision.embeddings import with_features
+from starpo.ragen.agents.vision.embeddings import embed
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
 from starpo.ragen.agents.vision.tiny_vision import PatchEmbedding
@@ -145,7 +145,7 @@ class FusedDecoder:
         if features is None:
             x_NE = F.embedding(tokens_N, self._embedding)
         else:
-            x_NE = with_features(tokens_N, self._embedding, features)
+            x_NE = embed(tokens_N, lambda ids: F.embedding(ids, self._embedding), features)
         for number, layer in enumerate(self._layers):
             is_last = number == len(self._layers) - 1
             qkv_NQ = self._project(layer, x_NE, rotations_N1)

@@ -16,7 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree, grow_prompt_tree
-from starpo.ragen.agents.vision.embeddings import grids_of, image_features, with_features
+from starpo.ragen.agents.vision.embeddings import grids_of, image_features, inputs_with
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.positions import Grid
 from starpo.ragen.core.errors import PolicyError
@@ -146,8 +146,7 @@ class ModuleDecoder:
         """Compute the logits at the columns `wanted`, [rows, wanted, V]."""
         device = self.cache_shape.device
         ids = torch.as_tensor(tokens, device=device)
-        weight = self._model.get_input_embeddings().weight
-        inputs = {"input_ids": ids} if features is None else {"inputs_embeds": with_features(ids, weight, features)}
+        inputs = {"input_ids": ids} if features is None else inputs_with(self._model, ids, features)
         return self._model(
             **inputs,
             position_ids=torch.as_tensor(positions, device=device),

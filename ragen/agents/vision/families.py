@@ -43,8 +43,12 @@ class Family(Protocol):
     def grid(self, processor: Any, image: Image) -> Grid | None:
         """Return rows and columns of an image's tokens; None if their positions are those of a plain sequence."""
 
+    def num_deep(self, config: Any) -> int:
+        """Return the number of layers that add features of their own for every placeholder."""
+
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
-        """Compute the features of images, one row for each placeholder, in the order of the images."""
+        """Compute the features of images: the embedding of each placeholder, in the order of the images, followed by
+        its features for the layers that add some, [F, (1 + num_deep) * H]."""
 
 
 class TinyVision:
@@ -63,6 +67,10 @@ class TinyVision:
     def grid(self, processor: Any, image: Image) -> Grid | None:
         """Return None."""
         return None
+
+    def num_deep(self, config: Any) -> int:
+        """Return 0."""
+        return 0
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
@@ -96,6 +104,10 @@ class SmolVLM:
     def grid(self, processor: Any, image: Image) -> Grid | None:
         """Return None."""
         return None
+
+    def num_deep(self, config: Any) -> int:
+        """Return 0."""
+        return 0
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
@@ -137,14 +149,40 @@ class Qwen25VL:
         height, width = smart_resize(image.height, image.width, side, least, most)
         return height // side, width // side
 
+    def num_deep(self, config: Any) -> int:
+        """Return 0."""
+        return 0
+
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
+        found = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
+        return torch.cat(list(found.pooler_output))
+
+    def _prepared(self, backbone: Any, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
         prepared = backbone.image_processor([image.pixels for image in images], return_tensors="pt")
-        pixels, grids = (prepared[name].to(backbone.device) for name in ("pixel_values", "image_grid_thw"))
-        return torch.cat(list(backbone.get_image_features(pixels, grids, return_dict=True).pooler_output))
+        return prepared["pixel_values"].to(backbone.device), prepared["image_grid_thw"].to(backbone.device)
 
 
-FAMILIES: dict[str, Family] = {MODEL_TYPE: TinyVision(), "smolvlm": SmolVLM(), "qwen2_5_vl": Qwen25VL()}
+class Qwen3VL(Qwen25VL):
+    """Qwen3-VL: as Qwen2.5-VL, and its first layers add features of the encoder's inner layers."""
+
+    def num_deep(self, config: Any) -> int:
+        """See `Family.num_deep`."""
+        return len(config.vision_config.deepstack_visual_indexes)
+
+    def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
+        """See `Family.features`."""
+        found = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
+        parts = [found.pooler_output, *found.deepstack_features]
+        return torch.cat([torch.cat(list(part)) for part in parts], dim=-1)
+
+
+FAMILIES: dict[str, Family] = {
+    MODEL_TYPE: TinyVision(),
+    "smolvlm": SmolVLM(),
+    "qwen2_5_vl": Qwen25VL(),
+    "qwen3_vl": Qwen3VL(),
+}
 """`model_type` in config.json -> its family."""
 
 

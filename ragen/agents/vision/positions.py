@@ -1,4 +1,4 @@
-"""Positions in two dimensions: of models that place an image's tokens in rows and columns (Qwen2.5-VL).
+"""Positions in two dimensions: of models that place an image's tokens in rows and columns (Qwen2.5-VL, Qwen3-VL).
 
 Every token has three positions: time, row, column. Those of text are equal and count up; those of an image are its
 beginning plus row and column, and the text after it goes on after the longer side:

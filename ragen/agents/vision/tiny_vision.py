@@ -53,7 +53,8 @@ class PatchEmbedding(nn.Module):
         super().__init__()
         self.patch_size = config.patch_size
         self.cells_per_side = config.cells_per_side
-        self.colours = nn.Linear(3 * self.cells_per_side**2, config.hidden_size)
+        self._num_colours = 3 * self.cells_per_side**2
+        self.colours = nn.Linear(self._num_colours, config.hidden_size)
         self.rows = nn.Embedding(config.max_patches, config.hidden_size)
         self.columns = nn.Embedding(config.max_patches, config.hidden_size)
 
@@ -66,7 +67,7 @@ class PatchEmbedding(nn.Module):
         patches, places = zip(*(_patches(image, self.patch_size, self.cells_per_side) for image in images), strict=True)
         weight = self.colours.weight
         # scaled so that an untrained patch is about as long as an untrained token
-        colours_FD = torch.from_numpy(np.concatenate(patches)).to(weight) * weight.shape[1] ** -0.5
+        colours_FD = torch.from_numpy(np.concatenate(patches)).to(weight) * self._num_colours**-0.5
         place_F2 = torch.from_numpy(np.concatenate(places)).to(weight.device)
         embedded: Tensor = self.colours(colours_FD) + self.rows(place_F2[:, 0]) + self.columns(place_F2[:, 1])
         return embedded

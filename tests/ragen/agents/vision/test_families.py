@@ -1,4 +1,4 @@
-"""SmolVLM and Qwen2.5-VL through one seam: random weights, transformers' own classes and image processors."""
+"""SmolVLM, Qwen2.5-VL and Qwen3-VL through one seam: random weights, transformers' own classes and image processors."""
 
 import shutil
 
@@ -9,6 +9,8 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLImageProcessorPil,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
     SmolVLMConfig,
     SmolVLMForConditionalGeneration,
     SmolVLMImageProcessorPil,
@@ -19,6 +21,7 @@ from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
 from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS
@@ -55,10 +58,14 @@ def smolvlm(tokenizer):
     return SmolVLMForConditionalGeneration(config), processor
 
 
+def image_ids(tokenizer):
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *IMAGE_TOKENS]})
+    return tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
+
+
 def qwen(tokenizer):
     """4 x 3 tokens of an image of 128 x 96 pixels."""
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *IMAGE_TOKENS]})
-    start, pad, end = tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
+    start, pad, end = image_ids(tokenizer)
     vision = {"num_heads": 4, "depth": 2, "fullatt_block_indexes": [1], "out_hidden_size": 32, "window_size": 112}
     config = Qwen2_5_VLConfig(
         text_config=TEXT | {"vocab_size": len(tokenizer), "rope_parameters": ROPE},
@@ -71,7 +78,23 @@ def qwen(tokenizer):
     return Qwen2_5_VLForConditionalGeneration(config), Qwen2VLImageProcessorPil()
 
 
-FAMILIES = {"smolvlm": smolvlm, "qwen2_5_vl": qwen}
+def qwen3(tokenizer):
+    """4 x 3 tokens of an image of 128 x 96 pixels; two layers of the decoder add features of the encoder's."""
+    start, pad, end = image_ids(tokenizer)
+    vision = {"num_heads": 4, "depth": 3, "deepstack_visual_indexes": [0, 1], "out_hidden_size": 32}
+    config = Qwen3VLConfig(
+        text_config=TEXT | {"vocab_size": len(tokenizer), "head_dim": 8, "rope_parameters": ROPE},
+        vision_config=VISION | vision | {"patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 64},
+        image_token_id=pad,
+        video_token_id=start,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+    )
+    size = {"shortest_edge": 4096, "longest_edge": 65_536}
+    return Qwen3VLForConditionalGeneration(config), Qwen2VLImageProcessorPil(size=size, patch_size=16)
+
+
+FAMILIES = {"smolvlm": smolvlm, "qwen2_5_vl": qwen, "qwen3_vl": qwen3}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -107,7 +130,7 @@ def forward(model, request, response):
         is_image = torch.zeros_like(ids, dtype=torch.int32)
         for place in request.images:
             is_image[0, place.position : place.position + place.num_tokens] = 1
-        inputs = dict(Qwen2VLImageProcessorPil()(pixels, return_tensors="pt"), mm_token_type_ids=is_image)
+        inputs = dict(model.base_model.image_processor(pixels, return_tensors="pt"), mm_token_type_ids=is_image)
     logits = model(input_ids=ids, **inputs).logits[0, len(request.prompt_ids) - 1 : -1].double()
     return torch.log_softmax(logits, -1)[range(len(response.token_ids)), response.token_ids]
 
@@ -186,3 +209,19 @@ def test_positions_in_two_dimensions():
     branches = torch.tensor([[5, *square, 6, 7]])
     index, ends = torch.tensor([[0, 1, 2, 3, 4, 5, 1]]), torch.tensor([[7, 6, 6, 6, 6, 6, 7]])
     assert grid_positions(branches, [(2, 2)], index, ends)[0, 0].tolist() == [0, 1, 1, 1, 1, 3, 1]
+
+
+def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
+    model, tokenizer = load_policy(folder)
+    tokens, table = tokenizer.image_tokens, ImageTable()
+    prompt = [30, *tokens.ids(shown[0])]
+    place = PlacedImage(1 + len(tokens.before_ids), tokens.num_tokens(shown[0]), shown[0])
+    ids = torch.tensor([[*table.put(prompt, [place]), tokens.image_id, 31]])
+    with torch.inference_mode():
+        read = model.base_model(**model_inputs(model.base_model, ids, table.images)).last_hidden_state[0]
+        # another token whose embedding is the placeholder's, but for rounding
+        weight = model.get_input_embeddings().weight
+        weight[33] = weight[tokens.image_id] * (1 + 1e-6)
+        twin = ids.masked_fill(ids == tokens.image_id, 33)
+        expected = model.base_model(**model_inputs(model.base_model, twin, table.images)).last_hidden_state[0]
+    torch.testing.assert_close(read, expected, atol=1e-4, rtol=0)
