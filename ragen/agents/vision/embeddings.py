@@ -50,7 +50,7 @@ def model_inputs(
     images: Sequence[Image],
     position_ST: Tensor | None = None,
     end_ST: Tensor | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Any]:
     """Return the keyword arguments with which the backbone reads these tokens, without the attention mask.
 
     Args:
@@ -98,9 +98,9 @@ def _deep_inputs(
     embedded = text(token_ids.masked_fill(is_image, placeholder))
     is_sampled = token_ids == placeholder
     if is_sampled.any():
-        first = embedded[..., 0]
-        moved = torch.nextafter(first, torch.full_like(first, torch.inf))
-        embedded = torch.cat([torch.where(is_sampled, moved, first)[..., None], embedded[..., 1:]], dim=-1)
+        first = embedded[..., 0].detach()
+        step = torch.nextafter(first, torch.full_like(first, torch.inf)) - first
+        embedded = torch.cat([embedded[..., :1] + (step * is_sampled)[..., None], embedded[..., 1:]], dim=-1)
     parts = features_FD[token_ids[is_image] - FIRST_IMAGE_ID].split(embedded.shape[-1], dim=-1)
     output = SimpleNamespace(pooler_output=[parts[0]], deepstack_features=[[part] for part in parts[1:]])
     return {"inputs_embeds": embedded, "mm_encoder_outputs": {"image": output}}
