@@ -15,6 +15,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.policy.folder import read_config
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, FixedTokens, GridTokens, ImageTokens, PatchTokens
 from starpo.ragen.agents.vision.positions import Grid
@@ -189,6 +190,17 @@ FAMILIES: dict[str, Family] = {
 def family_of(config: Mapping[str, Any]) -> Family | None:
     """Return the family of a model; None if it sees no images, or is not supported."""
     return FAMILIES.get(str(config.get("model_type")))
+
+
+def image_tokens_of(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> ImageTokens | None:
+    """Return the tokens around an image, from a policy's folder without what prepares images; None if it sees none.
+
+    Raises:
+        PolicyError: If its configuration is missing or damaged.
+    """
+    config = read_config(Path(folder))
+    family = family_of(config)
+    return None if family is None else family.image_tokens(config, tokenizer, None)
 
 
 def _processor(name: str, folder: Path) -> Any:

@@ -69,6 +69,11 @@ class ImageTable:
             replaced[place.position : place.position + place.num_tokens] = ids
         return replaced
 
+    def shown(self, token_ids: Sequence[int]) -> list[Image]:
+        """Return the images among some tokens, in their order, as often as they occur."""
+        first = {FIRST_IMAGE_ID + start: image for start, image in zip(self._starts[:-1], self.images, strict=True)}
+        return [first[token] for token in token_ids if token in first]
+
     def local(self, token_ids: np.ndarray) -> tuple[np.ndarray, tuple[Image, ...]]:
         """Renumber the images among some tokens as if there were no others.
 
