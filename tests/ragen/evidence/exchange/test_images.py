@@ -37,8 +37,8 @@ def played(request):
         rows.append(
             {
                 "trajectory_id": "g0-0", "group_id": "g0", "member": 0, "env": "frozen_lake", "env_seed": 0,
-                "turn": turn, "initial_state_digest": "0" * 16, "truncated": False, "status": "ok", "finish_reason": "stop",
-                "success": False, "info": "{}", "is_context_start": added.is_context_start,
+                "turn": turn, "initial_state_digest": "0" * 16, "truncated": False, "status": "ok",
+                "finish_reason": "stop", "success": False, "info": "{}", "is_context_start": added.is_context_start,
                 "prompt_ids": table.put(added.prompt_ids, added.images), "response_ids": response_ids,
                 "response": response,
             }
