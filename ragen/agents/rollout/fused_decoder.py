@@ -60,7 +60,11 @@ class FusedDecoder:
 
         E, intermediate, Q = config.hidden_size, config.intermediate_size, self._query_size + 2 * self._H * self._D
         has_bias = config.model_type != "llama"
-        self._vision = PatchEmbedding(config).to(device, dtype) if config.model_type == MODEL_TYPE else None
+        self._vision: PatchEmbedding | None = None
+        if config.model_type == MODEL_TYPE:
+            with torch.device("meta"):  # without random weights, which would draw from torch's global generator
+                self._vision = PatchEmbedding(config)
+            self._vision = self._vision.to_empty(device=device).to(dtype)
         self._layers = [
             _Layer(
                 qkv=empty(Q, E),
