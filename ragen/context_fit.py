@@ -200,12 +200,13 @@ def tiny_tokenizer(config: StarPOConfig) -> "PreTrainedTokenizerBase":
     """
     from starpo.ragen.agents.policy.tokenizer import extra_vocabulary
 
-    assert isinstance(config.policy, TinyPolicy)
-    return _tokenizer(extra_vocabulary(config.policy, config.environment, config.agent.form))
+    policy = config.policy
+    assert isinstance(policy, TinyPolicy)
+    return _tokenizer(extra_vocabulary(policy, config.environment, config.agent.form), policy.patch_size)
 
 
 @cache
-def _tokenizer(extra: "ExtraVocabulary | None") -> "PreTrainedTokenizerBase":
+def _tokenizer(extra: "ExtraVocabulary | None", patch_size: int | None) -> "PreTrainedTokenizerBase":
     from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 
-    return make_tokenizer(extra)
+    return make_tokenizer(extra, patch_size)

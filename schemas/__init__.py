@@ -5,6 +5,7 @@ datasets   the Arrow schema of every dataset, with each column's meaning, and it
 checks     the checks of every dataset's columns
 rule       a single rule: a sentence and a polars expression; common rules
 turn_rules the rules of `turns` and `siblings`
+image_rules the rules of `images` and `turn_images`
 rules      the rules of every dataset, row by row and across rows
 models     pandera models, built from columns, checks and rules
 validate   `validate(table, kind)`: all rules of a dataset, one readable error

@@ -60,6 +60,7 @@ _counts = _at_least(0)
 _positive = _at_least(1)
 _share = Check.in_range(-_ROUNDING, 1 + _ROUNDING, error="lies between 0 and 1")
 _digest = Check.str_matches("^[0-9a-f]{16}$", error="is 16 hexadecimal digits")
+_image = Check.str_matches("^[0-9a-f]{32}$", error="is 32 hexadecimal digits")
 _actions = each_item("holds no empty text", pl.element().str.len_bytes() > 0)
 _token_ids = each_value(
     f"holds token ids from 0 to {MAX_VOCABULARY - 1}",
@@ -104,6 +105,16 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
         ("behaviour_logprobs", _logprobs),
         ("executed_actions", _actions),
         ("score", _finite),
+    ),
+    "images": _of(
+        ("digest", _image),
+        ("height width", _positive),
+    ),
+    "turn_images": _of(
+        ("trajectory_id", _not_empty),
+        ("turn position", _counts),
+        ("num_tokens", _positive),
+        ("image", _image),
     ),
     "rewards": _of(
         ("trajectory_id group_id", _not_empty),

@@ -4,7 +4,8 @@ A dataset kind has a version, incremented when its columns or their meaning chan
 its unit and the meaning of null (nullable columns are marked; all others are never null). Lists are never null and
 contain no nulls. All text is untrusted model or environment output.
 
-    turns, siblings -> rewards -> selection -> samples, metrics          episodes, metrics <- evaluation
+    turns, siblings, images, turn_images -> rewards -> selection -> samples, metrics
+    episodes, metrics <- evaluation
 """
 
 from dataclasses import dataclass
@@ -171,6 +172,33 @@ SIBLINGS = Dataset(
     ),
 )
 
+IMAGES = Dataset(
+    name="images",
+    version=1,
+    row="an image that prompts of the rollout show, once however often it is shown",
+    key=("digest",),
+    columns=(
+        Column("digest", pa.string(), "32 hex digits, of size and pixels"),
+        Column("height", pa.int32(), "pixels"),
+        Column("width", pa.int32(), "pixels"),
+        Column("png", pa.binary(), "the pixels as a PNG file, 8-bit RGB"),
+    ),
+)
+
+TURN_IMAGES = Dataset(
+    name="turn_images",
+    version=1,
+    row="an image in the prompt of a turn",
+    key=("trajectory_id", "turn", "position"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("position", pa.int32(), "index of the image's first placeholder in prompt_ids"),
+        Column("num_tokens", pa.int32(), "number of its placeholders, one after the other"),
+        Column("image", pa.string(), "digest of the image in images"),
+    ),
+)
+
 REWARDS = Dataset(
     name="rewards",
     version=2,
@@ -304,4 +332,6 @@ EPISODES = Dataset(
     ),
 )
 
-DATASETS: dict[str, Dataset] = {d.name: d for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES)}
+DATASETS: dict[str, Dataset] = {
+    d.name: d for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES, IMAGES, TURN_IMAGES)
+}

@@ -1,7 +1,7 @@
 """Rules of every dataset beyond its columns' own checks, as one table of rules per dataset.
 
-The rules of `turns` and `siblings` are in `schemas.turn_rules`. What a stage derives from other stored tables is
-not checked here: `ragen verify` derives it again.
+The rules of `turns` and `siblings` are in `schemas.turn_rules`, those of images in `schemas.image_rules`. What a stage
+derives from other stored tables is not checked here: `ragen verify` derives it again.
 
     rule -> rules -> models -> validate
 """
@@ -10,6 +10,7 @@ import polars as pl
 from polars import col
 
 from starpo.schemas.datasets import ERROR_STATUSES
+from starpo.schemas.image_rules import IMAGE_ROWS, TURN_IMAGE_TABLE
 from starpo.schemas.rule import Rule, aligned, close, constant, counted, same
 from starpo.schemas.turn_rules import SIBLING_ROWS, SIBLING_TABLE, TURN_ROWS, TURN_TABLE
 
@@ -116,6 +117,8 @@ _EPISODE_TABLE = (
 ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "turns": TURN_ROWS,
     "siblings": SIBLING_ROWS,
+    "images": IMAGE_ROWS,
+    "turn_images": (),
     "rewards": _REWARD_ROWS,
     "selection": _SELECTION_ROWS,
     "samples": (),
@@ -127,6 +130,8 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
 ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "turns": TURN_TABLE,
     "siblings": SIBLING_TABLE,
+    "images": (),
+    "turn_images": TURN_IMAGE_TABLE,
     "rewards": _REWARD_TABLE,
     "selection": _SELECTION_TABLE,
     "samples": _SAMPLE_TABLE,

@@ -43,10 +43,11 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.learning.metrics.template import template_metrics
     from starpo.ragen.runs.placement import learner_at, policy_folder
+    from starpo.ragen.runs.stored_images import read_turns
 
     assert work.seed is not None
     iteration, temperature = work.settings["iteration"], work.settings["temperature"]
-    turns = store.read_table("turns", work.inputs["turns"])
+    turns, images = read_turns(store, work.inputs)
     checkpoint = work.inputs["checkpoint"]
     learner = learner_at(store, checkpoint, config, work.inputs.get("reference"))
     tokenizer = load_tokenizer(policy_folder(store, checkpoint))
@@ -58,7 +59,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
         if len(set(contexts)) < 2:
             continue  # needs reasoning under at least two prompts
         context = UpdateContext(iteration, iteration + 1, work.seed, temperature, 0)
-        logprobs = learner.logprobs(crossed(reasoned), context).numpy()
+        logprobs = learner.logprobs(crossed(reasoned, images), context).numpy()
         for unit, scores_NN in matrices(logprobs, reasoned).items():
             found = template_metrics(scores_NN, contexts)
             values |= {f"{choice}/{unit}/{name}": value for name, value in found.items()}

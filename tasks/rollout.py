@@ -1,4 +1,4 @@
-"""checkpoint -> turns, and with `rollout.search` the siblings that were not chosen."""
+"""checkpoint -> turns; with `rollout.search` the siblings that were not chosen, with images those of the prompts."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -70,7 +70,8 @@ def rollout(
     if search is not None:
         code["search"] = SEARCHES[search.type]
     do, part = partial(_play, config, iteration, attempt, progress), str(attempt) if attempt else ""
-    outputs = ("turns",) if search is None else ("siblings", "turns")
+    beside = ("siblings",) if search is not None else ("images", "turn_images") if config.agent.shows_images else ()
+    outputs = (*beside, "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
 
@@ -108,6 +109,7 @@ def _play(
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.agents.rollout.siblings import take_siblings
+    from starpo.ragen.agents.rollout.turn_images import take_images
     from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
     from starpo.ragen.runs.placement import is_deterministic, num_lost_workers, policy_folder, shard_player
@@ -146,6 +148,10 @@ def _play(
     if settings.search is not None:
         turns, siblings = take_siblings(turns)
         yield Output("siblings", siblings, is_deterministic=is_repeatable, replay_fault=fault)
+    if config.agent.shows_images:
+        turns, turn_images, images = take_images(turns)
+        yield Output("images", images, is_deterministic=is_repeatable, replay_fault=fault)
+        yield Output("turn_images", turn_images, is_deterministic=is_repeatable, replay_fault=fault)
     yield Output("turns", turns, _headline(turns), provenance, is_repeatable, fault)
 
 

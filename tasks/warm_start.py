@@ -12,6 +12,7 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.config.model_files import model_place
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.runs.work import Output, Work
@@ -122,13 +123,19 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
     """Choose the stored episodes to imitate.
 
     Raises:
-        ConfigError: If the settings choose none.
+        ConfigError: If the settings choose none, or prompts show images.
         ArtifactMissingError: If a dataset is no longer stored.
     """
     from starpo.ragen.learning.stored_episodes import choose_episodes
+    from starpo.ragen.runs.stored_images import image_kinds
 
     def rollouts() -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
         for number in range(len(of_kind(inputs, "turns"))):
+            if image_kinds(store.manifest("turns", inputs[numbered("turns", number)])):
+                raise ConfigError(
+                    "policy.fine_tuning.runs names a run whose prompts show images, which a pretrained policy does not "
+                    "take; name runs with agent.observation = 'text'"
+                )
             turns, rewards, selection = (
                 store.read_table(kind, inputs[numbered(kind, number)]) for kind in ("turns", "rewards", "selection")
             )

@@ -1,12 +1,13 @@
 """A small valid example of every dataset, for tests and benchmarks.
 
-turns, siblings, rewards, selection, samples, metrics, episodes: `example(kind)`
+turns, siblings, rewards, selection, samples, metrics, episodes, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
 """
 
 import numpy as np
 import pyarrow as pa
 
+from starpo.ragen.agents.vision.image import Image
 from starpo.schemas.datasets import DATASETS
 
 GROUP_SIZE = 4
@@ -94,6 +95,29 @@ def _siblings() -> pa.Table:
         "chosen": [False, True, False, True],
     }
     return _table("siblings", columns)
+
+
+def _images() -> pa.Table:
+    images = [Image(np.full((height, 2, 3), 7, np.uint8)) for height in (2, 3)]
+    columns = {
+        "digest": [image.digest for image in images],
+        "height": [image.height for image in images],
+        "width": [image.width for image in images],
+        "png": [image.to_png() for image in images],
+    }
+    return _table("images", columns)
+
+
+def _turn_images() -> pa.Table:
+    one, other = _images()["digest"].to_pylist()
+    columns = {
+        "trajectory_id": ["group-00000000/0000"] * 3,
+        "turn": [0, 1, 1],
+        "position": [4, 4, 12],
+        "num_tokens": [4, 4, 6],
+        "image": [one, one, other],
+    }
+    return _table("turn_images", columns)
 
 
 def _rewards() -> pa.Table:
@@ -189,6 +213,8 @@ _MAKERS = {
     "samples": _samples,
     "metrics": _metrics,
     "episodes": _episodes,
+    "images": _images,
+    "turn_images": _turn_images,
 }
 
 

@@ -44,6 +44,9 @@ class AgentConfig(Settings):
     """Maximum number of actions per trajectory, over all its turns."""
     max_actions_per_turn: int = Field(5, ge=1, le=1000)
     """Maximum number of actions per turn; further actions in the same answer are not executed."""
+    observation: Literal["text", "image", "both"] = Field("text", exclude_if=lambda form: form == "text")
+    """What the prompt shows of a state. 'text': the environment's text. 'image': its picture (`render_rgb`). 'both':
+    the picture, followed by the text. The column `observation` of `turns` always holds the text."""
     should_malformed_use_actions: bool = True
     """Whether a malformed response from which nothing can be executed uses up as many actions as a turn may have.
     False: it only uses up its turn, as in the paper, and forfeits no actions that the reward component 'forfeit' could
@@ -89,6 +92,11 @@ class AgentConfig(Settings):
     should_prefill_think: bool = False
     """Whether the prompt ends with an opened `<think>` (or `<answer>`) tag. The tag is then part of the prompt, not of
     the response."""
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether prompts contain images."""
+        return self.observation != "text"
 
     @property
     def begins_anew(self) -> bool:
@@ -150,6 +158,16 @@ class AgentConfig(Settings):
                 f"agent.form = '{self.form}' needs demonstrations that state the positions of objects, which "
                 f"environment '{blind}' does not provide; environments that do: {', '.join(SCENES)}. Set agent.form = "
                 "'free', or policy.type = 'pretrained' without policy.fine_tuning"
+            )
+        if self.shows_images and not rollout.engine_config.accepts_images:
+            raise ValueError(
+                f"agent.observation = '{self.observation}' shows images, which rollout.engine = '{rollout.engine}' "
+                "does not send: set rollout.engine = 'torch', or agent.observation = 'text'"
+            )
+        if self.shows_images and rollout.search is not None:
+            raise ValueError(
+                f"agent.observation = '{self.observation}' shows images, which rollout.search does not store: leave "
+                "one of the two out"
             )
         if self.chat_template and rollout.engine_config.is_remote:
             raise ValueError(

@@ -16,6 +16,9 @@ class EngineConfig(Settings):
     needs_process_on_cpu: ClassVar[bool] = False
     """Whether it only works in a process of its own where there is no GPU."""
 
+    accepts_images: ClassVar[bool] = True
+    """Whether requests may contain images (`agent.observation`)."""
+
     @property
     def copies(self) -> tuple[int, int]:
         """Number of copies of the model, each in its own process, and number of GPUs of each."""

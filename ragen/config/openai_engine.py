@@ -38,6 +38,7 @@ class OpenAIEngineConfig(OpenAIServer, EngineConfig):
     """An OpenAI-compatible server and the protocol to use. The API key is never a setting: see `key_variable`."""
 
     is_remote: ClassVar[bool] = True
+    accepts_images: ClassVar[bool] = False
 
     protocol: Literal["vllm", "completions", "chat"] = "completions"
     """Representation of prompts and responses. 'completions': prompts as token ids, so the server's tokenizer must be

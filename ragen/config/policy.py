@@ -28,6 +28,9 @@ class TinyPolicy(Settings):
     """Width of the feed-forward layers."""
     max_positions: int = Field(2048, ge=64, le=131072)
     """Maximum context length in tokens."""
+    patch_size: int | None = Field(None, ge=8, le=256, multiple_of=8, exclude_if=lambda size: size is None)
+    """Side length in pixels of the patches into which images are cut, each a token of the context; needed with
+    `agent.observation = "image"` or "both". 32 is a tile of the built-in boards. None: the policy sees no images."""
     demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
     """Demonstrator to imitate, `(environment, skill, rng) -> Demonstration`. None: the environment's own."""
     demonstration_turns: int = Field(30_000, ge=1)
@@ -44,6 +47,23 @@ class TinyPolicy(Settings):
     """Peak learning rate of AdamW, for all other weights; same schedule."""
     seed: int = Field(0, ge=0)
     """Seed of the weights and demonstrations; separate from the run's seed, so that runs share a warm start."""
+
+    def check_sees(self, observation: str) -> None:
+        """Check that the policy sees images exactly if prompts show them (`agent.observation`).
+
+        Raises:
+            ValueError: If not; the message says what to set.
+        """
+        if observation == "text" and self.patch_size is not None:
+            raise ValueError(
+                f"policy.patch_size = {self.patch_size} has no effect with agent.observation = 'text'; leave it out, "
+                "or set agent.observation = 'image'"
+            )
+        if observation != "text" and self.patch_size is None:
+            raise ValueError(
+                f"agent.observation = '{observation}' shows images, and the policy sees none: set policy.patch_size "
+                "(32: a tile of the built-in boards), or agent.observation = 'text'"
+            )
 
     @model_validator(mode="after")
     def _sizes_fit_together(self) -> "TinyPolicy":
@@ -121,6 +141,18 @@ class PretrainedPolicy(Settings):
     fine_tuning: FineTuning | None = None
     """Fine-tune the model by supervised learning before the first update; with `iterations = 0` the run ends there.
     None: no fine-tuning."""
+
+    def check_sees(self, observation: str) -> None:
+        """Check that stored episodes are not imitated on images; whether the model sees is known once it is loaded.
+
+        Raises:
+            ValueError: If they are.
+        """
+        if observation != "text" and self.fine_tuning is not None and self.fine_tuning.runs:
+            raise ValueError(
+                f"agent.observation = '{observation}' shows images, and policy.fine_tuning.runs imitates texts alone: "
+                "leave runs out to imitate the demonstrator, or set agent.observation = 'text'"
+            )
 
     @field_validator("digest")
     @classmethod

@@ -120,6 +120,7 @@ class StarPOConfig(Settings):
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
         self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         self.agent.check_fits(types, self.rollout, is_demonstrated=is_demonstrated)
+        self.policy.check_sees(self.agent.observation)
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
         thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference

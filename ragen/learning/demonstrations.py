@@ -15,6 +15,7 @@ from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import write_reasoning
 from starpo.ragen.agents.prompting.parser import format_response
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
@@ -34,16 +35,18 @@ class Demonstrations:
     """Demonstrated turns as tokens, and the successes of their episodes.
 
     Attributes:
-        prompts: The whole context before each response. [turns][num_prompt_tokens]
+        prompts: The whole context before each response, images with ids of their own. [turns][num_prompt_tokens]
         responses: The response with its end token. [turns][num_response_tokens]
         successes: Whether each episode succeeded. [episodes]
         initial_states: Digest of the initial state of each episode. [episodes]
+        images: Images of the prompts.
     """
 
     prompts: list[list[int]] = field(default_factory=list)
     responses: list[list[int]] = field(default_factory=list)
     successes: list[bool] = field(default_factory=list)
     initial_states: list[str] = field(default_factory=list)
+    images: ImageTable = field(default_factory=ImageTable)
 
     @property
     def num_turns(self) -> int:
@@ -92,7 +95,13 @@ def demonstrate_turns(
         context = contexts.start(world)
         actions_left, reward, is_over = agent.max_actions, None, False
         for _ in range(agent.max_turns):
-            context.observe(observation, actions_left=actions_left, reward=reward, had_invalid_action=False)
+            context.observe(
+                observation,
+                actions_left=actions_left,
+                reward=reward,
+                had_invalid_action=False,
+                image=contexts.look(world),
+            )
             decision = player(world, config.demonstration_skill, rng)
             # The response is cut at the turn's limit, which is constant, but not at the number of actions left, which
             # the 'state' prompt does not show: excess actions are just not executed, as in a rollout.
@@ -109,7 +118,7 @@ def demonstrate_turns(
             text = format_response(think, actions, agent, world.grammar)
             response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
             _check_length(response_ids, max_response_tokens)
-            played.prompts.append(list(context.token_ids))
+            played.prompts.append(played.images.put(context.token_ids, context.images))
             played.responses.append(response_ids)
             context.respond(response_ids)
             # turns after a resignation would be two out of five in Sokoban, with nothing to learn from

@@ -10,13 +10,15 @@ from typing import Protocol
 
 import numpy as np
 
+from starpo.ragen.agents.vision.image_table import ImageTable
+
 
 @dataclass(frozen=True)
 class Example:
     """Consecutive turns that the policy sees as one context, up to the last response token.
 
     Attributes:
-        token_ids: Prompts and responses in order. int64 [T]
+        token_ids: Prompts and responses in order, images with ids of their own (`ImageTable`). int64 [T]
         response_mask: Whether a token belongs to a response; only those have a loss. bool [T]
     """
 
@@ -30,6 +32,10 @@ class Lessons(Protocol):
     @property
     def examples(self) -> Sequence[Example]:
         """Contexts to learn from."""
+
+    @property
+    def images(self) -> ImageTable | None:
+        """Images of the contexts; None if they are of text alone."""
 
     @property
     def num_turns(self) -> int:
@@ -49,6 +55,7 @@ class Batch:
     """Examples of one optimiser step (implements `learners.batches.Contexts`)."""
 
     segments: Sequence[Example]
+    images: ImageTable | None = None
 
     @cached_property
     def segment_start(self) -> np.ndarray:

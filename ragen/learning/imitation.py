@@ -25,7 +25,7 @@ from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
-from starpo.ragen.learning.examples import Example, Lessons
+from starpo.ragen.learning.examples import Lessons
 from starpo.ragen.learning.learners.adapters import merge_adapters
 from starpo.ragen.learning.learners.learner import FineTuner
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
@@ -64,7 +64,7 @@ def imitate(
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
         LearnerError: If a gradient is not finite. Nothing has been saved.
     """
-    tokenizer = make_tokenizer(extra_vocabulary(config, environment, agent.form))
+    tokenizer = make_tokenizer(extra_vocabulary(config, environment, agent.form), config.patch_size)
     model = make_model(config, tokenizer)
     steps, batch_size = config.warm_start_steps, config.warm_start_batch_size
     needed = min(config.demonstration_turns, steps * batch_size)
@@ -82,7 +82,15 @@ def imitate(
     runner = MicroBatchRunner(Device(), NUM_PARTS, "float32")
     trained = TorchModel(ResponseScores(model.eval()), ModelOptimiser(model, schedule))
     learned = learn(
-        trained, demonstrations.examples, steps, batch_size, config.seed, runner, in_rectangles, on_progress=on_progress
+        trained,
+        demonstrations.examples,
+        steps,
+        batch_size,
+        config.seed,
+        runner,
+        in_rectangles,
+        on_progress=on_progress,
+        images=demonstrations.images,
     )
     save_policy(model, tokenizer, folder)
     write_states(folder, demonstrations.initial_states)
@@ -123,7 +131,7 @@ def fine_tune(
     schedule = prepare_policy(model, config)
     given = lessons(tokenizer)
     if learner is None:
-        learned = _fine_tune_here(model, config, schedule, given.examples, on_progress)
+        learned = _fine_tune_here(model, config, schedule, given, on_progress)
     else:
         learned = learner.fine_tune(policy, model, given.examples, folder, on_progress)
     if config.lora is not None:
@@ -151,7 +159,7 @@ def _fine_tune_here(
     model: PreTrainedModel,
     config: FineTuning,
     schedule: OptimiserConfig,
-    examples: Sequence[Example],
+    given: Lessons,
     on_progress: Callable[[int, int], None] | None,
 ) -> dict[str, float]:
     device = Device.here()
@@ -160,5 +168,13 @@ def _fine_tune_here(
     split = in_prefix_rows(config.micro_batch_tokens, row_tokens(model), 1 if device.is_gpu else NUM_PARTS)
     trained = TorchModel(ResponseScores(model), ModelOptimiser(model, schedule))
     return learn(
-        trained, examples, config.steps, config.batch_size, config.seed, runner, split, on_progress=on_progress
+        trained,
+        given.examples,
+        config.steps,
+        config.batch_size,
+        config.seed,
+        runner,
+        split,
+        on_progress=on_progress,
+        images=given.images,
     )

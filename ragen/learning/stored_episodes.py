@@ -33,6 +33,7 @@ class StoredEpisodes:
         initial_states: Digest of the initial state of each. [episodes]
         responses: Tokens and text of the response of each turn. [turns]
         num_excluded: Number of episodes that qualify but begin in an excluded state.
+        images: None: the contexts are of text alone.
     """
 
     examples: list[Example] = field(default_factory=list)
@@ -40,6 +41,7 @@ class StoredEpisodes:
     initial_states: list[str] = field(default_factory=list)
     responses: list[tuple[list[int], str]] = field(default_factory=list)
     num_excluded: int = 0
+    images: None = None
 
     @property
     def num_turns(self) -> int:

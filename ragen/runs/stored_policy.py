@@ -72,6 +72,8 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
     """
     from transformers import PreTrainedTokenizerFast
 
+    from starpo.ragen.agents.vision.families import image_tokens_of
+
     for key in checkpoints:
         with tempfile.TemporaryDirectory(prefix="ragen-tokenizer-") as folder:
             try:
@@ -83,6 +85,7 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
             try:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
                 tokenizer.declared_end_ids = declared_end_ids(folder)
+                tokenizer.image_tokens = image_tokens_of(folder, tokenizer)
                 return tokenizer
             except Exception:  # the tokenizers library raises bare `Exception` for an unsupported tokenizer
                 return None

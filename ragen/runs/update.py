@@ -17,6 +17,7 @@ from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES,
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
+from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.runs.stored_policy import find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
@@ -103,13 +104,14 @@ def stored_trajectories(
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If a dataset differs from what was written.
     """
-    turns, rewards, selection = (read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection"))
+    turns, images = read_turns(store, inputs)
+    rewards, selection = (read_attempts(store, kind, inputs) for kind in ("rewards", "selection"))
     if should_keep_all:
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
     spans = _spans(store, inputs) if "spans" in objective.needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
-    return assemble(turns, rewards, selection, spans), kept_share
+    return assemble(turns, rewards, selection, spans, images), kept_share
 
 
 def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:

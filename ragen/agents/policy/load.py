@@ -8,7 +8,7 @@ Only safetensors are read, and code that comes with a model is never run.
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -29,11 +30,16 @@ from starpo.ragen.agents.policy.folder import (
     declared_end_ids,
     existing_folder,
     output_layer_error,
+    read_config,
     refusing,
     vocabulary_size,
 )
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
 from starpo.ragen.agents.policy.source import resolve_policy
+from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
+from starpo.ragen.agents.vision.families import family_of
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
+from starpo.ragen.config.model_files import CONFIG
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
 
@@ -47,7 +53,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
     Returns:
         The tokenizer. Its attribute `declared_end_ids` holds the end tokens that the model's configuration declares,
-        id -> file: a response ends at each of them (`ragen.agents.prompting.template`).
+        id -> file: a response ends at each of them (`ragen.agents.prompting.template`). `image_tokens` holds the tokens
+        of an image (`ragen.agents.vision.image_tokens`), or None if the model sees none.
 
     Raises:
         PolicyError: If there is no such folder, no readable tokenizer in it, or one with more tokens than the model
@@ -66,6 +73,9 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
             "together"
         )
     tokenizer.declared_end_ids = declared_end_ids(path)
+    config = read_config(path) if (path / CONFIG).is_file() else {}
+    family = family_of(config)
+    tokenizer.image_tokens = family and family.image_tokens(config, tokenizer, family.processor(path))
     return tokenizer
 
 
@@ -87,7 +97,7 @@ def load_policy(
             architecture is not a causal language model supported by transformers.
     """
     check_folder(folder)
-    tokenizer = load_tokenizer(folder)
+    tokenizer, config = load_tokenizer(folder), read_config(Path(folder))
     model: PreTrainedModel
     loading: dict[str, Any]
     with (
@@ -96,7 +106,7 @@ def load_policy(
         without_progress_bars(),
         _without_adapter(folder) as weights,
     ):
-        model, loading = AutoModelForCausalLM.from_pretrained(
+        model, loading = _model_class(config).from_pretrained(
             weights,
             dtype=dtype,
             use_safetensors=True,
@@ -108,6 +118,8 @@ def load_policy(
     _check_weights(folder, loading)
     if model.config.tie_word_embeddings and not _is_tied(model):
         raise output_layer_error(folder)
+    if family := family_of(config):
+        model.base_model.image_processor = family.processor(Path(folder))
     if should_merge and read_shape(folder) is not None:
         model.load_state_dict(merge(model.state_dict(), folder))
     return model.eval(), tokenizer
@@ -165,6 +177,13 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
     declared = path / "tokenizer_config.json"
     name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None
     return PreTrainedTokenizerFast if name in _GENERIC_TOKENIZERS else AutoTokenizer
+
+
+def _model_class(config: Mapping[str, Any]) -> Any:
+    """Return the class that loads a model: one with images where its family is supported."""
+    if family_of(config) is None or config["model_type"] == MODEL_TYPE:
+        return AutoModelForCausalLM
+    return AutoModelForImageTextToText
 
 
 @contextmanager

@@ -12,10 +12,13 @@ from starpo.ragen.config.device import Device
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-    """Write config, weights (safetensors) and tokenizer into a local folder that `load_policy` can read."""
+    """Write config, weights (safetensors), tokenizer and what prepares images into a local folder for `load_policy`."""
     with without_progress_bars():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    processor = getattr(model.base_model, "image_processor", None)
+    if processor is not None:
+        processor.save_pretrained(folder)
 
 
 @contextmanager

@@ -3,10 +3,13 @@
 It is an ordinary Hugging Face model, so everything that accepts it also accepts `Qwen/Qwen2.5-0.5B-Instruct`.
 """
 
+from functools import partial
+
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.seeding import derive_seed
 
@@ -20,12 +23,15 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
 
     Args:
         config: Sizes and seed.
-        tokenizer: Provides the vocabulary size, the end token and the padding token.
+        tokenizer: Provides the vocabulary size, the end token, the padding token and, for a policy that sees images,
+            their tokens.
 
     Returns:
         The model in evaluation mode. The global random state is unchanged.
     """
-    architecture = Qwen2Config(
+    tokens = getattr(tokenizer, "image_tokens", None)
+    configured = Qwen2Config if tokens is None else partial(TinyVisionConfig.seeing, tokens)
+    architecture = configured(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
         num_hidden_layers=config.num_layers,
@@ -43,4 +49,5 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
     # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
-        return Qwen2ForCausalLM(architecture).eval()
+        model = Qwen2ForCausalLM if tokens is None else TinyVisionForCausalLM
+        return model(architecture).eval()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, PatchTokens
 from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
@@ -66,6 +67,8 @@ class ExtraVocabulary(NamedTuple):
     form: str
 
 
+MAX_PATCHES = 32
+"""Patches along a side of an image for which the embedded policy has positions."""
 _EPISODES_EACH, _DECISIONS = 200, 4
 """Episodes per environment and decisions per episode: enough for every word of theirs to occur. Map rows are listed
 instead, as some are rare."""
@@ -110,11 +113,12 @@ def extra_vocabulary(
     return ExtraVocabulary(environment.model_dump_json(), demonstrator(policy, environment), form)
 
 
-def make_tokenizer(extra: ExtraVocabulary | None = None) -> "PreTrainedTokenizerFast":
+def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None = None) -> "PreTrainedTokenizerFast":
     """Build the tokenizer; the same bytes in every process.
 
     Args:
         extra: Source of words in addition to those of the built-in environments, from `extra_vocabulary`.
+        patch_size: Side length of the patches of images, whose tokens are added; None for a policy that sees none.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
@@ -130,6 +134,10 @@ def make_tokenizer(extra: ExtraVocabulary | None = None) -> "PreTrainedTokenizer
         auto_map={"AutoTokenizer": [_NO_CLASS, None]},
     )
     tokenizer.chat_template = CHAT_TEMPLATE
+    if patch_size is not None:
+        tokenizer.add_special_tokens({"additional_special_tokens": [TURN_START, *IMAGE_TOKENS]})
+        start, pad, end = tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
+        tokenizer.image_tokens = PatchTokens((start,), pad, (end,), patch_size, MAX_PATCHES)
     return tokenizer
 
 

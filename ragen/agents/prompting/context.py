@@ -21,7 +21,11 @@ from starpo.ragen.agents.prompting.earlier import EarlierResponses
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.agents.vision.families import FAMILIES
+from starpo.ragen.agents.vision.image import Image, PlacedImage, image_of
+from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT, ImageTokens
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.errors import PolicyError, TemplateError
 from starpo.ragen.envs.base import Environment
 from starpo.ragen.envs.grammar import Grammar, Tool, ToolCalls
 
@@ -35,18 +39,24 @@ class TurnPrompt:
     Attributes:
         prompt_ids: The added ids; the whole prompt when `is_context_start`. [num_added_tokens]
         is_context_start: Whether they start a new context.
+        images: The images among them, by index into `prompt_ids`.
     """
 
     prompt_ids: list[int]
     is_context_start: bool
+    images: tuple[PlacedImage, ...] = ()
 
 
 @dataclass
 class _Turn:
-    """A turn in the window: its user message, as the first of a context and as a later one, and the response."""
+    """A turn in the window: its user message, as the first of a context and as a later one, and the response.
+
+    The messages mark the place of the image, if there is one.
+    """
 
     first_text: str
     later_text: str
+    image: Image | None
     response_ids: list[int] | None = None
 
 
@@ -63,8 +73,16 @@ class ContextBuilder:
 
         Raises:
             TemplateError: If turns cannot be appended to the tokenizer's chat template.
+            PolicyError: If prompts contain images and the policy sees none.
         """
         self.agent = agent
+        self.image_tokens: ImageTokens | None = getattr(tokenizer, "image_tokens", None)
+        if agent.shows_images and self.image_tokens is None:
+            raise PolicyError(
+                f"agent.observation = '{agent.observation}' shows images, and the policy '{tokenizer.name_or_path}' "
+                f"sees none, or is of a family that is not supported ({', '.join(FAMILIES)}): set policy.type = 'tiny' "
+                "with policy.patch_size, or agent.observation = 'text'"
+            )
         self.prompt = in_form(prompt_of(agent), agent)
         self.max_response_tokens = max_response_tokens
         self._tokenizer = tokenizer
@@ -79,7 +97,10 @@ class ContextBuilder:
     def start(self, environment: Environment) -> "Context":
         """Start the context of an episode; call after the environment's reset."""
         grammar = environment.grammar
-        return Context(self, self.prompt.introduction(environment.rules(), grammar, self.agent), grammar)
+        introduction = self.prompt.introduction(environment.rules(), grammar, self.agent)
+        if self.agent.shows_images:
+            introduction = introduction.replace(MARK, REPLACEMENT)
+        return Context(self, introduction, grammar)
 
     def pieces_with(self, tools: tuple[Tool, ...]) -> ChatPieces:
         """Return the template's pieces with these tools declared.
@@ -91,9 +112,49 @@ class ContextBuilder:
             self._pieces[tools] = derive_pieces(self._tokenizer, self.agent, tools)
         return self._pieces[tools]
 
+    def look(self, environment: Environment) -> Image | None:
+        """Return the image that the prompt shows of the environment's state; None if it shows none.
+
+        Raises:
+            EnvironmentFault: If the environment draws none.
+            PolicyError: If the policy cannot see images of this size.
+        """
+        if not self.agent.shows_images:
+            return None
+        image = image_of(environment)
+        assert self.image_tokens is not None
+        self.image_tokens.num_tokens(image)
+        return image
+
     def text_ids(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a user message's text."""
         return self._text_ids(text)
+
+    def add_message(self, ids: list[int], text: str, image: Image | None) -> list[PlacedImage]:
+        """Append the tokens of a user message to `ids`; the image, if any, takes the place of its mark in the text.
+
+        Returns:
+            The image with its place in `ids`; empty without one.
+
+        Raises:
+            TemplateError: If the text does not mark the place of the image exactly once.
+        """
+        if image is None:
+            ids += self.text_ids(text)
+            return []
+        before, *after = text.split(MARK)
+        if len(after) != 1:
+            raise TemplateError(
+                f"prompt '{self.agent.prompt}' shows the observation {len(after)} times; with agent.observation = "
+                f"'{self.agent.observation}' it must show it once, as it is"
+            )
+        assert self.image_tokens is not None
+        ids += self.text_ids(before)
+        tokens = self.image_tokens
+        placed = PlacedImage(len(ids) + len(tokens.before_ids), tokens.num_tokens(image), image)
+        ids += tokens.ids(image)
+        ids += self.text_ids(after[0])
+        return [placed]
 
     def encode_text(self, text: str) -> tuple[int, ...]:
         """Return the same ids without keeping them, for texts that may be long and rarely come again."""
@@ -124,6 +185,7 @@ class Context:
         self._turns: deque[_Turn] = deque(maxlen=num_in_sight)  # if the context grows, the last turn is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
+        self._images: list[PlacedImage] = []
         self._user_texts: list[str] = []
 
     def copy(self) -> "Context":
@@ -131,7 +193,7 @@ class Context:
         twin = Context(self._builder, self._introduction, self._grammar)
         twin._turns.extend(replace(turn) for turn in self._turns)
         twin._num_turns = self._num_turns
-        twin._token_ids, twin._user_texts = self.token_ids, self.user_texts
+        twin._token_ids, twin._user_texts, twin._images = self.token_ids, self.user_texts, list(self._images)
         return twin
 
     @property
@@ -140,12 +202,23 @@ class Context:
         return list(self._token_ids)
 
     @property
+    def images(self) -> tuple[PlacedImage, ...]:
+        """Images of the context since its last start, by index into `token_ids`."""
+        return tuple(self._images)
+
+    @property
     def user_texts(self) -> list[str]:
         """User messages of the context since its last start, for servers that apply the chat template themselves."""
         return list(self._user_texts)
 
     def observe(
-        self, observation: str, *, actions_left: int, reward: float | None, had_invalid_action: bool
+        self,
+        observation: str,
+        *,
+        actions_left: int,
+        reward: float | None,
+        had_invalid_action: bool,
+        image: Image | None = None,
     ) -> TurnPrompt:
         """Append the tokens before the next response.
 
@@ -159,29 +232,39 @@ class Context:
             actions_left: Number of actions that may still be taken.
             reward: The environment's reward of the previous turn; None in the first turn.
             had_invalid_action: Whether the previous response was malformed.
+            image: The state's image, from `ContextBuilder.look`.
+
+        Raises:
+            TemplateError: If the prompt does not show the observation exactly once, and there is an image.
         """
         builder, pieces = self._builder, self._pieces
         assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
         previous_ids = self._turns[-1].response_ids if self._turns else None
-        self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action))
+        self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action, image))
         self._num_turns += 1
 
         generation_ids = builder.earlier.generation_ids
         if previous_ids is not None and not builder.agent.begins_anew:
-            text_ids = builder.text_ids(self._turns[-1].later_text)
-            added = [*pieces.after_response(previous_ids), *text_ids, *generation_ids]
+            added = pieces.after_response(previous_ids)
+            placed = builder.add_message(added, self._turns[-1].later_text, image)
+            added += generation_ids
+            start = len(self._token_ids)
+            self._images += [replace(one, position=start + one.position) for one in placed]
             self._token_ids += added
             self._user_texts.append(self._turns[-1].later_text)
-            return TurnPrompt(added, is_context_start=False)
+            return TurnPrompt(added, is_context_start=False, images=tuple(placed))
 
-        added = [*pieces.opening_ids, *builder.text_ids(self._turns[0].first_text)]
+        added = list(pieces.opening_ids)
+        placed = builder.add_message(added, self._turns[0].first_text, self._turns[0].image)
         for before, turn in pairwise(self._turns):
             assert before.response_ids is not None
-            added += [*builder.earlier.repeat(before.response_ids).token_ids, *builder.text_ids(turn.later_text)]
+            added += builder.earlier.repeat(before.response_ids).token_ids
+            placed += builder.add_message(added, turn.later_text, turn.image)
         added += generation_ids
         self._token_ids = list(added)
+        self._images = placed
         self._user_texts = [self._turns[0].first_text, *(turn.later_text for turn in islice(self._turns, 1, None))]
-        return TurnPrompt(added, is_context_start=True)
+        return TurnPrompt(added, is_context_start=True, images=tuple(placed))
 
     def respond(self, response_ids: Sequence[int]) -> None:
         """Append the sampled tokens verbatim, including the end token if there is one. [num_response_tokens]"""
@@ -190,8 +273,18 @@ class Context:
         self._turns[-1].response_ids = list(response_ids)
         self._token_ids += response_ids
 
-    def _turn(self, observation: str, actions_left: int, reward: float | None, had_invalid_action: bool) -> _Turn:
+    def _turn(
+        self,
+        observation: str,
+        actions_left: int,
+        reward: float | None,
+        had_invalid_action: bool,
+        image: Image | None,
+    ) -> _Turn:
         agent = self._builder.agent
+        if image is not None:
+            text = "" if agent.observation == "image" else "\n" + observation.replace(MARK, REPLACEMENT)
+            observation = MARK + text
         message, message_with_reward = (
             self._builder.prompt.turn_message(
                 observation,
@@ -208,4 +301,4 @@ class Context:
         first_text = f"{self._introduction}\n\n{message}" if self._introduction else message
         if isinstance(self._grammar, ToolCalls):
             message_with_reward = f"<tool_response>\n{message_with_reward}\n</tool_response>"
-        return _Turn(first_text, message_with_reward)
+        return _Turn(first_text, message_with_reward, image)

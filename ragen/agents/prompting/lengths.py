@@ -63,10 +63,11 @@ def prompt_lengths(
         observation, _ = world.reset(seed=seed)
         context = contexts.start(world)
         left = contexts.agent.max_actions
-        opening = context.observe(observation, actions_left=left, reward=None, had_invalid_action=False)
+        image = contexts.look(world)
+        opening = context.observe(observation, actions_left=left, reward=None, had_invalid_action=False, image=image)
         first.append(len(opening.prompt_ids))
         if contexts.agent.max_turns > 1:
             context.respond(contexts.stop_token_ids[:1])
-            context.observe(observation, actions_left=left, reward=-0.1, had_invalid_action=True)
+            context.observe(observation, actions_left=left, reward=-0.1, had_invalid_action=True, image=image)
             later.append(max(0, len(context.token_ids) - first[-1] - 1))
     return PromptLengths(min(first), max(first), max(later), num_states)

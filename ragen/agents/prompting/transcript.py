@@ -9,6 +9,7 @@ for markers in text written by a model or an environment.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -17,6 +18,8 @@ from transformers import PreTrainedTokenizerBase
 from starpo.ragen.agents.prompting.earlier import EarlierResponses
 from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
+from starpo.ragen.agents.vision.image_tokens import MARK, ImageTokens
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
 
@@ -76,8 +79,22 @@ class Transcriber:
         self._system_prompt = config.system_prompt
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode tokens, including special tokens."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        """Decode tokens, including special tokens.
+
+        An image with ids of its own (`ImageTable`) becomes its mark, together with the tokens around it.
+        """
+        parts = [(is_image, list(part)) for is_image, part in groupby(ids, lambda token: token >= FIRST_IMAGE_ID)]
+        tokens: ImageTokens | None = getattr(self._tokenizer, "image_tokens", None)
+        texts = []
+        for number, (is_image, part) in enumerate(parts):
+            if tokens is not None and len(parts) > 1:
+                start = len(tokens.after_ids) if number > 0 else 0
+                part = part[start : len(part) - (len(tokens.before_ids) if number + 1 < len(parts) else 0)]
+            texts.append(MARK if is_image else self._decode(part))
+        return "".join(texts)
+
+    def _decode(self, ids: list[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def read(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Message]]:
         """Return the messages that each turn's prompt added to the context.

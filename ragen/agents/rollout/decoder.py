@@ -6,7 +6,7 @@
 Tensor suffixes: B rows, N nodes of the prompt tree, U distinct rows, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.positions import Grid
 
 
 class Decoder(Protocol):
@@ -30,8 +32,19 @@ class Decoder(Protocol):
             PolicyError: If one is missing or has the wrong shape; the decoder's weights are then invalid.
         """
 
-    def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
+    def image_features(self, images: Sequence[Image]) -> Tensor:
+        """Compute the features of images, one for each of their tokens, [F, hidden width]."""
+
+    def grids(self, images: Sequence[Image]) -> list[Grid] | None:
+        """Return rows and columns of each image's tokens; None if positions are those of a plain sequence."""
+
+    def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """Read the new tokens of every row, appending one block to the cache.
+
+        Args:
+            tree: The tokens; ids of images are `FIRST_IMAGE_ID` plus a row of the features.
+            cache: Extended in place.
+            features: Features of the images met so far; None if there are none.
 
         Returns:
             Logits after each row's last token, [U, V].

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
@@ -28,6 +29,7 @@ class Request:
         seed: Sampling seed of this response.
         messages: Returns the same context as messages, `{"role": ..., "content": ...}`, for servers that do not accept
             ids.
+        images: The images of the context, by index into `prompt_ids`, where they have placeholders.
     """
 
     sequence_id: str
@@ -35,6 +37,7 @@ class Request:
     uniforms: np.ndarray
     seed: int
     messages: Callable[[], list[dict[str, str]]] = list
+    images: tuple[PlacedImage, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.redaction import without_secrets
@@ -25,7 +26,7 @@ from starpo.ragen.envs.base import MAX_OBSERVATION, Environment
 from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
-"""Column of `turns` -> value."""
+"""Column of `turns` -> value; and `images`, the images in the turn's prompt (`turn_images`)."""
 
 UNKNOWN_DIGEST = "0" * 16
 
@@ -105,6 +106,9 @@ class LiveEpisode:
         self._reward: float | None = None
         self._had_invalid_action = False
         self._prompt_ids: list[int] = []
+        self._look = contexts.look
+        self._image: Image | None = None
+        self._shown: tuple[PlacedImage, ...] = ()
         # Environments are third-party code: every exception is recorded as data and never scored as a reward of 0.
         try:
             with guarded(is_timed=True):
@@ -113,6 +117,7 @@ class LiveEpisode:
                 self.initial_digest = self._digest = environment.state_digest()
                 self._grammar = environment.grammar
                 self._context: Context = contexts.start(environment)
+                self._image = self._look(environment)
         except FOREIGN as error:
             self.end_without_response("env_error", _facts(error))
 
@@ -151,9 +156,15 @@ class LiveEpisode:
             actions_left=self._actions_left,
             reward=self._reward,
             had_invalid_action=self._had_invalid_action,
+            image=self._image,
         )
-        self._prompt_ids = added.prompt_ids
+        self._prompt_ids, self._shown = added.prompt_ids, added.images
         return self._context.token_ids
+
+    @property
+    def images(self) -> tuple[PlacedImage, ...]:
+        """Images of the current turn's prompt."""
+        return self._context.images
 
     def messages(self) -> list[dict[str, str]]:
         """Return the current turn's prompt as messages: user messages and the agent's responses in between."""
@@ -188,6 +199,7 @@ class LiveEpisode:
         is_last = self.turn + 1 == self._agent.max_turns or actions_left == 0
         self._record(
             prompt_ids=self._prompt_ids,
+            images=self._shown,
             **_spoken(response, text, parsed),
             origin=self._origin,
             executed_actions=reply.executed_actions,
@@ -230,6 +242,7 @@ class LiveEpisode:
                 self._execute(actions, reply)
                 self._digest = self._environment.state_digest()
                 self._is_success = self._environment.is_success
+                self._image = self._look(self._environment)
         except FOREIGN as error:
             reply.has_failed = True
             reply.info = _as_json(_facts(error))
@@ -267,7 +280,7 @@ class LiveEpisode:
             "initial_state_digest": self.initial_digest,
             "state_digest": self._digest,
         }
-        self.rows.append(row | NO_RESPONSE | columns)
+        self.rows.append(row | NO_RESPONSE | {"images": ()} | columns)
 
 
 def _spoken(response: Response, text: str, parsed: ParsedResponse) -> Row:

@@ -10,7 +10,7 @@ Tensor suffixes: B rows, U distinct rows, N nodes of the prompt tree, E hidden w
 of each, D width of a head, T slots, V vocabulary, Q all of query, key and value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,10 @@ from torch import Tensor
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree
+from starpo.ragen.agents.vision.embeddings import embed
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
+from starpo.ragen.agents.vision.tiny_vision import PatchEmbedding
 from starpo.ragen.core.errors import PolicyError
 
 _CHUNK = 1024
@@ -55,7 +59,12 @@ class FusedDecoder:
             return torch.empty(shape, dtype=dtype, device=device)
 
         E, intermediate, Q = config.hidden_size, config.intermediate_size, self._query_size + 2 * self._H * self._D
-        has_bias = config.model_type == "qwen2"
+        has_bias = config.model_type != "llama"
+        self._vision: PatchEmbedding | None = None
+        if config.model_type == MODEL_TYPE:
+            with torch.device("meta"):  # without random weights, which would draw from torch's global generator
+                self._vision = PatchEmbedding(config)
+            self._vision = self._vision.to_empty(device=device).to(dtype)
         self._layers = [
             _Layer(
                 qkv=empty(Q, E),
@@ -79,7 +88,7 @@ class FusedDecoder:
         rope = getattr(config, "rope_parameters", None) or {}
         layer_types = getattr(config, "layer_types", None) or ["full_attention"]
         return (
-            config.model_type in ("qwen2", "llama")
+            config.model_type in ("qwen2", "llama", MODEL_TYPE)
             and config.hidden_act == "silu"
             and rope.get("rope_type") == "default"
             and rope.get("partial_rotary_factor", 1.0) == 1.0
@@ -94,6 +103,8 @@ class FusedDecoder:
         _copy(self._norm, weights, "model.norm.weight")
         if not self._is_tied:
             _copy(self._head, weights, "lm_head.weight")
+        for name, target in self._vision.named_parameters() if self._vision is not None else ():
+            _copy(target, weights, f"model.vision.{name}")
         for number, layer in enumerate(self._layers):
             name = f"model.layers.{number}."
             _copy(layer.attention_out, weights, name + "self_attn.o_proj.weight")
@@ -113,7 +124,16 @@ class FusedDecoder:
                 _copy(scales, weights, f"{name}{norm}_layernorm.weight")
                 matrix.mul_(scales)
 
-    def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
+    def image_features(self, images: Sequence[Image]) -> Tensor:
+        """See `Decoder.image_features`."""
+        assert self._vision is not None, "only a policy that sees is shown images"
+        features: Tensor = self._vision(images)
+        return features
+
+    def grids(self, images: Sequence[Image]) -> None:
+        """See `Decoder.grids`; return None."""
+
+    def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """See `Decoder.prefill`."""
         device = self.cache_shape.device
         places_N, last_U = (torch.from_numpy(array).to(device) for array in (tree.places, tree.last_nodes))
@@ -125,7 +145,11 @@ class FusedDecoder:
         kept, bias_R1T = cache.in_use(num_rows), self._row_bias(cache, num_rows)
         mask = _causal_mask(cache.bias_BT[:num_rows, : cache.num_slots], num_carried, width) if num_carried else None
 
-        x_NE = F.embedding(torch.from_numpy(tree.tokens).to(device), self._embedding)
+        tokens_N = torch.from_numpy(tree.tokens).to(device)
+        if features is None:
+            x_NE = F.embedding(tokens_N, self._embedding)
+        else:
+            x_NE = embed(tokens_N, lambda ids: F.embedding(ids, self._embedding), features)
         for number, layer in enumerate(self._layers):
             is_last = number == len(self._layers) - 1
             qkv_NQ = self._project(layer, x_NE, rotations_N1)

@@ -3,13 +3,17 @@
 import json
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pydantic import TypeAdapter
 
+from starpo.ragen.agents.rollout.siblings import TRAVELLING
+from starpo.ragen.agents.rollout.turn_images import WITH_IMAGES
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.search import SearchConfig
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.schemas.datasets import TURNS
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,13 @@ class RolloutJob:
     deadline_s: float | None = None
     store_url: str | None = None
     search: SearchConfig | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns in which shards travel: those of `turns`, and each turn's candidates or images where it has any."""
+        if self.search is not None:
+            return TRAVELLING
+        return WITH_IMAGES if self.agent.shows_images else TURNS.schema
 
     def to_json(self) -> str:
         """Serialise the job for `from_json`."""

@@ -18,6 +18,7 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutSession, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
 from starpo.ragen.agents.rollout.stream import as_stream
+from starpo.ragen.agents.rollout.turn_images import with_images
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
@@ -70,7 +71,8 @@ def play(
         deadline_s: Seconds from now; None for no limit.
 
     Returns:
-        Dataset `turns`: the rows of an episode together, in the order of `episodes`. Empty without episodes.
+        Dataset `turns`: the rows of an episode together, in the order of `episodes`; and where prompts show images,
+        those of each turn (`turn_images`). Empty without episodes.
 
     Raises:
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
@@ -100,7 +102,9 @@ def play(
         asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
         for episode, (_, response), text in zip(asking, finished, texts, strict=True):
             episode.respond(response, text)
-    return table_of([row for episode in all_episodes for row in episode.rows])
+    rows = [row for episode in all_episodes for row in episode.rows]
+    turns = table_of(rows)
+    return with_images(turns, [row["images"] for row in rows]) if agent.shows_images else turns
 
 
 def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:
@@ -144,6 +148,7 @@ def request_of(episode: LiveEpisode, sequence_id: str, prompt_ids: list[int], sa
         uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
         seed=derive_seed(seed, "turn", episode.turn),
         messages=episode.messages,
+        images=episode.images,
     )
 
 

@@ -6,7 +6,7 @@ layers and relies on position ids and masks, not on slots in the cache; others a
 Tensor suffixes: B rows, U distinct rows, T slots or new tokens, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 from starpo.ragen.agents.rollout.prompt_tree import PromptTree, grow_prompt_tree
+from starpo.ragen.agents.vision.embeddings import grids_of, image_features, inputs_with
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.positions import Grid
 from starpo.ragen.core.errors import PolicyError
 
 _PROMPT_LENGTHS = (2, 5)
@@ -43,7 +46,7 @@ class ModuleDecoder:
         name = model.config.model_type
         try:
             self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
-            self.max_positions = model.config.max_position_embeddings
+            self.max_positions = model.config.get_text_config().max_position_embeddings
             self.cache_shape = _probed_shape(self._model, device, dtype)
             gap = self._largest_gap()
         except (PolicyError, torch.OutOfMemoryError):
@@ -75,18 +78,25 @@ class ModuleDecoder:
                 f"the checkpoint has no weight '{min(untied)}'; its config and its weights do not belong together"
             )
 
-    def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
+    def image_features(self, images: Sequence[Image]) -> Tensor:
+        """See `Decoder.image_features`."""
+        return image_features(self._model.base_model, images)
+
+    def grids(self, images: Sequence[Image]) -> list[Grid] | None:
+        """See `Decoder.grids`."""
+        return grids_of(self._model.base_model, images)
+
+    def prefill(self, tree: PromptTree, cache: KVCache, features: Tensor | None = None) -> Tensor:
         """See `Decoder.prefill`. Rows are padded on the right; prefixes are not shared."""
         num_rows, width = tree.nodes.shape
-        columns = np.arange(width)
-        first_U = tree.positions[tree.nodes[:, 0]]
-        positions_UT = first_U[:, None] + np.minimum(columns, tree.lengths[:, None] - 1)
         slots = cache.append_block(tree.lengths, width)
         mask = cache.bias_BT[:num_rows, None, None, : cache.num_slots].repeat(1, 1, width, 1)
         mask[..., slots] = torch.full((width, width), -torch.inf, dtype=mask.dtype, device=mask.device).triu_(1)
         last_U = tree.lengths - 1
         wanted, which_U = np.unique(last_U, return_inverse=True)
-        logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, _Window(cache, slots, num_rows), wanted)
+        window = _Window(cache, slots, num_rows)
+        positions = tree.positions[..., tree.nodes]
+        logits = self._forward(tree.tokens[tree.nodes], positions, mask, window, wanted, features)
         return logits[torch.arange(num_rows), torch.from_numpy(which_U)]
 
     def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
@@ -125,12 +135,20 @@ class ModuleDecoder:
         return largest
 
     def _forward(
-        self, tokens: np.ndarray | Tensor, positions: np.ndarray, mask: Tensor, window: "_Window", wanted: np.ndarray
+        self,
+        tokens: np.ndarray | Tensor,
+        positions: np.ndarray,
+        mask: Tensor,
+        window: "_Window",
+        wanted: np.ndarray,
+        features: Tensor | None = None,
     ) -> Tensor:
         """Compute the logits at the columns `wanted`, [rows, wanted, V]."""
         device = self.cache_shape.device
+        ids = torch.as_tensor(tokens, device=device)
+        inputs = {"input_ids": ids} if features is None else inputs_with(self._model, ids, features)
         return self._model(
-            input_ids=torch.as_tensor(tokens, device=device),
+            **inputs,
             position_ids=torch.as_tensor(positions, device=device),
             attention_mask=mask.clamp(min=torch.finfo(mask.dtype).min),
             past_key_values=window,

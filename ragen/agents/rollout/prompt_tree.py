@@ -24,7 +24,8 @@ class PromptTree:
 
     Attributes:
         tokens: Token of each node. int64 [N]
-        positions: Its position in the context, counting carried-over tokens. int64 [N]
+        positions: Its position in the context, counting carried-over tokens. int64 [N]; or time, row and column, int64
+            [3, N] (`ragen.agents.vision.positions`).
         places: First occurrence of each node: row * T + column. int64 [N]
         nodes: Node of each row's tokens; 0 after a row's end. int64 [U, T]
         lengths: Number of new tokens of each row, at least 1. int64 [U]

@@ -18,12 +18,10 @@ import pyarrow as pa
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.episode import Episode, describe_error
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.siblings import TRAVELLING
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_calls, longest_call_s
-from starpo.schemas.datasets import TURNS
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +105,7 @@ def play_shards(
 
     Returns:
         Dataset `turns`, rows in shard order whatever order they finish in, with their `usage` as metadata and, if the
-        job uses search, each turn's siblings. Empty without shards.
+        job uses search, each turn's siblings, or if it shows images, each turn's images. Empty without shards.
 
     Raises:
         ConfigError: If no episode of any shard has room for even its first response.
@@ -118,7 +116,7 @@ def play_shards(
         shards = _dealt(shards, player.num_workers)
     pool = ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard")
     futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
-    schema = TURNS.schema if job.search is None else TRAVELLING
+    schema = job.schema
     tables = [schema.empty_table() for _ in shards]
     try:
         for done, future in enumerate(_completed(futures, job), start=1):

@@ -7,7 +7,7 @@ Tensor suffixes: B sequences (one per request), U distinct prompts, A rows of th
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from starpo.ragen.agents.rollout.engine import Request, Response, check_prompt
 from starpo.ragen.agents.rollout.kv_cache import KVCache
 from starpo.ragen.agents.rollout.prompt_tree import grow_prompt_tree
 from starpo.ragen.agents.rollout.sampling import draw_tokens
+from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.agents.vision.positions import Grid, grid_positions
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
@@ -51,6 +53,10 @@ class TorchSession:
         self._cache: KVCache | None = None
         self._kept: dict[str, _Kept] = {}
         self._keeps_cache = True
+        self._images = ImageTable()
+        self._features: Tensor | None = None
+        self._num_looked_at = 0
+        self._grids: list[Grid] | None = None
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
         """Answer all requests, in their order; without requests, return an empty list.
@@ -63,6 +69,8 @@ class TorchSession:
             return []
         self._check(requests)
         with self._running(), torch.inference_mode():
+            requests = [self._seen(request) for request in requests]
+            self._look()
             return self._decode(requests, *self._prefill(requests))
 
     def close(self) -> None:
@@ -99,6 +107,12 @@ class TorchSession:
         tree = grow_prompt_tree(
             [prompt[len(entry.ids) :] for prompt, entry in zip(prompts, kept, strict=True)], num_carried_U
         )
+        if self._grids is not None:
+            rows_N, index_N = tree.places // tree.nodes.shape[1], tree.positions
+            of_rows = [self._grid_positions(prompt) for prompt in prompts]
+            tree = replace(
+                tree, positions=np.stack([of_rows[r][:, i] for r, i in zip(rows_N, index_N, strict=True)], 1)
+            )
         num_free = tree.nodes.shape[1] + self._sampling.max_response_tokens
         if self._kept:  # with a limited window every prompt starts a new context, and nothing need be kept
             self._keeps_cache = bool(num_carried_U.any())
@@ -108,7 +122,31 @@ class TorchSession:
         else:
             cache = KVCache(self._decoder.cache_shape, len(requests), num_free)
         self.close()
-        return cache, self._decoder.prefill(tree, cache), rows_B
+        return cache, self._decoder.prefill(tree, cache, self._features), rows_B
+
+    def _seen(self, request: Request) -> Request:
+        """Return the request with ids of its images' own in place of their placeholders."""
+        if not request.images:
+            return request
+        return replace(request, prompt_ids=self._images.put(request.prompt_ids, request.images))
+
+    def _look(self) -> None:
+        """Compute the features of the images that are new; those of others are kept from earlier calls."""
+        new = self._images.images[self._num_looked_at :]
+        if new:
+            features = self._decoder.image_features(new)
+            self._features = features if self._features is None else torch.cat([self._features, features])
+            self._num_looked_at += len(new)
+            self._grids = self._decoder.grids(self._images.images)
+
+    def _grid_positions(self, token_ids: Sequence[int]) -> np.ndarray:
+        """Return time, row and column of every token of a context. int64 [3, T]"""
+        assert self._grids is not None
+        return grid_positions(torch.tensor([token_ids]), self._grids)[:, 0].numpy()
+
+    def _next_position(self, prompt_ids: Sequence[int]) -> int:
+        """Return the position of the token after a context."""
+        return len(prompt_ids) if self._grids is None else int(self._grid_positions(prompt_ids)[:, -1].max()) + 1
 
     def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept:
         """Return the cached part of this sequence if the prompt extends it; otherwise an empty entry, with any row."""
@@ -122,7 +160,7 @@ class TorchSession:
     ) -> list[Response]:
         """Draw tokens until every sequence has ended; sequences with equal tokens so far share a row."""
         num_steps = self._sampling.max_response_tokens
-        num_prompt_B = np.array([len(request.prompt_ids) for request in requests])
+        next_B = np.array([self._next_position(request.prompt_ids) for request in requests])
         uniforms_KB = np.stack([request.uniforms[:num_steps] for request in requests], axis=1).astype(np.float64)
         tokens_KB = np.zeros((num_steps, len(requests)), dtype=np.int64)
         logprobs_KB = np.zeros((num_steps, len(requests)), dtype=np.float32)
@@ -143,7 +181,7 @@ class TorchSession:
             if is_stop.all() or step == num_steps - 1:
                 break
             tokens_A, sequences_A = batch.advance(drawn, is_stop)
-            positions_A = num_prompt_B[sequences_A] + step
+            positions_A = next_B[sequences_A] + step
             logits = self._decoder.step(torch.from_numpy(tokens_A).to(logits.device), positions_A, cache)
 
         responses = [

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
 from starpo.ragen.evidence.exchange.played import Played, Row
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
@@ -44,8 +45,16 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
         played: The trajectory.
         run: Name of its run.
         policy: Model of the policy, according to the settings of the run.
+
+    Raises:
+        ConfigError: If its prompts show images.
     """
     rows = played.rows
+    if any(part.images for parts in played.told for part in parts):
+        raise ConfigError(
+            f"trajectory {rows[0]['trajectory_id']} shows images in its prompts, which ATIF documents written here do "
+            "not hold; export it with --format messages"
+        )
     steps: list[Document] = []
     seen: list[int] = []
     num_prompt = num_response = 0

@@ -1,4 +1,4 @@
-"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: import and export of text only.
+"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: import of text only, export with images.
 
     context of a trajectory -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
 
@@ -8,9 +8,11 @@ the chat template, so that the same template yields the same tokens; an opening 
 the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.evidence.exchange.content import (
     assistant_parts,
     facts_of,
@@ -79,8 +81,21 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
 
 
 def _message(part: Part) -> Line:
-    message: Line = {"role": part.role, "content": part.text}
+    message: Line = {"role": part.role, "content": _content(part)}
     return message if part.is_new or part.role != "assistant" else {**message, "weight": 0}
+
+
+def _content(part: Part) -> str | list[Line]:
+    """Return the text of a message; with images a list of texts and images, in the form of OpenAI's API."""
+    if not part.images:
+        return part.text
+    before, *texts = part.text.split(MARK)
+    content: list[Line] = [{"type": "text", "text": before}] if before else []
+    for image, text in zip(part.images, texts, strict=True):
+        data = base64.b64encode(image.to_png()).decode()
+        content.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}})
+        content += [{"type": "text", "text": text}] if text else []
+    return content
 
 
 def _messages(value: Mapping[str, Any]) -> list[Any]:

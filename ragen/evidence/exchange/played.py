@@ -7,14 +7,19 @@ prompts are decoded from the stored tokens; without tokens or a tokenizer, the o
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import attempts
@@ -35,11 +40,13 @@ class Part:
         role: 'system', 'user' or 'assistant'.
         text: Content of the message.
         is_new: Whether the message is in no earlier context of the trajectory.
+        images: Images of the message, whose places are marked in the text (`image_tokens.MARK`).
     """
 
     role: str
     text: str
     is_new: bool = True
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,8 @@ class Recorded:
 
 
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:
-    turns = _in_order(store.read_table("turns", stages["rollout"]["turns"]))
+    turns, images = read_turns(store, stages["rollout"])
+    turns = _in_order(turns)
     rewards, is_kept = None, {}
     if "reward" in stages:
         rewards = _in_order(store.read_table("rewards", stages["reward"]["rewards"]))
@@ -183,7 +191,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
         paid = rewards.slice(start, stop - start).to_pylist() if rewards is not None else None
         for first, last in _trajectories(rows):
             own = rows[first:last]
-            told, opening = _told(own, transcriber)
+            told, opening = _told(own, transcriber, images)
             yield Played(
                 iteration,
                 own,
@@ -194,14 +202,28 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
             )
 
 
-def _told(rows: Sequence[Row], transcriber: Transcriber | None) -> tuple[list[list[Part]], str]:
+def _told(
+    rows: Sequence[Row], transcriber: Transcriber | None, images: ImageTable | None
+) -> tuple[list[list[Part]], str]:
     """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""
     if transcriber is None or not all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
         return [_said_by_row(row) for row in rows], ""
     found = transcriber.contents(rows)
     if found is None:
         return [_said_by_row(row) for row in rows], ""
-    return [[Part(*message) for message in messages] for messages in found], transcriber.opening_tag
+    told = [[Part(*message) for message in messages] for messages in found]
+    if images is not None:
+        told = [_with_images(parts, images.shown(row["prompt_ids"])) for parts, row in zip(told, rows, strict=True)]
+    return told, transcriber.opening_tag
+
+
+def _with_images(parts: list[Part], images: list[Image]) -> list[Part]:
+    """Give the messages of a prompt their images; a mark in what a model said is text."""
+    waiting = iter(images)
+    return [
+        part if part.role == "assistant" else replace(part, images=tuple(islice(waiting, part.text.count(MARK))))
+        for part in parts
+    ]
 
 
 def _said_by_row(row: Row) -> list[Part]:

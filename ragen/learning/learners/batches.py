@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
@@ -44,13 +46,17 @@ class Contexts(Protocol):
     def segment_start(self) -> np.ndarray:
         """Index of the first response token of each context. int64"""
 
+    @property
+    def images(self) -> ImageTable | None:
+        """Images of the contexts, whose tokens have ids of their own there; None if they are of text alone."""
+
 
 @dataclass(frozen=True)
 class MicroBatch:
     """Rows of similar length, padded on the right.
 
     Attributes:
-        token_ids_ST: Token ids; 0 after a row's end. int64
+        token_ids_ST: Token ids, those of images numbered over `images`; 0 after a row's end. int64
         position_ST: Position of each token in its own context; None if that is its position in the row. int64
         end_ST: Where each token's branch ends (`prefix_rows`); None for plain causal attention, under which no real
             token sees the padding. int64
@@ -58,6 +64,7 @@ class MicroBatch:
         prediction_M: Index of each response token's predicting position among those P. int64
         target_M: Id of each response token. int64
         token_M: Index of each response token among those of the update. int64
+        images: The distinct images in the rows; on the CPU.
     """
 
     token_ids_ST: Tensor
@@ -67,6 +74,7 @@ class MicroBatch:
     prediction_M: Tensor
     target_M: Tensor
     token_M: Tensor
+    images: tuple[Image, ...] = ()
 
     def sees(self) -> Tensor | None:
         """Return the attention mask, bool [S, T, T], or None for plain causal attention; padding sees itself alone."""
@@ -78,7 +86,7 @@ class MicroBatch:
     def to(self, device: torch.device) -> "MicroBatch":
         """Return a copy on a device."""
         tensors = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items() if tensor is not None})
+        return replace(self, **{name: one.to(device) for name, one in tensors.items() if isinstance(one, Tensor)})
 
 
 def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -211,4 +219,7 @@ def _collate(tokens: Contexts, rows: list[PrefixRow]) -> MicroBatch:
             position_ST[number, : len(row)] = torch.from_numpy(row.positions())
             end_ST[number, : len(row)] = torch.from_numpy(row.ends())
     arrays = (predictor_P, prediction_M, np.concatenate(targets), np.concatenate(indices))
-    return MicroBatch(torch.from_numpy(token_ids_ST), position_ST, end_ST, *map(torch.from_numpy, arrays))
+    token_ids_ST, images = (token_ids_ST, ()) if tokens.images is None else tokens.images.local(token_ids_ST)
+    return MicroBatch(
+        torch.from_numpy(token_ids_ST), position_ST, end_ST, *map(torch.from_numpy, arrays), images=images
+    )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
@@ -148,8 +149,9 @@ def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
     """Compute the last hidden states at the positions that predict response tokens, [P, H]."""
     attention = {}
     if (sees_STT := batch.sees()) is not None:
-        attention = {"attention_mask": sees_STT[:, None], "position_ids": batch.position_ST}
-    hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False, **attention).last_hidden_state
+        attention = {"attention_mask": sees_STT[:, None]}
+    inputs = model_inputs(backbone, batch.token_ids_ST, batch.images, batch.position_ST, batch.end_ST)
+    hidden_STH = backbone(**inputs, use_cache=False, **attention).last_hidden_state
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_P)
 
 
@@ -197,7 +199,7 @@ def check_output_layer(model: PreTrainedModel) -> None:
         PolicyError: If the model scales, caps or otherwise changes its logits.
     """
     output = model.get_output_embeddings()
-    token_ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
+    token_ids = torch.arange(4, device=model.device)[None] % model.config.get_text_config().vocab_size
     if output is not None:
         ours = output(model.base_model(input_ids=token_ids, use_cache=False).last_hidden_state)
         if torch.allclose(ours, model(input_ids=token_ids, use_cache=False).logits, atol=1e-4, rtol=1e-4):
@@ -230,7 +232,7 @@ def can_share_prefixes(model: PreTrainedModel) -> bool:
     """
     if _has_windows(model.config.get_text_config()):
         return False
-    a, b, c, d = (number % model.config.vocab_size for number in (1, 2, 3, 4))
+    a, b, c, d = (number % model.config.get_text_config().vocab_size for number in (1, 2, 3, 4))
     device = model.device
     sees = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool, device=device)
     row = {

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import LearnerError
@@ -64,6 +65,7 @@ def learn(
     split: Split,
     dp_group: DataParallelGroup | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    images: ImageTable | None = None,
 ) -> dict[str, float]:
     """Train a policy in place.
 
@@ -77,6 +79,7 @@ def learn(
         split: Splits a batch into this process's micro-batches.
         dp_group: Data-parallel group that holds the other micro-batches; None if this process has all of them.
         on_progress: Called with (steps done, total steps).
+        images: Images of the examples; None if they are of text alone.
 
     Returns:
         `loss` (nats per response token) and `token_accuracy` over the last tenth of the steps; nothing with 0 steps.
@@ -89,7 +92,7 @@ def learn(
     batches = _batches(len(examples), batch_size, derive_seed(seed, "batches"))
     losses, accuracies = [], []
     for step in range(steps):
-        batch = Batch([examples[index] for index in next(batches)])
+        batch = Batch([examples[index] for index in next(batches)], images)
         loss, accuracy = accumulate_gradient(policy, batch, split(batch), runner, dp_group)
         with runner.alone(NUM_PARTS):
             norm = policy.step(learning_rate_factor(policy.config, step, steps))

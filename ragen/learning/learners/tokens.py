@@ -36,10 +36,12 @@ class ResponseTokens:
         position_N: Index of each token among its trajectory's response tokens. int64
         behaviour_logprobs_N: Log-probs under the behaviour policy. float32
         weight_N: Loss weight of each token, 1 unless search chose its response (`Trajectory`). float32
+        images: Images of the segments; None if they are of text alone.
     """
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
         self.segments: list[Segment] = [segment for trajectory in trajectories for segment in trajectory.segments]
+        self.images = trajectories[0].images if trajectories else None
         counts = np.array([segment.response_mask.sum() for segment in self.segments], dtype=np.int64)
         self.segment_start = np.cumsum(counts) - counts
         owners = [len(trajectory.segments) for trajectory in trajectories]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.spans import UNKNOWN, Spans
@@ -24,7 +25,7 @@ class Segment:
     """Consecutive turns that the model saw as one context, up to the last response token.
 
     Attributes:
-        token_ids: Prompts and responses in order. int64 [T]
+        token_ids: Prompts and responses in order, images with ids of their own (`Trajectory.images`). int64 [T]
         response_mask: Whether the model sampled the token. bool [T]
         behaviour_logprobs: Log-probs under the behaviour policy, nats; 0 outside the mask. float32 [T]
         turn: Index of the turn that a response token belongs to; -1 outside the mask. int64 [T]
@@ -62,6 +63,8 @@ class Trajectory:
             the policy samples it (`objectives.chosen`). float64 [K]
         greedy_return: Return of the group's greedy member before any normalisation; None if none was played, or if it
             ended in an error.
+        images: Images of the segments, the same table for all trajectories of an update; None if they are of text
+            alone.
     """
 
     trajectory_id: str
@@ -74,6 +77,7 @@ class Trajectory:
     reasoning: np.ndarray
     turn_weights: np.ndarray
     greedy_return: float | None = None
+    images: ImageTable | None = None
 
     @property
     def num_response_tokens(self) -> int:
@@ -81,7 +85,13 @@ class Trajectory:
         return sum(int(segment.response_mask.sum()) for segment in self.segments)
 
 
-def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spans | None = None) -> list[Trajectory]:
+def assemble(
+    turns: pa.Table,
+    rewards: pa.Table,
+    selection: pa.Table,
+    spans: Spans | None = None,
+    images: ImageTable | None = None,
+) -> list[Trajectory]:
     """Assemble the valid trajectories of the kept groups.
 
     Args:
@@ -89,6 +99,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
         rewards: Dataset `rewards` of exactly these turns, rows in any order.
         selection: Dataset `selection` that covers all of their groups.
         spans: Classifies tokens; None if token kinds are not needed.
+        images: Images of the turns, if their `prompt_ids` have ids of the images' own.
 
     Returns:
         The trajectories in order of first appearance in `turns`; empty if nothing is kept.
@@ -127,6 +138,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
             reasoning[number],
             turn_weights[number],
             greedy.get(group_id),
+            images,
         )
         for number, (trajectory_id, group_id) in enumerate(identities)
     ]

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from starpo.schemas.datasets import ERROR_STATUSES
@@ -91,12 +92,16 @@ def _reasoned(turns: pa.Table, row: int, think: str, decode: Decode) -> Reasoned
     return Reasoned(tuple(context), tuple(ids[inside[0] : inside[-1] + 1]))
 
 
-def crossed(reasoned: Sequence[Reasoned]) -> list[Trajectory]:
+def crossed(reasoned: Sequence[Reasoned], images: ImageTable | None = None) -> list[Trajectory]:
     """Combine every reasoning with every context, row by row, into trajectories of one segment each. [N * N]
 
     The learner computes equal trajectories and shared prefixes once (`learners.prefix_rows`).
+
+    Args:
+        reasoned: The reasonings and their contexts.
+        images: Images of the contexts, which have ids of their own there; None if they are of text alone.
     """
-    return [_trajectory(context.context, row.reasoning) for row in reasoned for context in reasoned]
+    return [_trajectory(context.context, row.reasoning, images) for row in reasoned for context in reasoned]
 
 
 def matrices(logprobs: np.ndarray, reasoned: Sequence[Reasoned]) -> dict[str, np.ndarray]:
@@ -115,10 +120,10 @@ def matrices(logprobs: np.ndarray, reasoned: Sequence[Reasoned]) -> dict[str, np
     return {"token": sums_NN / lengths_N[:, None], "sequence": sums_NN}
 
 
-def _trajectory(context: tuple[int, ...], reasoning: tuple[int, ...]) -> Trajectory:
+def _trajectory(context: tuple[int, ...], reasoning: tuple[int, ...], images: ImageTable | None) -> Trajectory:
     token_ids = np.array([*context, *reasoning], dtype=np.int64)
     mask = np.arange(len(token_ids)) >= len(context)
     nothing = np.zeros(len(token_ids), dtype=np.float32)
     segment = Segment(token_ids, mask, nothing, np.where(mask, 0, -1), nothing.astype(np.int8))
     turn = np.zeros(1, int), np.zeros(1, bool), np.ones(1)
-    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0, *turn)
+    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0, *turn, images=images)

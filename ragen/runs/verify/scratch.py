@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.policy.adapter import base_of
 from starpo.ragen.core.errors import StarPOError, first_line
+from starpo.ragen.runs.stored_images import image_kinds
 from starpo.ragen.runs.verify.footers import footer_fault
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
@@ -116,6 +117,8 @@ class Scratch:
         base = base_of(_folder_of(self.store, kind, key))
         if base is not None:  # adapters are usable only with their base's weights
             self.provide(kind, base)
+        for companion in image_kinds(self.store.manifest(kind, key)):
+            self.provide(companion, key)
 
     def keep_as_stand_in(self, kind: str, key: str) -> None:
         """Keep a recomputed artifact as an input of later stages."""

@@ -1,8 +1,10 @@
 """Token ids compared with recorded texts: responses decoded, prompts rebuilt from observations.
 
     turns, tokenizer -> text_differences
+    turns, turn_images, tokenizer -> text_differences, with the images of the prompts drawn again
 
-No policy and no engine takes part. The environment only provides its rules and the grammar of its actions.
+No policy and no engine takes part. The environment only provides its rules and the grammar of its actions, and where
+prompts show images, it executes the recorded actions again and draws its states.
 """
 
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
@@ -27,7 +30,11 @@ _COLUMNS = [
 
 
 def text_differences(
-    turns: pa.Table, settings: EnvironmentSettings, tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder
+    turns: pa.Table,
+    settings: EnvironmentSettings,
+    tokenizer: PreTrainedTokenizerBase,
+    contexts: ContextBuilder,
+    turn_images: pa.Table | None = None,
 ) -> Iterator[str]:
     """Compare tokens with texts; yield the first difference of each trajectory that has one.
 
@@ -40,9 +47,12 @@ def text_differences(
         settings: Settings of the environment.
         tokenizer: Tokenizer of the policy.
         contexts: Context builder for this tokenizer and the agent.
+        turn_images: Dataset `turn_images` of these turns, rows in any order; None if prompts show no images.
     """
-    environment = make(settings)
+    environment, shown = make(settings), _shown(turn_images)
     for rows in trajectories(turns, _COLUMNS):
+        for row in rows:
+            row["images"] = shown.get((row["trajectory_id"], row["turn"]), [])
         found = _difference(rows, environment, tokenizer, contexts)
         if found:
             yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
@@ -67,11 +77,16 @@ def _difference(
     )
     before: Row | None = None
     for row, text in zip(spoken_rows, texts, strict=True):
+        try:
+            image = _image_after(before, environment, contexts)
+        except FOREIGN as error:
+            return f"the environment now fails: {quoted(error)}"
         prompt = context.observe(
             row["observation"],
             actions_left=row["actions_left"],
             reward=sum(before["action_rewards"]) if before else None,
             had_invalid_action=before is not None and not before["format_ok"],
+            image=image,
         )
         context.respond(row["response_ids"])
         parsed = read_response(text, grammar=grammar, agent=contexts.agent)
@@ -79,6 +94,7 @@ def _difference(
         expected: Row = {
             "is_context_start": prompt.is_context_start,
             "prompt_ids": prompt.prompt_ids,
+            "images": [(place.position, place.num_tokens, place.image.digest) for place in prompt.images],
             "response": text,
             "think": parsed.think,
             "answer": parsed.answer,
@@ -92,6 +108,24 @@ def _difference(
                 return f"turn {row['turn']}: {name} is {quoted(row[name])}, its tokens give {quoted(value)}"
         before = row
     return ""
+
+
+def _shown(turn_images: pa.Table | None) -> dict[tuple[str, int], list[tuple[int, int, str]]]:
+    """Return position, number of tokens and digest of the images of each turn, by trajectory and turn."""
+    shown: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
+    for row in turn_images.sort_by("position").to_pylist() if turn_images is not None else ():
+        place = row["position"], row["num_tokens"], row["image"]
+        shown.setdefault((row["trajectory_id"], row["turn"]), []).append(place)
+    return shown
+
+
+def _image_after(before: Row | None, environment: Environment[Any], contexts: ContextBuilder) -> Image | None:
+    """Execute the actions of the turn before, if there is one, and draw the state; None if prompts show no images."""
+    if not contexts.agent.shows_images:
+        return None
+    for action in before["executed_actions"] if before else ():
+        environment.step(action)
+    return contexts.look(environment)
 
 
 def _spoken(response_ids: list[int], stop_token_ids: tuple[int, ...]) -> list[int]:

@@ -325,7 +325,7 @@ class Verifier:
         if visit.stage == "rollout" and "turns" in sound:
             turns = sound["turns"].table
             yield "actions", "turns", self._action_differences(visit, sound["turns"])
-            yield "texts", "turns", self._text_differences(visit, sound["turns"])
+            yield "texts", "turns", self._text_differences(visit, sound["turns"], sound.get("turn_images"))
             yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
             search = self.config.at(visit.iteration).rollout.search
             if search is not None and "siblings" in sound:
@@ -365,7 +365,7 @@ class Verifier:
         self._check_can_be_played(visit, turns.manifest)
         yield from turn_differences(turns.table, self.config.environment, self.config.agent)
 
-    def _text_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
+    def _text_differences(self, visit: Visit, turns: Stored, turn_images: Stored | None) -> Iterator[str]:
         from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.agents.prompting.context import ContextBuilder
         from starpo.ragen.runs.verify.texts import text_differences
@@ -382,7 +382,10 @@ class Verifier:
         tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
         longest = self.config.at(visit.iteration).rollout.max_response_tokens
         contexts = ContextBuilder(tokenizer, self.config.agent, longest)
-        yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
+        if self.config.agent.shows_images:
+            self._check_can_be_played(visit, turns.manifest)
+        shown = None if turn_images is None else turn_images.table
+        yield from text_differences(turns.table, self.config.environment, tokenizer, contexts, shown)
 
     def _token_differences(self, samples: Stored) -> Iterator[str]:
         from starpo.ragen.runs.verify.tokens import token_differences

@@ -60,9 +60,9 @@ class CountingDecoder:
     def __getattr__(self, name):
         return getattr(self.decoder, name)
 
-    def prefill(self, tree, cache):
+    def prefill(self, tree, *args):
         self.prefilled.append(len(tree.tokens))
-        return self.decoder.prefill(tree, cache)
+        return self.decoder.prefill(tree, *args)
 
     def step(self, tokens, *args):
         self.stepped.append(len(tokens))

@@ -1,0 +1,93 @@
+"""Images of stored turns: prompts with ids of the images' own, for whoever computes with them.
+
+    turns, turn_images, images -> read_turns -> turns whose prompt_ids tell images apart, ImageTable
+
+Datasets of a rollout have one key, so the key of the turns is that of their images.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.core.errors import ArtifactDamagedError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import of_kind, read_attempts
+from starpo.schemas.manifest import Manifest
+
+_IDS = pa.list_(pa.field("item", pa.int64(), nullable=False))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A row of `turn_images`; implements `image_table.Place`."""
+
+    position: int
+    num_tokens: int
+    image: Image
+
+
+def read_turns(store: Store, data: Mapping[str, str]) -> tuple[pa.Table, ImageTable | None]:
+    """Read the turns of all attempts.
+
+    Args:
+        store: The store that holds them.
+        data: Role -> key; contains at least the first attempt's turns.
+
+    Returns:
+        Dataset `turns`. If prompts show images, column `prompt_ids` has ids of their own in place of placeholders, and
+        the images are in the table.
+
+    Raises:
+        ArtifactMissingError: If a dataset is not stored.
+        ArtifactDamagedError: If a dataset is not what was written, or turns show an image that is not among the images.
+    """
+    turns = read_attempts(store, "turns", data)
+    keys = [key for key in of_kind(data, "turns") if image_kinds(store.manifest("turns", key))]
+    if not keys:
+        return turns, None
+    images: dict[str, Image] = {}
+    places: dict[tuple[str, int], list[_Place]] = {}
+    for key in keys:
+        for row in store.read_table("images", key, ["digest", "png"]).to_pylist():
+            if row["digest"] not in images:
+                images[row["digest"]] = _image(key, **row)
+        for row in store.read_table("turn_images", key).to_pylist():
+            image = images.get(row["image"])
+            if image is None:
+                raise ArtifactDamagedError(
+                    f"trajectory {quoted(row['trajectory_id'])}, turn {row['turn']}, shows image {row['image']}, which "
+                    f"is not in images {key}; copy both from where they were made, or roll out again"
+                )
+            own = places.setdefault((row["trajectory_id"], row["turn"]), [])
+            own.append(_Place(row["position"], row["num_tokens"], image))
+    return _with_ids(turns, places)
+
+
+def image_kinds(manifest: Manifest) -> tuple[str, ...]:
+    """Return the kinds of the datasets of the same key with which an artifact is read; empty if it shows no images."""
+    agent = manifest.settings.get("agent") or {}
+    is_shown = manifest.kind == "turns" and agent.get("observation", "text") != "text"
+    return ("images", "turn_images") if is_shown else ()
+
+
+def _image(key: str, digest: str, png: bytes) -> Image:
+    try:
+        image = Image.from_png(png)
+    except ValueError as error:
+        raise ArtifactDamagedError(f"images {key}: image {digest} cannot be read: {error}") from error
+    if image.digest != digest:
+        raise ArtifactDamagedError(f"images {key}: the pixels of image {digest} have digest {image.digest}")
+    return image
+
+
+def _with_ids(turns: pa.Table, places: Mapping[tuple[str, int], list[_Place]]) -> tuple[pa.Table, ImageTable]:
+    table = ImageTable()
+    names = zip(turns["trajectory_id"].to_pylist(), turns["turn"].to_pylist(), strict=True)
+    prompts = turns["prompt_ids"].cast(_IDS).to_pylist()
+    replaced = [table.put(prompt, places.get(name, ())) for prompt, name in zip(prompts, names, strict=True)]
+    at = turns.schema.get_field_index("prompt_ids")
+    return turns.set_column(at, "prompt_ids", pa.array(replaced, _IDS)), table

@@ -1,0 +1,227 @@
+"""SmolVLM, Qwen2.5-VL and Qwen3-VL through one seam: random weights, transformers' own classes and image processors."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLImageProcessorPil,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
+    SmolVLMImageProcessorPil,
+)
+
+from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
+from starpo.ragen.agents.policy.save import save_policy
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine import Request
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.vision.embeddings import model_inputs
+from starpo.ragen.agents.vision.image import Image, PlacedImage
+from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
+from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS
+from starpo.ragen.agents.vision.positions import grid_positions
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.core.seeding import token_uniforms
+from starpo.ragen.learning.examples import Batch, examples_of
+from starpo.ragen.learning.learners.batches import micro_batches
+from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+
+AROUND = ["<fake_token_around_image>", "<global-img>", "<image>"]
+TEXT = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256,
+}  # fmt: skip
+ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10_000.0}
+VISION = {"hidden_size": 16, "intermediate_size": 24}
+SAMPLING = SamplingConfig(max_response_tokens=6)
+
+
+def smolvlm(tokenizer):
+    """16 tokens of an image, whatever its size."""
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *AROUND]})
+    vision = {"num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 64, "patch_size": 8}
+    config = SmolVLMConfig(
+        text_config=TEXT | {"model_type": "llama", "vocab_size": len(tokenizer)},
+        vision_config=VISION | vision,
+        scale_factor=2,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    processor = SmolVLMImageProcessorPil(size={"longest_edge": 256}, do_image_splitting=True)
+    return SmolVLMForConditionalGeneration(config), processor
+
+
+def image_ids(tokenizer):
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *IMAGE_TOKENS]})
+    return tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
+
+
+def qwen(tokenizer):
+    """4 x 3 tokens of an image of 128 x 96 pixels."""
+    start, pad, end = image_ids(tokenizer)
+    vision = {"num_heads": 4, "depth": 2, "fullatt_block_indexes": [1], "out_hidden_size": 32, "window_size": 112}
+    config = Qwen2_5_VLConfig(
+        text_config=TEXT | {"vocab_size": len(tokenizer), "rope_parameters": ROPE},
+        vision_config=VISION | vision | {"patch_size": 14, "spatial_merge_size": 2},
+        image_token_id=pad,
+        video_token_id=start,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+    )
+    return Qwen2_5_VLForConditionalGeneration(config), Qwen2VLImageProcessorPil()
+
+
+def qwen3(tokenizer):
+    """4 x 3 tokens of an image of 128 x 96 pixels; two layers of the decoder add features of the encoder's."""
+    start, pad, end = image_ids(tokenizer)
+    vision = {"num_heads": 4, "depth": 3, "deepstack_visual_indexes": [0, 1], "out_hidden_size": 32}
+    config = Qwen3VLConfig(
+        text_config=TEXT | {"vocab_size": len(tokenizer), "head_dim": 8, "rope_parameters": ROPE},
+        vision_config=VISION | vision | {"patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 64},
+        image_token_id=pad,
+        video_token_id=start,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+    )
+    size = {"shortest_edge": 4096, "longest_edge": 65_536}
+    return Qwen3VLForConditionalGeneration(config), Qwen2VLImageProcessorPil(size=size, patch_size=16)
+
+
+FAMILIES = {"smolvlm": smolvlm, "qwen2_5_vl": qwen, "qwen3_vl": qwen3}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request, tmp_path_factory):
+    tokenizer = make_tokenizer()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        model, processor = FAMILIES[request.param](tokenizer)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+    model.base_model.image_processor = processor
+    folder = tmp_path_factory.mktemp(request.param)
+    save_policy(model.eval(), tokenizer, folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """Three images that are higher than wide."""
+    rng = np.random.default_rng(0)
+    return [Image(rng.integers(0, 256, (128, 96, 3), np.uint8)) for _ in range(3)]
+
+
+def forward(model, request, response):
+    """Log-probs of a response by transformers' own forward pass on its processor's pixels."""
+    ids = torch.tensor([[*request.prompt_ids, *response.token_ids]])
+    pixels = [place.image.pixels for place in request.images]
+    if model.config.model_type == "smolvlm":
+        size = {"longest_edge": 64}
+        processor = SmolVLMImageProcessorPil(do_image_splitting=False, size=size, max_image_size=size)
+        inputs = processor([pixels], return_tensors="pt")
+    else:
+        is_image = torch.zeros_like(ids, dtype=torch.int32)
+        for place in request.images:
+            is_image[0, place.position : place.position + place.num_tokens] = 1
+        inputs = dict(model.base_model.image_processor(pixels, return_tensors="pt"), mm_token_type_ids=is_image)
+    logits = model(input_ids=ids, **inputs).logits[0, len(request.prompt_ids) - 1 : -1].double()
+    return torch.log_softmax(logits, -1)[range(len(response.token_ids)), response.token_ids]
+
+
+def test_engine_learner_and_transformers_agree(folder, shown):
+    model, tokenizer = load_policy(folder)
+    reference, _ = load_policy(folder)  # transformers' pass leaves positions behind
+    tokens = tokenizer.image_tokens
+    engine = TorchEngine(device="cpu")
+    engine.load(folder, "k")
+    session = engine.session(SAMPLING, [31])
+    table, prompts, responses, expected = ImageTable(), [], [], []
+    contexts = {name: ([], ()) for name in "abc"}
+    for turn in range(2):
+        asked = []
+        for number, (name, (ids, images)) in enumerate(contexts.items()):
+            image = shown[(number // 2 + turn) % 3]
+            place = PlacedImage(len(ids) + 1 + len(tokens.before_ids), tokens.num_tokens(image), image)
+            prompt = [*ids, 30, *tokens.ids(image), 32 + turn]
+            uniforms = token_uniforms(number, turn, 6)
+            asked.append(Request(name, prompt, uniforms, number, images=(*images, place)))
+        for request, response in zip(asked, session.generate(asked), strict=True):
+            with torch.inference_mode():
+                wanted = forward(reference, request, response)
+            np.testing.assert_allclose(response.logprobs, wanted, atol=1e-4)
+            contexts[request.sequence_id] = [*request.prompt_ids, *response.token_ids], request.images
+            if turn == 1:
+                prompts.append(table.put(request.prompt_ids, request.images))
+                responses.append(response.token_ids)
+                expected.append(wanted)
+
+    check_output_layer(model)
+    assert row_tokens(model) == TEXT["hidden_size"]
+    batch = Batch(examples_of(prompts, responses), table)
+    (rows,) = micro_batches(batch, np.arange(3), 10_000, row_tokens=10_000)
+    assert rows.token_ids_ST.shape[1] < sum(len(example.token_ids) for example in batch.segments)
+    assert len(rows.images) == 3
+    (logprobs_M,) = ResponseScores(model)(rows, 1.0)
+    scored = torch.zeros(batch.num_tokens)
+    scored[rows.token_M] = logprobs_M.detach()
+    torch.testing.assert_close(scored, torch.cat(expected).float(), atol=1e-4, rtol=0)
+
+
+def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
+    model, processor = smolvlm(make_tokenizer())
+    model.base_model.image_processor = processor
+    save_policy(model, make_tokenizer(), tmp_path)
+    with pytest.raises(PolicyError, match="has no tokens <fake_token_around_image>"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "policy")
+    (tmp_path / "policy" / "preprocessor_config.json").unlink()
+    with pytest.raises(PolicyError, match=r"the image processor in .* cannot be loaded"):
+        load_tokenizer(tmp_path / "policy")
+
+
+def test_positions_in_two_dimensions():
+    first = FIRST_IMAGE_ID
+    image, other = [first, first + 1, first + 2], [first + 3]
+    plain = torch.tensor([[5, *image, 6, *other, 7]])
+    time, row, column = grid_positions(plain, [(1, 3), (1, 1)])[:, 0].tolist()
+    assert time == [0, 1, 1, 1, 4, 5, 6]
+    assert row == [0, 1, 1, 1, 4, 5, 6]
+    assert column == [0, 1, 2, 3, 4, 5, 6]
+    # two branches after a shared image of 3 x 1: the second continues where the image ended, not the first branch
+    shared = torch.tensor([[5, *image, 6, 7, 8]])
+    index, ends = torch.tensor([[0, 1, 2, 3, 4, 4, 5]]), torch.tensor([[7, 7, 7, 7, 5, 7, 7]])
+    time, row, column = grid_positions(shared, [(3, 1)], index, ends)[:, 0].tolist()
+    assert time == [0, 1, 1, 1, 4, 4, 5]
+    assert row == [0, 1, 2, 3, 4, 4, 5]
+    assert column == [0, 1, 1, 1, 4, 4, 5]
+    # a 2 x 2 image in the first branch alone moves nothing in the second
+    square = [*image, first + 3]
+    branches = torch.tensor([[5, *square, 6, 7]])
+    index, ends = torch.tensor([[0, 1, 2, 3, 4, 5, 1]]), torch.tensor([[7, 6, 6, 6, 6, 6, 7]])
+    assert grid_positions(branches, [(2, 2)], index, ends)[0, 0].tolist() == [0, 1, 1, 1, 1, 3, 1]
+
+
+def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
+    model, tokenizer = load_policy(folder)
+    tokens, table = tokenizer.image_tokens, ImageTable()
+    prompt = [30, *tokens.ids(shown[0])]
+    place = PlacedImage(1 + len(tokens.before_ids), tokens.num_tokens(shown[0]), shown[0])
+    ids = torch.tensor([[*table.put(prompt, [place]), tokens.image_id, 31]])
+    with torch.inference_mode():
+        read = model.base_model(**model_inputs(model.base_model, ids, table.images)).last_hidden_state[0]
+        # another token whose embedding is the placeholder's, but for rounding
+        weight = model.get_input_embeddings().weight
+        weight[33] = weight[tokens.image_id] * (1 + 1e-6)
+        twin = ids.masked_fill(ids == tokens.image_id, 33)
+        expected = model.base_model(**model_inputs(model.base_model, twin, table.images)).last_hidden_state[0]
+    torch.testing.assert_close(read, expected, atol=1e-4, rtol=0)
