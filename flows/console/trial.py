@@ -7,7 +7,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import in_words
 from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.store import Store
-from starpo.ragen.trial import Trial, imitated, play_trial
+from starpo.ragen.trial.trial import Trial, imitated, play_trial
 
 
 def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:

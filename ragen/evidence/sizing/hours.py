@@ -1,6 +1,6 @@
 """Time of a run, from a speed that was measured: by a trial, or by a stored run.
 
-ragen.pace, or ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
+ragen.trial.pace, or ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
 """
 
 import math
@@ -8,7 +8,7 @@ import math
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.evidence.sizing.tokens import count_tokens
-from starpo.ragen.pace import Pace
+from starpo.ragen.trial.pace import Pace
 
 
 def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:

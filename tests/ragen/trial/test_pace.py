@@ -11,7 +11,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.pace import Sample, Speed, pace
+from starpo.ragen.trial.pace import Sample, Speed, pace
 
 SPEED = Speed(read_s=1, step_s=10, row_s=100, num_shards=2, trained_s=3, tuned_s=5, tuned_step_s=16, row_tokens=64)
 

@@ -1,6 +1,6 @@
 """How long the episodes of a run take on a machine: what is computed for them, times the speed of each operation.
 
-contexts of some episodes -> Sample; Speed (`ragen.speed` measures it), Sample --pace--> Pace
+contexts of some episodes -> Sample; Speed (`ragen.trial.speed` measures it), Sample --pace--> Pace
 """
 
 import math

@@ -15,9 +15,9 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.pace import Pace
 from starpo.ragen.store import Store
-from starpo.ragen.trial import Trial, _summarise, play_trial
+from starpo.ragen.trial.pace import Pace
+from starpo.ragen.trial.trial import Trial, _summarise, play_trial
 
 SEEN = Trial(
     num_episodes=16, num_failed=0, num_responses=16, well_formed=1.0, response_tokens=20.0, at_limit=0.0, success=0.5,

@@ -19,8 +19,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
-from starpo.ragen.pace import Pace, Sample, pace
 from starpo.ragen.store import Store
+from starpo.ragen.trial.pace import Pace, Sample, pace
 from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 _MEMBERS = 4
@@ -127,7 +127,7 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.agents.rollout.torch_engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
-    from starpo.ragen.speed import measure_speed
+    from starpo.ragen.trial.speed import measure_speed
 
     members = min(config.rollout.group_size, _MEMBERS, num_episodes)
     num_groups = math.ceil(num_episodes / members)

@@ -28,7 +28,7 @@ from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.scoring import ResponseScores, row_tokens
 from starpo.ragen.learning.learners.supervised import NUM_PARTS, in_prefix_rows
 from starpo.ragen.learning.learners.trained_model import TorchModel
-from starpo.ragen.pace import Sample, Speed, prefix_tree
+from starpo.ragen.trial.pace import Sample, Speed, prefix_tree
 
 _STEPS = 4
 """Timed decoding steps."""
