@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "Recompute": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),
-    "Stores and files": ("import", "export", "store"),
+    "Stores and files": ("record", "import", "export", "store"),
     "Server": ("up", "down"),
 }
 """Panel of `ragen --help` -> its commands, in this order."""

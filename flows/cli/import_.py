@@ -108,9 +108,9 @@ class Importer(Runner):
         self.num_turns = self.num_traces = self.num_set_aside = 0
         self.notes: list[str] = []
 
-    def take_table(self, table: pa.Table, file: str) -> None:
-        """Store an iteration's turns unchanged."""
-        self._take(table.to_batches(), content_digest(table), file, is_paid=True)
+    def take_table(self, table: pa.Table, file: str, *, is_paid: bool = True) -> None:
+        """Store an iteration's turns unchanged; `is_paid`: whether they have rewards."""
+        self._take(table.to_batches(), content_digest(table), file, is_paid=is_paid)
         self.num_turns += table.num_rows
 
     def take_traces(self, file: Path, form: str, *, should_keep_groups: bool) -> None:

@@ -112,6 +112,9 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     ], [[RUN, EVIL]]),
     "audit": ([[RUN], [RUN, "--json"], ["--list"]], [[RUN, EVIL]]),
     "lineage": ([[f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"]], [[EVIL]]),
+    "record": ([], [
+        ["new", "--policy", EVIL, "--", "python"], ["new", "--policy", EVIL, "--reward", EVIL, "--", EVIL],
+    ]),
     "import": ([], [
         ["new", "{evil_file}"], ["new", EVIL], ["other", "{evil_file}", "--format", "messages"],
         ["more", "{evil_file}", "--format", EVIL],

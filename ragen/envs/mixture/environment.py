@@ -21,7 +21,7 @@ from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import Grammar
-from starpo.ragen.envs.make import as_its_own, make
+from starpo.ragen.envs.make import as_its_own, environment_type, make
 from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -66,6 +66,8 @@ class MixtureSettings(EnvironmentSettings):
                 )
             if isinstance(part.environment, MixtureSettings):
                 raise ValueError(f"part '{tag}' is a mixture itself: name its parts here, with shares of the whole")
+            if environment_type(kind).plays:
+                raise ValueError(f"part '{tag}' is a '{kind}', which plays its episodes itself: train on it alone")
             if tag in ENVIRONMENTS and tag != kind:
                 raise ValueError(
                     f"part '{tag}' has the name of an environment but plays another, '{kind}': give it another tag"

@@ -268,8 +268,8 @@ def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:
 
 
 def search_path() -> str:
-    """Return where commands are looked for: PATH, then the folder of this Python."""
-    return os.pathsep.join(filter(None, (os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent))))
+    """Return where commands are looked for: the folder of this Python, so that `python` is this one, then PATH."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
 def kill_holders(key: str) -> None:

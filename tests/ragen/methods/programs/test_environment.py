@@ -98,3 +98,9 @@ def test_settings_that_are_refused(folder, changed, message):
 def test_what_cannot_be_started_is_said_before_any_work(program, changed, message):
     with pytest.raises(ValueError, match=message):
         make(program("", **changed)).reset(seed=0)
+
+
+def test_it_is_no_part_of_a_mixture(program):
+    parts = {"mine": {"environment": program("").model_dump(), "share": 1.0}}
+    with pytest.raises(ValidationError, match="part 'mine' is a 'program', which plays its episodes itself"):
+        TypeAdapter(EnvironmentConfig).validate_python({"type": "mixture", "parts": parts})

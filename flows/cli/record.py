@@ -1,0 +1,105 @@
+"""`ragen record`: keep what an agent program says to a policy as a run, without training."""
+
+from typing import Annotated, Any
+
+import typer
+
+from starpo.flows.cli.import_ import Importer
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store, parse_overrides
+from starpo.flows.terminal import print_json, write
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.tasks.loop.training import reward_and_filter
+
+_RECORDING = "starpo.ragen.methods.programs.recording"  # a name, since it imports torch
+_NO_TASK, _UNRATED = f"{_RECORDING}:NO_TASK", f"{_RECORDING}:unrated"
+
+
+def record(
+    run: Annotated[str, typer.Argument(help="Name of the new run.")],
+    command: Annotated[
+        list[str], typer.Argument(help="After --: the program, `module:function` or a command and its words.")
+    ],
+    policy: Annotated[
+        str,
+        typer.Option("--policy", help="As policy.name_or_path; with --server, whose tokenizer and template count."),
+    ],
+    server: Annotated[
+        str | None, typer.Option("--server", help="Address of an OpenAI-compatible server that answers instead.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Name of the model on that server.")] = None,
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="As rollout.openai.protocol: vllm, completions.")
+    ] = "vllm",
+    tasks: Annotated[str, typer.Option("--tasks", help="As environment.tasks. Default: one task, {}.")] = _NO_TASK,
+    reward: Annotated[
+        str, typer.Option("--reward", help="output, or module:function. Default: episodes have no reward.")
+    ] = _UNRATED,
+    num_tasks: Annotated[int, typer.Option("--num-tasks", min=1, help="Different tasks to play.")] = 1,
+    times: Annotated[int, typer.Option("--times", min=1, help="Episodes of each task.")] = 1,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A setting, such as rollout.temperature=0.7, or a limit."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep what an agent program says to a policy as a run, to audit, filter and fine-tune on; nothing is trained."""
+    from starpo.ragen.agents.policy.source import resolve_policy
+    from starpo.ragen.methods.programs.recording import record as play
+
+    if (server is None) != (model is None):
+        raise ConfigError("--server and --model go together: the address, and the name of the model there")
+    if protocol not in ("vllm", "completions"):
+        raise ConfigError(f"--protocol {protocol}: expected vllm or completions, whose prompts are token ids")
+    is_function = len(command) == 1 and ":" in command[0]
+    program = {"command": command[0] if is_function else command, "tasks": tasks, "reward": reward}
+    settings: dict[str, Any] = {
+        "environment": {"type": "program", **program},
+        "policy": {"type": "pretrained", "name_or_path": policy},
+    }
+    base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
+    config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
+    folder = resolve_policy(config.policy)  # type: ignore[arg-type]
+    turns = play(
+        config.environment,  # type: ignore[arg-type]
+        _engine(server, model, protocol),
+        folder,
+        config.agent,
+        config.rollout.sampling,
+        config.rollout.max_context_tokens,
+        num_tasks,
+        times,
+        config.seed,
+    )
+    importer = Importer(open_store(store), run)
+    importer.take_table(turns, "recorded", is_paid=reward != _UNRATED)
+    importer.reuse(0, "rollout", importer.rollouts[0])
+    if importer.are_paid[0]:
+        reward_and_filter(importer, config, 0, importer.rollouts[0])
+    importer.record(None, config.model_dump(mode="json"), ["recorded"], "turns")
+    num_failed = turns.filter(_has_failed(turns)).num_rows
+    facts = {"run": run, "episodes": num_tasks * times, "failed": num_failed, "turns": turns.num_rows}
+    if as_json:
+        print_json(facts)
+        return
+    write(f"run {run}: {facts['episodes']} episodes, {num_failed} failed, {turns.num_rows} turns.")
+    write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
+
+
+def _engine(server: str | None, model: str | None, protocol: str) -> Any:
+    if server is not None:
+        from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
+
+        return OpenAIEngine(base_url=server, model=model, protocol=protocol)
+    from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+    from starpo.ragen.config.runtime import Runtime
+
+    return TorchEngine(num_threads=Runtime.current().threads)
+
+
+def _has_failed(turns: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.equal(turns["status"], "env_error")
