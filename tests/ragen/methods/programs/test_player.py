@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
@@ -18,7 +20,7 @@ from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.starpo import StarPOConfig
@@ -27,7 +29,6 @@ from starpo.ragen.envs.make import environment_code
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
-from starpo.ragen.learning.imitation import imitate
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import player
 from starpo.ragen.methods.programs.settings import ProgramSettings
@@ -48,11 +49,30 @@ GAMES = {
 
 @pytest.fixture(scope="module")
 def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A small policy that has learned to write actions."""
-    folder = str(tmp_path_factory.mktemp("policy"))
-    sizes = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
-    config = TinyPolicy(**sizes, warm_start_steps=80, warm_start_batch_size=16, demonstration_turns=300)
-    imitate(config, GAMES["sokoban"], AGENT, SAMPLING.max_response_tokens, frozenset(), folder)
+    """A policy with weights by hand: most responses are a move in its tags, and all depend on the whole context."""
+    folder, tokenizer, width = str(tmp_path_factory.mktemp("policy")), make_tokenizer(), 64
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=32, max_position_embeddings=2048, tie_word_embeddings=False,
+    )  # fmt: skip
+    line, opening, move, closing = tokenizer.encode("\n<answer>Left</answer>", add_special_tokens=False)
+    moves = [move, *(tokenizer.convert_tokens_to_ids(name) for name in ("Right", "Up", "Down"))]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.default_generator.manual_seed(0)
+        model = LlamaForCausalLM(config)
+        embedded, head = model.model.embed_tokens.weight, model.lm_head.weight
+        head.zero_()
+        following = {
+            line: [opening],
+            opening: moves,
+            **{name: [closing] for name in moves},
+            closing: [tokenizer.eos_token_id],
+        }
+        for place, (token, next_tokens) in enumerate(following.items()):
+            embedded[token] = torch.eye(width)[place]
+            head[next_tokens, place] = 1.05
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -71,7 +91,7 @@ def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_conte
     ("game", "changes"), [("sokoban", {}), ("frozen_lake", {"prompt": "full", "system_prompt": "You play a game."})]
 )
 def test_an_external_program_plays_as_the_built_in_loop(game, changes, policy_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(player, "LINGER_S", 20.0)  # full rounds, as in the built-in loop: then the bytes are equal
+    monkeypatch.setattr(player, "LINGER_S", 600.0)  # full rounds, as in the built-in loop: then the bytes are equal
     agent = AGENT.model_copy(update=changes)
     tasks = [
         {"env_seed": seed, "environment": GAMES[game].model_dump(), "agent": agent.model_dump(),
