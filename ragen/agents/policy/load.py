@@ -114,7 +114,7 @@ def load_policy(
             trust_remote_code=False,
             ignore_mismatched_sizes=True,  # they are reported below, together with missing weights, in one line
             output_loading_info=True,
-        )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
+        )
     _check_weights(folder, loading)
     if model.config.tie_word_embeddings and not _is_tied(model):
         raise output_layer_error(folder)

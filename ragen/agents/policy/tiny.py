@@ -3,10 +3,11 @@
 It is an ordinary Hugging Face model, so everything that accepts it also accepts `Qwen/Qwen2.5-0.5B-Instruct`.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
@@ -18,7 +19,7 @@ __all__ = ["make_model", "make_tokenizer"]
 _ROPE_THETA = 10_000.0
 
 
-def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
+def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """Build the model: float32, tied embeddings, weights a function of `config` and the vocabulary size alone.
 
     Args:
@@ -49,5 +50,5 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
     # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
-        model = Qwen2ForCausalLM if tokens is None else TinyVisionForCausalLM
+        model: Callable[..., PreTrainedModel] = Qwen2ForCausalLM if tokens is None else TinyVisionForCausalLM
         return model(architecture).eval()

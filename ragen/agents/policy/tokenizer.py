@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -136,7 +136,7 @@ def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None 
     tokenizer.chat_template = CHAT_TEMPLATE
     if patch_size is not None:
         tokenizer.add_special_tokens({"additional_special_tokens": [TURN_START, *IMAGE_TOKENS]})
-        start, pad, end = tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
+        start, pad, end = cast(list[int], tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS)))
         tokenizer.image_tokens = PatchTokens((start,), pad, (end,), patch_size, MAX_PATCHES)
     return tokenizer
 

@@ -103,8 +103,8 @@ class FusedDecoder:
         _copy(self._norm, weights, "model.norm.weight")
         if not self._is_tied:
             _copy(self._head, weights, "lm_head.weight")
-        for name, target in self._vision.named_parameters() if self._vision is not None else ():
-            _copy(target, weights, f"model.vision.{name}")
+        for name, parameter in self._vision.named_parameters() if self._vision is not None else ():
+            _copy(parameter, weights, f"model.vision.{name}")
         for number, layer in enumerate(self._layers):
             name = f"model.layers.{number}."
             _copy(layer.attention_out, weights, name + "self_attn.o_proj.weight")

@@ -8,7 +8,7 @@ A new family is a class and a line of `FAMILIES`.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import transformers
@@ -88,7 +88,7 @@ class SmolVLM:
         self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
     ) -> ImageTokens:
         """See `Family.image_tokens`."""
-        around, whole = tokenizer.convert_tokens_to_ids([self._AROUND, self._GLOBAL])
+        around, whole = cast(list[int], tokenizer.convert_tokens_to_ids([self._AROUND, self._GLOBAL]))
         if None in (around, whole) or tokenizer.unk_token_id in (around, whole):
             raise PolicyError(
                 f"the tokenizer of '{tokenizer.name_or_path}' has no tokens {self._AROUND} and {self._GLOBAL}, which "

@@ -10,7 +10,7 @@ M response tokens of the segments in its rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -85,8 +85,9 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return a copy on a device."""
-        tensors = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return replace(self, **{name: one.to(device) for name, one in tensors.items() if isinstance(one, Tensor)})
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        moved: dict[str, Any] = {name: one.to(device) for name, one in parts.items() if isinstance(one, Tensor)}
+        return replace(self, **moved)
 
 
 def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -218,8 +219,14 @@ def _collate(tokens: Contexts, rows: list[PrefixRow]) -> MicroBatch:
         for number, row in enumerate(rows):
             position_ST[number, : len(row)] = torch.from_numpy(row.positions())
             end_ST[number, : len(row)] = torch.from_numpy(row.ends())
-    arrays = (predictor_P, prediction_M, np.concatenate(targets), np.concatenate(indices))
     token_ids_ST, images = (token_ids_ST, ()) if tokens.images is None else tokens.images.local(token_ids_ST)
     return MicroBatch(
-        torch.from_numpy(token_ids_ST), position_ST, end_ST, *map(torch.from_numpy, arrays), images=images
+        token_ids_ST=torch.from_numpy(token_ids_ST),
+        position_ST=position_ST,
+        end_ST=end_ST,
+        predictor_P=torch.from_numpy(predictor_P),
+        prediction_M=torch.from_numpy(prediction_M),
+        target_M=torch.from_numpy(np.concatenate(targets)),
+        token_M=torch.from_numpy(np.concatenate(indices)),
+        images=images,
     )

@@ -193,7 +193,8 @@ class Endpoint:
         answer: asyncio.Future[Reply | Refusal] = loop.create_future()
         self._calls.put(PendingCall(trajectory_id, request, time.monotonic(), loop, answer))
         closed = asyncio.ensure_future(receive())
-        await asyncio.wait({answer, closed}, return_when=asyncio.FIRST_COMPLETED)
+        awaited: set[asyncio.Future[Any]] = {answer, closed}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         closed.cancel()
         if not answer.done():
             answer.cancel()
@@ -216,8 +217,8 @@ async def _body(receive: _Receive) -> bytes:
                 if not message.get("more_body"):
                     return b"".join(parts)
     except TimeoutError:
-        message = f"the body did not arrive within {SENDING_S:g} s"
-        raise Refusal(message, code="request_timeout", status=408) from None
+        late = f"the body did not arrive within {SENDING_S:g} s"
+        raise Refusal(late, code="request_timeout", status=408) from None
 
 
 async def _respond(send: _Send, status: int, body: bytes, *, is_last: bool = False) -> None:
