@@ -458,8 +458,8 @@ def test_losses_are_looked_at_once_a_step_however_many_micro_batches_it_has(
 
     monkeypatch.setattr(UpdateInputs, "check_finite", counted)
     monkeypatch.setattr(TorchModel, "accumulate", measured)
-    loaded(change(GRPO, micro_batch_tokens=40), policy_folder).update(make_trajectories(8), context)
-    assert max(sizes) > 1
+    loaded(change(GRPO, micro_batch_tokens=16), policy_folder).update(make_trajectories(12), context)
+    assert min(sizes) > 1
     assert len(num_looks) == len(sizes) == GRPO.num_minibatches
 
 
