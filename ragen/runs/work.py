@@ -42,7 +42,7 @@ class Output:
 
     Attributes:
         kind: Kind of the artifact.
-        content: A dataset as a table or in batches, a folder from `Store.new_folder`, or one that is dropped from birth.
+        content: A dataset as a table or in batches, a folder from `Store.new_folder`, or a dropped one.
         headline: Its most important numbers.
         provenance: Details of how it was made, in addition to those that are always recorded.
         is_deterministic: Whether the same work gives the same content.
