@@ -7,7 +7,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.runs.update import run_update, update_code, update_config
-from starpo.ragen.runs.work import Output, Work
+from starpo.ragen.runs.work import Dropped, Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
@@ -75,7 +75,7 @@ def _train(progress: RunProgress | None, is_kept: bool, work: Work, store: Store
             yield Output("checkpoint", folder, *facts)
     else:
         with new_policy(store, learner, work.key, like=work.inputs["checkpoint"]) as files:
-            yield Output("checkpoint", files, *facts)
+            yield Output("checkpoint", Dropped(files), *facts)
     yield Output(
         "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats
     )

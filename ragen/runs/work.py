@@ -30,13 +30,19 @@ Keys = dict[str, str]
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """A folder that is dropped from birth: the entries of its files, sorted by name."""
+
+    files: list[FileEntry]
+
+
+@dataclass(frozen=True)
 class Output:
     """An output of a stage, to be validated and stored.
 
     Attributes:
         kind: Kind of the artifact.
-        content: A dataset as a table or in batches, a folder from `Store.new_folder`, or, of a folder that is dropped
-            from birth, the entries of its files.
+        content: A dataset as a table or in batches, a folder from `Store.new_folder`, or a dropped one.
         headline: Its most important numbers.
         provenance: Details of how it was made, in addition to those that are always recorded.
         is_deterministic: Whether the same work gives the same content.
@@ -44,7 +50,7 @@ class Output:
     """
 
     kind: str
-    content: pa.Table | Iterable[pa.RecordBatch] | Path | list[FileEntry]
+    content: pa.Table | Iterable[pa.RecordBatch] | Path | Dropped
     headline: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     is_deterministic: bool = True
@@ -143,8 +149,8 @@ class Work:
         )
         if isinstance(made.content, Path):
             store.take_folder(made.kind, made.content, facts)
-        elif isinstance(made.content, list):
-            store.put_dropped(made.kind, made.content, facts)
+        elif isinstance(made.content, Dropped):
+            store.put_dropped(made.kind, made.content.files, facts)
         else:
             store.put_table(made.kind, made.content, facts)
 

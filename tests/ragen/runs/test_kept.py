@@ -46,7 +46,13 @@ def test_whether_it_is_kept_is_not_in_the_key() -> None:
     [(True, True, "", True), (False, True, "", False), (False, False, "", True), (False, True, "ray", True)],
 )
 def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
-    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch, is_kept, is_repeatable, pool, is_written
+    adapted_store: Store,
+    learner: Adapted,
+    monkeypatch: pytest.MonkeyPatch,
+    is_kept: bool,
+    is_repeatable: bool,
+    pool: str,
+    is_written: bool,
 ) -> None:
     if pool:
         monkeypatch.setenv("RAGEN_POOL", pool)
