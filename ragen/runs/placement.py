@@ -148,7 +148,8 @@ def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: s
         with _whole(store, checkpoint, config) as folder:
             learner = learner_for(config)
             learner.load(folder, checkpoint, reference_folder)
-        _say_if_elsewhere(Device.of(store.lasting_manifest("checkpoint", checkpoint).provenance), Device.here())
+        if store.was_made("checkpoint", checkpoint):
+            _say_if_elsewhere(Device.of(store.lasting_manifest("checkpoint", checkpoint).provenance), Device.here())
         return learner
 
 

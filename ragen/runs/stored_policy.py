@@ -85,7 +85,8 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
             try:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
                 tokenizer.declared_end_ids = declared_end_ids(folder)
-                tokenizer.image_tokens = image_tokens_of(folder, tokenizer)
+                has_config = Path(folder, "config.json").is_file()
+                tokenizer.image_tokens = image_tokens_of(folder, tokenizer) if has_config else None
                 return tokenizer
             except Exception:  # the tokenizers library raises bare `Exception` for an unsupported tokenizer
                 return None

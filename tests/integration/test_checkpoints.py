@@ -194,7 +194,7 @@ def test_an_exported_policy_brings_what_its_training_began_in(
 class Jittery(TorchLearner):
     """Learner whose updates give a different result every time."""
 
-    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+    def update(self, trajectories: list[Trajectory], context: UpdateContext, *_: object) -> UpdateResult:
         result = super().update(trajectories, context)
         with torch.no_grad():
             next(self._loaded().policy.parameters()).add_(1e-3 * torch.rand(()))

@@ -62,7 +62,7 @@ def measure(report: Report, setup: Setup, repeats: int = REPEATS) -> None:
     player, played = Player(setup), {}
     for dtype in DTYPES:
         name = f"engine torch, {dtype}"
-        engine = TorchEngine(dtype=getattr(torch, dtype))
+        engine = TorchEngine(dtype=dtype)
         engine.load(setup.model, dtype)
         speeds = []
         for _ in range(repeats):
