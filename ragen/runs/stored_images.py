@@ -74,7 +74,7 @@ def image_kinds(manifest: Manifest) -> tuple[str, ...]:
     return ("images", "turn_images") if is_shown else ()
 
 
-def _image(key: str, digest: str, png: bytes) -> Image:
+def _image(key: str, digest: str, png: str) -> Image:
     try:
         image = Image.from_png(png)
     except ValueError as error:

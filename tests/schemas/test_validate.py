@@ -230,7 +230,7 @@ VALUE_FAULTS = [
         ("images", "digest", "f" * 16, "32 hexadecimal digits"),
         ("images", "height width", 0, "is at least 1"),
         ("images", "height width", 9, "is that of the PNG file"),
-        ("images", "png", b"", "begins as a PNG file does"),
+        ("images", "png", "", "begins as a PNG file does"),
         ("turn_images", "trajectory_id", "", "is not empty"),
         ("turn_images", "turn position", -1, "is at least 0"),
         ("turn_images", "num_tokens", 0, "is at least 1"),

@@ -1,5 +1,6 @@
 """`Image`: what an agent sees of a state, identified by its pixels."""
 
+import base64
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,18 +40,18 @@ class Image:
         """Width in pixels."""
         return self.pixels.shape[1]
 
-    def to_png(self) -> bytes:
-        """Encode the image as it is stored."""
-        return encode_png(self.pixels)
+    def to_png(self) -> str:
+        """Encode the image as it is stored: a PNG file in base64."""
+        return base64.b64encode(encode_png(self.pixels)).decode()
 
     @classmethod
-    def from_png(cls, data: bytes) -> "Image":
+    def from_png(cls, text: str) -> "Image":
         """Decode a stored image.
 
         Raises:
             ValueError: If it is not one (`decode_png`).
         """
-        return cls(decode_png(data))
+        return cls(decode_png(base64.b64decode(text, validate=True)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ the chat template, so that the same template yields the same tokens; an opening 
 the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
-import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -92,8 +91,7 @@ def _content(part: Part) -> str | list[Line]:
     before, *texts = part.text.split(MARK)
     content: list[Line] = [{"type": "text", "text": before}] if before else []
     for image, text in zip(part.images, texts, strict=True):
-        data = base64.b64encode(image.to_png()).decode()
-        content.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}})
+        content.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.to_png()}"}})
         content += [{"type": "text", "text": text}] if text else []
     return content
 
