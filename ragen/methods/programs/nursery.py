@@ -82,7 +82,7 @@ def _call(function: Callable[[Any], Any]) -> None:
         if "tempfile" in sys.modules:
             sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
         if "numpy" in sys.modules:  # forks share the state of its generator; that of `random` is renewed by Python
-            sys.modules["numpy"].random.seed()  # type: ignore[attr-defined]
+            sys.modules["numpy"].random.seed()
         made = function(json.load(sys.stdin))
         if isinstance(made, tuple) and len(made) == 2:
             made = {"reward": made[0], "success": made[1]}

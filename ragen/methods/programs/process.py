@@ -119,7 +119,7 @@ class RunningProgram:
                 files = (self._report.fileno(), task.fileno())
                 self._warden = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_HERE / "warden.py"), *map(str, files)],
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=files,
@@ -239,7 +239,7 @@ def _nursery(settings: ProgramSettings, function: str) -> socket.socket:
     with theirs:
         subprocess.Popen(
             [sys.executable, "-P", str(_HERE / "nursery.py"), function],
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=environment_of(settings, scratch),
