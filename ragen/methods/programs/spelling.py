@@ -159,7 +159,8 @@ class Spelling:
 
 def _apart(messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[str]]:
     """Take messages apart into their shape and the texts to insert, in the order of their markers."""
-    shape, texts = [], []
+    shape: list[tuple[str, bool, int, str]] = []
+    texts: list[str] = []
     for message in messages:
         # The settings' system prompt is encoded together with the template, as in the built-in loop.
         is_own = message.role == "system" and message.content == own_system_prompt

@@ -223,7 +223,7 @@ class Trajectory:
             grows = bool(context) and ids[: len(context)] == context
             prompt_ids = ids[len(context) :] if grows else ids
             context = ids + turn.response.token_ids
-            facts = {"conversation": turn.prompt.number, "effective": True}
+            facts: dict[str, Any] = {"conversation": turn.prompt.number, "effective": True}
             if len(self.rows) + 1 == len(self._turns):
                 numbers = {turn.prompt.number for turn in self._turns.values()}
                 facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
