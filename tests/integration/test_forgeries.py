@@ -10,10 +10,9 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.runs.verify.verdict import Verdict
-from starpo.ragen.runs.work import Output, Work
+from starpo.ragen.runs.work import Output
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location
@@ -141,10 +140,11 @@ def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         train = update_stage._train
 
-        def fail(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
+        def fail(*given: Any) -> Iterator[Output]:
+            *_, work, _store = given
             if work.settings["iteration"] == 1:
                 raise EngineError("the machine was switched off")
-            return train(config, work, store)
+            return train(*given)
 
         patch.setattr(update_stage, "_train", fail)
         with pytest.raises(EngineError):
