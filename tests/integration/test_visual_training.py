@@ -85,7 +85,7 @@ def test_prompts_hold_placeholders_and_readers_see_images(store, played):
 
 def test_the_learner_scores_as_the_engine_did(store, played):
     data = {kind: played[kind] for kind in ("turns", "rewards", "selection")}
-    made = update(CONFIG, 0, played["checkpoint"], played["checkpoint"], **data).carry_out(store)
+    made = update(CONFIG, 0, played["checkpoint"], played["checkpoint"], data).carry_out(store)
     metrics = metric_values(store.read_table("metrics", made["metrics"]))
     assert metrics["update/old_behaviour_gap_max"] < 1e-4
 

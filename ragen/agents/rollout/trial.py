@@ -26,12 +26,16 @@ class _NoTokens:
     """Stands for a context builder and its contexts: prompts of one token."""
 
     prompt_ids = token_ids = (0,)
+    images = ()
 
     def __init__(self, agent: AgentConfig) -> None:
         self.agent = agent
 
     def start(self, _: Any) -> "_NoTokens":
         return self
+
+    def look(self, _: Any) -> None:
+        pass
 
     def observe(self, *_: Any, **__: Any) -> "_NoTokens":
         return self

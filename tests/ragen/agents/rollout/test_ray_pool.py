@@ -17,6 +17,7 @@ from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.core.errors import ConfigError, EngineError
 from starpo.ragen.core.registry import ENGINES
@@ -225,9 +226,9 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     stage = Stage(name="warm_start", version=1)
     store.put_folder("checkpoint", job.folder, Facts(key="0" * 32, stage=stage, settings={}, inputs={}, seed=0))
     elsewhere = replace(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
-    assert ShardActor(TORCH, ENGINES["torch"], "another node").load(elsewhere.to_json()) == (ROWS, True)
+    assert ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(elsewhere.to_json()) == (ROWS, True)
     alone = replace(elsewhere, store_url=str(tmp_path / "other"))
-    kind, said = ShardActor(TORCH, ENGINES["torch"], "another node").load(alone.to_json())
+    kind, said = ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(alone.to_json())
     assert kind == FAILURE
     assert b"need a store that all of them reach" in said
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
@@ -18,8 +19,14 @@ from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 SIZES = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 
 
-@pytest.fixture(scope="module")
-def policy():
+@pytest.fixture
+def policy(monkeypatch):
+    """A policy that computes in float64, its norms too, which transformers computes in float32."""
+
+    def norm(self, hidden):
+        return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+    monkeypatch.setattr(Qwen2RMSNorm, "forward", norm)
     return make_model(TinyPolicy(patch_size=32, **SIZES), make_tokenizer(patch_size=32)).double()
 
 
