@@ -171,9 +171,9 @@ def run(tmp_path):
         ("end(1)", {}, 0, "env_error", "ProgramCalledNothing"),
         ("ask(user('a')); sys.exit(3)", {}, 1, "env_error", "ProgramDied"),
         ("ask(user('a')); os.kill(os.getpid(), 9)", {}, 1, "env_error", "ProgramDied"),
-        ("ask(user('a')); time.sleep(60)", {"time_limit_s": 1.0}, 1, "env_error", "ProgramHung"),
+        ("ask(user('a')); time.sleep(60)", {"time_limit_s": 8.0}, 1, "env_error", "ProgramHung"),
         ("ask(user('a')); print('well done')", {}, 1, "env_error", "ProgramRewardFailed"),
-        ("ask(user('a')); time.sleep(60)", {"deadline_s": 1.5}, 1, "timeout", "deadline"),
+        ("ask(user('a')); time.sleep(60)", {"deadline_s": 8.0}, 1, "timeout", "deadline"),
         ("ask(user('a' * 900)); end(1)", {}, 0, "truncated", "context full"),
     ],
 )
