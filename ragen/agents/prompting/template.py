@@ -116,7 +116,7 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
     """
     users = [f"state probe {n}" for n in range(_NUM_PROBE_TURNS)]
     drops = agent.earlier_thoughts == "dropped"
-    between = "\n" if drops else ""
+    between = "\n\n\n" if drops else ""  # more than an assistant's header may end with
     answers = [f"{between}<answer>action probe {n}</answer>" for n in range(_NUM_PROBE_TURNS)]
     replies = [f"<think>reasoning probe {n}</think>{answer}" for n, answer in enumerate(answers)]
     renderings, inserted = _renderings(tokenizer, agent, users, replies, tools)

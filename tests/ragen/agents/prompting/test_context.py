@@ -254,13 +254,15 @@ def told(context, tokenizer, replies: list[str]) -> str:
     return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 
-@pytest.mark.parametrize(("template", "opening"), [("strips_reasoning", ""), ("opens_thought", "<think>")])
+@pytest.mark.parametrize(
+    ("template", "opening"), [("strips_reasoning", ""), ("strips_lines", ""), ("opens_thought", "<think>")]
+)
 @pytest.mark.parametrize("ending", ["<|im_end|>", ""])
 def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer, words, template, opening, ending):
     tokenizer = make_tokenizer(template)
     agent = AgentConfig(earlier_thoughts="dropped", should_prefill_think=bool(opening))
     context = ContextBuilder(tokenizer, agent, 50).start(words)
-    replies = [f"<think>thought {n}</think>\n<answer>Right</answer>" for n in range(3)] + ["<think>never closed"]
+    replies = [f"<think>thought {n}</think>\n\n<answer>Right</answer>" for n in range(3)] + ["<think>never closed"]
     for turn, reply in enumerate(replies):
         prompt = observe(context, f"state {turn}", actions_left=9 - turn)
         assert prompt.is_context_start
