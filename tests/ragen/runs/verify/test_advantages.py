@@ -12,7 +12,7 @@ from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.verify.advantages import advantage_differences
-from starpo.ragen.runs.verify.verifier import has_arithmetic_advantages
+from starpo.ragen.runs.verify.stored_checks import has_arithmetic_advantages
 
 GRPO = UpdateConfig(advantage="grpo")
 
