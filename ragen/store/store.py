@@ -144,11 +144,11 @@ class Store(Artifacts):
         """
         _check_no_dataset(kind)
         manifest = facts.manifest(kind, digest_of(files)).model_copy(update={"files": tuple(files)}).sealed()
-        if self._has_now(kind, facts.key):
-            stored = self.manifest(kind, facts.key)
-            self.expect_same(stored, manifest)
-            return stored
-        return self.commit_dropped(manifest)
+        if not self._has_now(kind, facts.key) and self.create_dropped(manifest):
+            return manifest
+        stored = self.lasting_manifest(kind, facts.key)
+        self.expect_same(stored, manifest)
+        return stored
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a dataset, verified and validated.

@@ -11,7 +11,7 @@ It describes the artifact, and its digest proves that a derived replacement is t
 dropped from birth: its files were hashed, and never stored.
 
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.folder_of -> verified files
-                      hashes -> Artifacts.commit_dropped -> dropped.json
+                      hashes -> Artifacts.create_dropped -> dropped.json
 """
 
 import errno
@@ -91,29 +91,14 @@ class Artifacts(StoredArtifacts):
             self._remember(local_cache.adopt(folder, stored.manifest_digest), stored)  # this machine's cached copy
         return stored
 
-    def commit_dropped(self, manifest: Manifest) -> Manifest:
-        """Make a manifest an artifact that is dropped from birth.
-
-        Args:
-            manifest: Sealed, with the files that the artifact would have.
-
-        Returns:
-            The manifest that is now in the store, of an artifact or a dropped one: ours, or that of an earlier writer.
-
-        Raises:
-            DerivationError: If the earlier one has other content.
-        """
+    def create_dropped(self, manifest: Manifest) -> bool:
+        """Make a sealed manifest an artifact that is dropped from birth; False if there is one, dropped or (in a local
+        store) not."""
         if self._location.local is None:
             path = path_of(manifest.kind, manifest.key, DROPPED_NAME)
-            is_ours = self._location.create(path, text_of(manifest).encode())
-        else:
-            with self.stage() as folder:
-                is_ours = commit_locally(self._location.local, folder, manifest, is_dropped=True)
-        if is_ours:
-            return manifest
-        earlier = self.lasting_manifest(manifest.kind, manifest.key)
-        self.expect_same(earlier, manifest)
-        return earlier
+            return self._location.create(path, text_of(manifest).encode())
+        with self.stage() as folder:
+            return commit_locally(self._location.local, folder, manifest, is_dropped=True)
 
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete the files of an artifact that can be derived again, and keep its manifest as `dropped.json`.
