@@ -203,9 +203,17 @@ class RunRecorder(Runner):
         return is_kept(number, self._stop, self._checkpoint_interval)
 
     def retain(self, checkpoints: Sequence[str]) -> None:
-        """Drop the checkpoints that the run's settings do not keep, unless another run needs them."""
+        """Drop the checkpoints that the run's settings do not keep, unless another run needs them.
+
+        One that was dropped from birth, and is passed on to a number that is kept, is brought back.
+        """
         for key in self._retention.apply(checkpoints):
             self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to rebuild it", key, self.name)
+        is_passed_on = checkpoints[-1] in checkpoints[:-1] and self.is_kept(len(checkpoints) - 1)
+        if is_passed_on and self._store.dropped("checkpoint", checkpoints[-1]):
+            from starpo.ragen.runs.placement import bring_back
+
+            bring_back(self._store, checkpoints[-1])
 
     def training_begins(self) -> None:
         """Start the timer: what came before (warm start, first evaluation) is not used to estimate the time left."""

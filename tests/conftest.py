@@ -102,9 +102,9 @@ def store(tmp_path: Path) -> "Store":
 @pytest.fixture
 def nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make this process forget which files it has verified, as if it had hashed none yet."""
-    from starpo.ragen.store.artifacts import artifacts
+    from starpo.ragen.store.artifacts import reading
 
-    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+    monkeypatch.setattr(reading, "_VERIFIED", set())
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5)
     from starpo.ragen.store import Facts
     from starpo.ragen.store.artifacts.keys import stage_key
     from starpo.schemas.manifest import Stage
-    from tests.examples import example
+    from tests.examples import example, put_folder
 
     made: list[tuple[str, str]] = []
 
@@ -137,7 +137,7 @@ def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5)
                 Path(folder, "deep").mkdir()
                 Path(folder, "deep", "config.json").write_text(f"{stage} {iteration}")
                 Path(folder, "model.safetensors").write_bytes(key.encode() * 100)
-                store.put_folder(kind, folder, facts)
+                put_folder(store, kind, folder, facts)
         store.runs.record_stage(name, iteration, stage, dict.fromkeys(kinds, key))
         made.extend((kind, key) for kind in kinds)
         return key

@@ -2,13 +2,18 @@
 
 turns, siblings, rewards, selection, samples, metrics, episodes, images, turn_images: `example(kind)`
 turns of any length: `example_turns(...)`
+any folder, stored: `put_folder(...)`
 """
+
+import shutil
 
 import numpy as np
 import pyarrow as pa
 
 from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import Manifest
 
 GROUP_SIZE = 4
 TURNS_EACH = 5
@@ -25,6 +30,13 @@ def example(kind: str) -> pa.Table:
         KeyError: If there is no such dataset kind.
     """
     return _MAKERS[kind]()
+
+
+def put_folder(store: Store, kind: str, folder: str, facts: Facts) -> Manifest:
+    """Store a copy of a folder."""
+    with store.new_folder() as staged:
+        shutil.copytree(folder, staged, dirs_exist_ok=True)
+        return store.take_folder(kind, staged, facts)
 
 
 def example_turns(num_groups: int = 2, first_group: int = 0) -> pa.Table:

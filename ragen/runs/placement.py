@@ -180,8 +180,7 @@ def policy_folder(store: Store, checkpoint: str) -> str:
         if store.dropped("checkpoint", checkpoint) is None:
             return complete_folder(store, checkpoint, partial(policy_folder, store))
         if plays_elsewhere():
-            with derive(store, find_recipe(store, checkpoint), learner_at) as derivation:
-                restore(store, derivation)
+            bring_back(store, checkpoint)
             return complete_folder(store, checkpoint, partial(policy_folder, store))
         learner = _holder(checkpoint) or _derived(store, checkpoint)
         if POLICIES.find(checkpoint) is None:
@@ -208,6 +207,16 @@ def _whole(store: Store, checkpoint: str, config: UpdateConfig) -> Iterator[str 
             yield folder
 
 
+def bring_back(store: Store, checkpoint: str) -> None:
+    """Derive a dropped checkpoint, and store it.
+
+    Raises:
+        ArtifactMissingError, DerivationError: As for `learner_at`.
+    """
+    with _DERIVING, derive(store, find_recipe(store, checkpoint), learner_at) as derivation:
+        restore(store, derivation)
+
+
 @contextmanager
 def restored(store: Store, checkpoints: Iterable[str]) -> Iterator[None]:
     """Context manager: dropped checkpoints, derived and back in the store for other processes, and dropped at the end.
@@ -217,12 +226,8 @@ def restored(store: Store, checkpoints: Iterable[str]) -> Iterator[None]:
     done: list[str] = []
     try:
         for checkpoint in checkpoints:
-            with (
-                suppress(StarPOError),
-                _DERIVING,
-                derive(store, find_recipe(store, checkpoint), learner_at) as derivation,
-            ):
-                restore(store, derivation)
+            with suppress(StarPOError):
+                bring_back(store, checkpoint)
                 done.append(checkpoint)
         yield
     finally:

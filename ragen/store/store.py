@@ -19,7 +19,7 @@ from starpo.ragen.store.artifacts import datasets
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.artifacts.facts import Facts
 from starpo.ragen.store.artifacts.files import entries_of
-from starpo.ragen.store.artifacts.folders import copy_files, digest_of, hashed_files
+from starpo.ragen.store.artifacts.folders import digest_of, hashed_files
 from starpo.ragen.store.artifacts.quarantine import quarantine
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.answers import Answers
@@ -100,8 +100,16 @@ class Store(Artifacts):
             )
             return self.commit(folder, self.sealed(manifest, entries_of(folder)))
 
-    def put_folder(self, kind: str, folder: str, facts: Facts) -> Manifest:
-        """Store a copy of all files in a local folder, such as a checkpoint, unless the key exists.
+    def new_folder(self) -> AbstractContextManager[Path]:
+        """Context manager: an empty folder on this machine for the files of a new artifact; removed at the end.
+
+        Raises:
+            StoreError: If it, or what the block writes, cannot be written.
+        """
+        return self.stage()
+
+    def take_folder(self, kind: str, folder: Path, facts: Facts) -> Manifest:
+        """Store a folder of `new_folder`, such as a checkpoint, unless the key exists; its files are moved.
 
         The content digest is over the files' names and contents.
 
@@ -112,28 +120,12 @@ class Store(Artifacts):
         _check_no_dataset(kind)
         if self._has_now(kind, facts.key):
             return self.manifest(kind, facts.key)
-        with self.stage() as staged:
-            return self._commit_folder(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
-
-    def new_folder(self) -> AbstractContextManager[Path]:
-        """Context manager: an empty folder on this machine for the files of a new artifact; removed at the end.
-
-        Raises:
-            StoreError: If it, or what the block writes, cannot be written.
-        """
-        return self.stage()
-
-    def take_folder(self, kind: str, folder: Path, facts: Facts) -> Manifest:
-        """Store a folder of `new_folder` by moving its files instead of copying.
-
-        Raises:
-            DerivationError: As for `put_folder`.
-            StoreError: If the folder is empty or contains a link, or the store cannot be written.
-        """
-        _check_no_dataset(kind)
-        if self._has_now(kind, facts.key):
-            return self.manifest(kind, facts.key)
-        return self._commit_folder(folder, self._sealed(hashed_files(folder), kind, facts))
+        files = hashed_files(folder)
+        manifest = self.sealed(facts.manifest(kind, digest_of(files)), files)
+        dropped = self.dropped(kind, facts.key)
+        if dropped is not None and dropped.is_deterministic and manifest.is_deterministic:
+            self.expect_same(dropped, manifest)
+        return self.commit(folder, manifest)
 
     def put_dropped(self, kind: str, files: Sequence[FileEntry], facts: Facts) -> Manifest:
         """Record a folder that is dropped from birth: its manifest is stored, its files are not.
@@ -152,22 +144,11 @@ class Store(Artifacts):
         """
         _check_no_dataset(kind)
         manifest = facts.manifest(kind, digest_of(files)).model_copy(update={"files": tuple(files)}).sealed()
-        if self._has_now(kind, facts.key):
-            stored = self.manifest(kind, facts.key)
-            self.expect_same(stored, manifest)
-            return stored
-        return self.commit_dropped(manifest)
-
-    def _commit_folder(self, folder: Path, manifest: Manifest) -> Manifest:
-        """Commit a folder; if the artifact was dropped, and is repeatable, only with the same content."""
-        dropped = self.dropped(manifest.kind, manifest.key)
-        if dropped is not None and dropped.is_deterministic and manifest.is_deterministic:
-            self.expect_same(dropped, manifest)
-        return self.commit(folder, manifest)
-
-    def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
-        """Return the sealed manifest of a folder of files."""
-        return self.sealed(facts.manifest(kind, digest_of(entries)), entries)
+        if not self._has_now(kind, facts.key) and self.create_dropped(manifest):
+            return manifest
+        stored = self.lasting_manifest(kind, facts.key)
+        self.expect_same(stored, manifest)
+        return stored
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a dataset, verified and validated.

@@ -54,7 +54,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 def test_reward_and_filter_of_200_iterations(long_run: tuple[Store, int], monkeypatch: pytest.MonkeyPatch) -> None:
     # As in a new process, in which replays run.
-    monkeypatch.setattr("starpo.ragen.store.artifacts.artifacts._VERIFIED", set())
+    monkeypatch.setattr("starpo.ragen.store.artifacts.reading._VERIFIED", set())
     store, num_turns = long_run
     changes = {"reward.format_penalty": -0.25, "filter.keep": 0.75}
     seconds = {}

@@ -33,6 +33,7 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import SAMPLES
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 pytestmark = pytest.mark.benchmark
 
@@ -112,7 +113,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     TOKENIZER.save_pretrained(folder / "tokenizer")
     work = {"settings": {}, "inputs": {}, "seed": 0, "provenance": {"seconds": 1.0}}
     warm: dict[str, Any] = {**work, "stage": Stage(name="warm_start", version=1)}
-    store.put_folder("checkpoint", str(folder / "tokenizer"), Facts(key="warm", **warm))
+    put_folder(store, "checkpoint", str(folder / "tokenizer"), Facts(key="warm", **warm))
     store.runs.record_stage("long", 0, "warm_start", {"checkpoint": "warm"})
 
     def put(iteration: int, stage: str, settings: dict[str, Any] | None = None, /, **tables: pa.Table) -> None:

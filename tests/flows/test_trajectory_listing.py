@@ -13,7 +13,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 
 STAGE = Stage(name="rollout", version=1)
 TOKENIZER = make_tokenizer()
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Store:
     TOKENIZER.save_pretrained(tmp_path / "policy")
     facts = Facts(key=stage_key(STAGE, {}, {}, 0), stage=STAGE, settings={}, inputs={}, seed=0)
     store.put_table("turns", example("turns"), facts)
-    store.put_folder("checkpoint", str(tmp_path / "policy"), facts)
+    put_folder(store, "checkpoint", str(tmp_path / "policy"), facts)
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     store.runs.record_stage("mine", 0, "rollout", {"turns": facts.key})
     store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": facts.key})

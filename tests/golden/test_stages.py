@@ -33,6 +33,7 @@ from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
+from tests.examples import put_folder
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
 GOLDEN = Path(__file__).parent / "stages.json"
@@ -63,7 +64,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Stage -> its version and a summary of its outputs."""
     store = Store(str(tmp_path_factory.mktemp("golden")))
     first = "0" * 32
-    store.put_folder(
+    put_folder(
+        store,
         "checkpoint",
         str(CHECKPOINT),
         Facts(key=first, stage=Stage(name="golden", version=1), settings={}, inputs={}, seed=None),

@@ -17,7 +17,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import Stage
-from tests.examples import example, example_turns
+from tests.examples import example, example_turns, put_folder
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     assert store.read_table("turns", "k", ["turn"]).num_columns == 1
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "model.safetensors").write_bytes(b"weights")
-    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
+    put_folder(store, "checkpoint", str(tmp_path / "checkpoint"), work())
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
 
 
@@ -156,7 +156,7 @@ def test_of_creators_at_once_one_wins(bucket: Any) -> None:
 def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "model.safetensors").write_bytes(b"weights")
-    Store(f"s3://{bucket.name}").put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
+    put_folder(Store(f"s3://{bucket.name}"), "checkpoint", str(tmp_path / "checkpoint"), work())
     Store(f"s3://{bucket.name}").drop("checkpoint", "k")
     assert names(bucket) == ["checkpoint/k/dropped.json"]
     store = Store(f"s3://{bucket.name}")
@@ -164,7 +164,7 @@ def test_a_dropped_artifact_comes_back(bucket: Any, tmp_path: Path) -> None:
     assert not store.has("checkpoint", "k")
     with pytest.raises(ArtifactMissingError, match="was dropped"):
         store.manifest("checkpoint", "k")
-    store.put_folder("checkpoint", str(tmp_path / "checkpoint"), work())
+    put_folder(store, "checkpoint", str(tmp_path / "checkpoint"), work())
     assert [name.rsplit("/", 1)[1] for name in names(bucket)] == ["model.safetensors", "manifest.json"]
 
 

@@ -21,6 +21,7 @@ from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
+from tests.examples import put_folder
 
 CONFIG = preset(
     "smoke",
@@ -95,7 +96,7 @@ def test_played_again_it_is_the_same(store, played, tmp_path):
     folder = store.local_folder("checkpoint", played["checkpoint"])
     stage = store.manifest("checkpoint", played["checkpoint"]).stage
     facts = Facts(key=played["checkpoint"], stage=stage, settings={}, inputs={}, seed=None)
-    other.put_folder("checkpoint", str(folder), facts)
+    put_folder(other, "checkpoint", str(folder), facts)
     again = rollout(0, CONFIG, played["checkpoint"]).carry_out(other)
     for kind in ("images", "turn_images", "turns"):
         digests = {one.manifest(kind, again[kind]).content_digest for one in (store, other)}

@@ -9,7 +9,7 @@ from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.compare import STAGE, Side, compare
-from tests.examples import example
+from tests.examples import example, put_folder
 
 FIRST, BASE, BRANCH = "0" * 32, "1" * 32, "2" * 32
 
@@ -20,7 +20,7 @@ def test_what_was_compared_with_weights_stays_so_once_they_are_dropped(tmp_path:
     store, made = Store(str(tmp_path / "store")), {"inputs": {}, "seed": 0}
     for key in (FIRST, BASE, BRANCH):
         stage = Stage(name="update", version=1)
-        store.put_folder("checkpoint", str(tmp_path / "files"), Facts(key=key, stage=stage, settings={}, **made))
+        put_folder(store, "checkpoint", str(tmp_path / "files"), Facts(key=key, stage=stage, settings={}, **made))
 
     def compared() -> Work:
         base, branch = (Side(UpdateConfig(), {}, FIRST, {"checkpoint": key}) for key in (BASE, BRANCH))

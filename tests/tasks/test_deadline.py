@@ -9,6 +9,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.rollout import rollout
+from tests.examples import put_folder
 
 POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
@@ -19,7 +20,7 @@ def test_only_what_has_no_deadline_is_deterministic(
 ) -> None:
     store = Store(str(tmp_path))
     facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
-    store.put_folder("checkpoint", str(POLICY), Facts(key="c" * 32, **facts))
+    put_folder(store, "checkpoint", str(POLICY), Facts(key="c" * 32, **facts))
     config = preset("smoke", {"rollout.deadline_s": deadline_s} if deadline_s else {})
     turns = rollout(0, config, "c" * 32).carry_out(store)["turns"]
     assert store.manifest("turns", turns).is_deterministic == is_deterministic

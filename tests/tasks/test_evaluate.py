@@ -11,6 +11,7 @@ from starpo.ragen.runs import placement
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.evaluate import evaluate
+from tests.examples import put_folder
 
 POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 
@@ -30,7 +31,7 @@ def test_a_small_panel_asks_for_the_player_of_the_rollouts(
     monkeypatch.setattr(placement, "shard_player", noted)
     store = Store(str(tmp_path))
     facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
-    store.put_folder("checkpoint", str(POLICY), Facts(key="c" * 32, **facts))
+    put_folder(store, "checkpoint", str(POLICY), Facts(key="c" * 32, **facts))
     sizes = {"rollout.num_groups": 4, "rollout.shard_groups": 1, "rollout.group_size": 8}
     config = preset("smoke", {**sizes, "evaluation.num_prompts": num_prompts})
     settings = (config.environment, config.agent, config.rollout, config.evaluation)

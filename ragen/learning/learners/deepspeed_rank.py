@@ -14,6 +14,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -90,7 +91,8 @@ class RankLearner:
         """See `Learner.load`; `is_there`: the learner already holds this checkpoint, with these settings."""
         if not is_there:
             self._config = UpdateConfig.model_validate_json(config)
-            self._reference = Reference(self._config, self._load_reference)
+            load_reference = partial(_load_reference, self.device, self._config.dtype)  # no cycle: freed when dropped
+            self._reference = Reference(self._config, load_reference)
         assert self._config is not None
         assert self._reference is not None
         self._reference.load(reference_folder, None if is_there else folder)
@@ -217,15 +219,15 @@ class RankLearner:
             num_restarted=held.num_restarted,
         )
 
-    def _load_reference(self, folder: str) -> ResponseScores:
-        assert self._config is not None
-        policy, _ = load_policy(folder, self._config.dtype)
-        return ResponseScores(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
-
     def _loaded(self) -> _Held:
         if self._held is None:
             raise LearnerError(NOTHING_LOADED)
         return self._held
+
+
+def _load_reference(device: torch.device, dtype: str, folder: str) -> ResponseScores:
+    policy, _ = load_policy(folder, dtype)
+    return ResponseScores(policy.to(device).requires_grad_(False))  # type: ignore[arg-type]
 
 
 def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], bytes]]", answers: IO[bytes]) -> None:

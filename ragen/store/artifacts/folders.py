@@ -1,26 +1,12 @@
-"""Folders of plain files, such as checkpoints: copied into an artifact, and digested."""
+"""Folders of plain files, such as checkpoints: hashed, and digested."""
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store.artifacts.files import entries_of, entry_of
+from starpo.ragen.store.artifacts.files import entry_of
 from starpo.schemas.manifest import FileEntry
-
-
-def copy_files(folder: Path, target: Path) -> list[FileEntry]:
-    """Copy all files of a folder recursively; returns their entries, hashed, sorted by name.
-
-    Raises:
-        StoreError: If there are no files, or one is a link.
-    """
-    for file in _files(folder):
-        copy = target / file.relative_to(folder)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
-    return entries_of(target)
 
 
 def hashed_files(folder: Path) -> list[FileEntry]:
@@ -32,13 +18,8 @@ def hashed_files(folder: Path) -> list[FileEntry]:
     return [entry_of(file, folder) for file in _files(folder)]
 
 
-def folder_digest(folder: Path) -> str:
-    """Return the content digest of a folder: over the names and contents of its files; 64 hex digits."""
-    return digest_of(entries_of(folder))
-
-
 def digest_of(entries: Sequence[FileEntry]) -> str:
-    """Return the same digest for files that are already hashed, sorted by name."""
+    """Return a folder's content digest, over the names and contents of its files, sorted by name; 64 hex digits."""
     total = hashlib.sha256()
     for entry in entries:
         total.update(f"{entry.name}\0".encode() + bytes.fromhex(entry.sha256))

@@ -48,8 +48,8 @@ def superseded(checkpoints: Sequence[str], every: int) -> dict[str, int]:
 class Retention:
     """Drops a run's superseded checkpoints as the run proceeds; repeated calls are harmless.
 
-    What other runs of the store need is kept: a checkpoint that one of them shares and would keep by its own settings,
-    or has not passed yet. A run that later reaches a dropped checkpoint, and needs it, derives it.
+    What another run of the store has too is kept. A run that later reaches a dropped checkpoint, and needs it, derives
+    it.
 
     Attributes:
         store: The store that holds them.
@@ -84,7 +84,7 @@ class Retention:
             if number <= self.start or key in self._done:
                 continue
             if self.store.has("checkpoint", key):
-                if self._would_be_lost(key) or self._is_needed_elsewhere(key, number):
+                if self._would_be_lost(key) or self._is_shared(key, number):
                     continue
                 dropped.append(key)
             if self.store.was_made("checkpoint", key):
@@ -95,27 +95,15 @@ class Retention:
     def _would_be_lost(self, key: str) -> bool:
         return not self.should_lose and not self.store.manifest("checkpoint", key).is_deterministic
 
-    def _is_needed_elsewhere(self, key: str, number: int) -> bool:
-        """Whether another run needs the checkpoint. Runs share a checkpoint only as the outcome of the same iteration;
+    def _is_shared(self, key: str, number: int) -> bool:
+        """Whether another run has the checkpoint. Runs share a checkpoint only as the outcome of the same iteration;
         once their checkpoints differ, they never share one again."""
         for run in self.store.runs.names():
             if run == self.run or run in self._strangers:
                 continue
             theirs = self.store.runs.iteration(run, number - 1).get("update", {}).get("checkpoint")
-            if theirs == key and self._is_kept_by(run, number):
+            if theirs == key:
                 return True
-            if theirs not in (key, None):
+            if theirs is not None:
                 self._strangers.add(run)
         return False
-
-    def _is_kept_by(self, run: str, number: int) -> bool:
-        record = self.store.runs.find(run)
-        if record is None:  # a copy in progress, which writes run.json last
-            return True
-        config = record.config
-        every = config.get("checkpoint_every") or 1  # if chosen from the model's size, it might keep every one
-        last = number  # last number of this checkpoint: iterations without an update pass it on
-        while (stages := self.store.runs.iteration(run, last)) and "update" not in stages:
-            last += 1
-        has_come_past = "update" in self.store.runs.iteration(run, last)
-        return any(n % every == 0 for n in range(number, last + 1)) or not has_come_past

@@ -1,13 +1,15 @@
-"""Checkpoints with adapters, and a learner that writes the requested checkpoint without training."""
+"""Checkpoints with adapters, a learner that writes the requested checkpoint without training, and a GPU."""
 
 import json
 from pathlib import Path
 
+from starpo.ragen.config.device import Device
 from starpo.ragen.store.artifacts.files import entries_of
 from starpo.schemas.manifest import FileEntry
 
 FIRST, DATA = "0" * 32, "d" * 32
 NUMBERS = (1, 2, 3)
+H200 = Device("cuda", "NVIDIA H200", "580.95.05", "13.0", "13.1.0", num_gpus=1)
 
 
 class Adapted:

@@ -10,7 +10,7 @@ from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.runs import derive as deriving
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 from tests.ragen.runs.adapted import DATA, FIRST, NUMBERS, key_of, write_adapted
 
 
@@ -23,8 +23,11 @@ def adapted_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "model.safetensors").write_text("weights")
     made: dict[str, Any] = {"settings": {}, "inputs": {}, "seed": 0}
-    store.put_folder(
-        "checkpoint", str(tmp_path / "first"), Facts(key=FIRST, stage=Stage(name="warm_start", version=1), **made)
+    put_folder(
+        store,
+        "checkpoint",
+        str(tmp_path / "first"),
+        Facts(key=FIRST, stage=Stage(name="warm_start", version=1), **made),
     )
     for kind in ("turns", "rewards", "selection"):
         store.put_table(kind, example(kind), Facts(key=DATA, stage=Stage(name=kind, version=1), **made))
@@ -35,6 +38,6 @@ def adapted_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         facts = Facts(
             key=key_of(number), stage=Stage(name="update", version=1), settings=settings, inputs=inputs, seed=0
         )
-        store.put_folder("checkpoint", str(tmp_path / key_of(number)), facts)
+        put_folder(store, "checkpoint", str(tmp_path / key_of(number)), facts)
         store.drop("checkpoint", key_of(number))
     return store

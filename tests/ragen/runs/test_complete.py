@@ -9,6 +9,7 @@ from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 
 @pytest.fixture
@@ -22,8 +23,11 @@ def put(store: Store, tmp_path: Path, key: str, files: dict[str, str]) -> None:
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_text(content)
-    store.put_folder(
-        "checkpoint", str(folder), Facts(key=key, stage=Stage(name="x", version=1), settings={}, inputs={}, seed=0)
+    put_folder(
+        store,
+        "checkpoint",
+        str(folder),
+        Facts(key=key, stage=Stage(name="x", version=1), settings={}, inputs={}, seed=0),
     )
 
 

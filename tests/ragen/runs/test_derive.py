@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import ArtifactMissingError, DerivationError
 from starpo.ragen.runs import placement
 from starpo.ragen.runs.derive import Step, derive, restore
+from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import find_recipe
-from tests.ragen.runs.adapted import FIRST, NUMBERS, Adapted, key_of, write_adapted
+from tests.ragen.runs.adapted import FIRST, H200, NUMBERS, Adapted, key_of, write_adapted
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +83,27 @@ def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store
     assert files(adapted_store) == before
 
 
-def test_without_proof_nothing_stays(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drift(folder: Path, key: str) -> None:
-        write_adapted(folder, key)
-        (folder / "adapter_model.safetensors").write_text("other")
+def drift(folder: Path, key: str) -> None:
+    write_adapted(folder, key)
+    (folder / "adapter_model.safetensors").write_text("other")
 
+
+@pytest.mark.parametrize(
+    ("is_deterministic", "here", "reason"),
+    [
+        (False, Device(), "the learner is not deterministic"),
+        (True, H200, r"it was made on a CPU, and here is an NVIDIA H200 \(driver 580"),
+    ],
+)
+def test_without_proof_nothing_stays(
+    adapted_store: Store, monkeypatch: pytest.MonkeyPatch, is_deterministic: bool, here: Device, reason: str
+) -> None:
     monkeypatch.setattr("tests.ragen.runs.adapted.write_adapted", drift)
-    monkeypatch.setattr(Adapted, "is_deterministic", False)
+    monkeypatch.setattr(Adapted, "is_deterministic", is_deterministic)
+    monkeypatch.setattr(Device, "here", lambda: here)
     recipe = find_recipe(adapted_store, key_of(2))
-    with pytest.raises(DerivationError, match=rf"(?s)cannot be proved.*A machine like .*{FIRST} is kept.*--output"):
+    message = rf"(?s)cannot be proved.*{reason}.*A machine like .* torch .*{FIRST} is kept.*--output"
+    with pytest.raises(DerivationError, match=message):
         placement.policy_folder(adapted_store, key_of(2))
     assert POLICIES.find(key_of(1)) is None
     with derive(adapted_store, recipe, placement.learner_at, must_be_proved=False) as derived:
@@ -96,3 +112,25 @@ def test_without_proof_nothing_stays(adapted_store: Store, monkeypatch: pytest.M
             restore(adapted_store, derived)
     assert derived.learner.checkpoint_key is None
     assert POLICIES.find(key_of(2)) is None
+
+
+def test_another_result_is_refused_and_leaves_nothing(
+    adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(adapted_store)
+    monkeypatch.setattr("tests.ragen.runs.adapted.write_adapted", drift)
+    message = r"(?s)iteration 0, repeated, gave another result: its checkpoint had digest .*then: .*here: .*same type"
+    with pytest.raises(DerivationError, match=message):
+        placement.policy_folder(adapted_store, key_of(2))
+    assert learners[0].checkpoint_key is None
+    assert POLICIES.find(key_of(1)) is None
+    assert files(adapted_store) == before
+
+
+def test_passed_on_to_a_number_that_is_kept_it_is_brought_back(adapted_store: Store) -> None:
+    config = preset("smoke", {"checkpoint_every": 2, "iterations": 5})
+    recorder = RunRecorder(adapted_store.url, "run", config, InProcess())
+    recorder.retain([FIRST, key_of(1)])
+    assert not adapted_store.has("checkpoint", key_of(1))
+    recorder.retain([FIRST, key_of(1), key_of(1)])
+    assert adapted_store.has("checkpoint", key_of(1))

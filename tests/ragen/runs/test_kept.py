@@ -1,12 +1,13 @@
 """Which checkpoints an update writes, and what happens if it is repeated."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.core.errors import DerivationError
+from starpo.ragen.core.errors import DerivationError, StoreError
 from starpo.ragen.evidence.sizing.architecture import known_architecture
 from starpo.ragen.evidence.sizing.storage import checkpoint_interval
 from starpo.ragen.learning.learners.learner import UpdateResult
@@ -98,6 +99,25 @@ def test_another_result_is_refused_and_not_played(
         made.carry_out(adapted_store)
     assert POLICIES.find(made.key) is None
     assert learner.checkpoint_key is None
+
+
+def test_a_disk_that_fills_leaves_nothing_and_the_update_is_repeated(
+    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = adapted.write_adapted
+
+    def fill(folder: Path, key: str) -> None:
+        write(folder, key)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = work(is_kept=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(adapted, "write_adapted", fill)
+        with pytest.raises(StoreError, match=r"(?s)cannot write .*No space left on device.*free some space"):
+            made.carry_out(adapted_store)
+    assert not adapted_store.was_made("checkpoint", made.key)
+    assert list(Path(adapted_store.url, "tmp").iterdir()) == []
+    assert adapted_store.has("checkpoint", made.carry_out(adapted_store)["checkpoint"])
 
 
 def test_by_default_it_depends_on_the_size_of_a_checkpoint() -> None:

@@ -14,9 +14,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.runs import placement
 from starpo.ragen.store import Store
-from tests.ragen.runs.adapted import FIRST, Adapted
-
-H200 = Device("cuda", "NVIDIA H200", "580.95.05", "13.0", "13.1.0", num_gpus=1)
+from tests.ragen.runs.adapted import FIRST, H200, Adapted
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])

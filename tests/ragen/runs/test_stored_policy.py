@@ -9,7 +9,7 @@ from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 
 STAGE = Stage(name="warm_start", version=1)
 
@@ -17,7 +17,7 @@ STAGE = Stage(name="warm_start", version=1)
 def put(store: Store, folder: Path, number: int) -> str:
     settings = {"number": number}
     key = stage_key(STAGE, settings, {}, 0)
-    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
+    put_folder(store, "checkpoint", str(folder), Facts(key=key, stage=STAGE, settings=settings, inputs={}, seed=0))
     return key
 
 

@@ -14,6 +14,7 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.runs.training_states import TrainingStates, training_states
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 WARM_START, ROLLOUT, UPDATE = (Stage(name=name, version=1) for name in ("warm_start", "rollout", "update"))
 TINY = {"policy": {"type": "tiny"}}
@@ -36,7 +37,7 @@ class Lineage:
             if states is not None:
                 write_states(folder, map(digest, states))
             facts = {"settings": settings, "inputs": {}, "seed": 0}
-            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=WARM_START, **facts))
+            put_folder(self.store, "checkpoint", folder, Facts(key=key, stage=WARM_START, **facts))
         return key
 
     def update(self, key: str, parent: str, turns: str, states: str = "") -> str:
@@ -50,7 +51,7 @@ class Lineage:
         with self.store.new_folder() as folder:
             (folder / "weights").write_text(key)
             facts = {"settings": {}, "inputs": {"checkpoint": parent, "turns": turns}, "seed": 0}
-            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=UPDATE, **facts))
+            put_folder(self.store, "checkpoint", folder, Facts(key=key, stage=UPDATE, **facts))
         return key
 
 

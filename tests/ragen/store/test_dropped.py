@@ -11,6 +11,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError,
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.remote.location import Location
+from tests.examples import put_folder
 
 KEY = "k" * 32
 
@@ -25,7 +26,7 @@ def files(tmp_path: Path) -> str:
 
 
 def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Facts) -> None:
-    manifest = store.put_folder("checkpoint", files, work)
+    manifest = put_folder(store, "checkpoint", files, work)
     assert store.dropped("checkpoint", KEY) is None
     assert store.drop("checkpoint", KEY) == manifest
     assert not store.has("checkpoint", KEY)
@@ -34,16 +35,16 @@ def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: Fac
 
 
 def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: Facts, cache: Path) -> None:
-    store.put_folder("checkpoint", files, work)
+    put_folder(store, "checkpoint", files, work)
     store.local_folder("checkpoint", KEY)
     store.drop("checkpoint", KEY)
     assert not list(cache.glob("*/config.json"))
 
 
 def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
-    manifest = store.put_folder("checkpoint", files, work)
+    manifest = put_folder(store, "checkpoint", files, work)
     store.drop("checkpoint", KEY)
-    assert store.put_folder("checkpoint", files, work).content_digest == manifest.content_digest
+    assert put_folder(store, "checkpoint", files, work).content_digest == manifest.content_digest
     assert store.has("checkpoint", KEY)
     assert store.dropped("checkpoint", KEY) is None
     assert Path(store.local_folder("checkpoint", KEY), "deep", "weights.safetensors").read_bytes() == b"weights"
@@ -53,7 +54,7 @@ def test_stored_again_it_is_back(store: Store, files: str, work: Facts) -> None:
 def test_killed_while_dropping_it_is_whole_or_gone(
     store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int
 ) -> None:
-    manifest = store.put_folder("checkpoint", files, work)
+    manifest = put_folder(store, "checkpoint", files, work)
     made, replace, delete = 0, Location.replace, Location.delete
 
     def count() -> None:
@@ -87,7 +88,7 @@ def test_killed_while_dropping_it_is_whole_or_gone(
 
 
 def test_dropped_artifact_says_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
-    store.put_folder("checkpoint", files, work)
+    put_folder(store, "checkpoint", files, work)
     store.drop("checkpoint", KEY)
     with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*ragen checkpoint RUN --iteration N"):
         store.local_folder("checkpoint", KEY)
@@ -97,7 +98,7 @@ def test_dropped_while_read_is_missing_not_damaged(
     store: Store, files: str, work: Facts, nothing_verified_yet: None
 ) -> None:
     """A reader that needs it then derives it, like one that was dropped earlier."""
-    manifest = store.put_folder("checkpoint", files, work)
+    manifest = put_folder(store, "checkpoint", files, work)
     Store(store.url).drop("checkpoint", KEY)
     for read in (store.folder_of, lambda manifest: store.file_of(manifest, "config.json")):
         with pytest.raises(ArtifactMissingError, match="was dropped"):
@@ -112,7 +113,7 @@ def test_what_never_was_cannot_be_dropped(store: Store) -> None:
 
 
 def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, work: Facts) -> None:
-    local.put_folder("checkpoint", files, work)
+    put_folder(local, "checkpoint", files, work)
     local.drop("checkpoint", KEY)
     file = Path(local.url, "checkpoint", KEY, "dropped.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "content_digest": "0" * 64}))
@@ -129,7 +130,7 @@ def test_dropped_from_birth_it_is_as_if_stored_and_dropped(store: Store, files: 
     assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
     assert store.contradictions(born) == []
     assert store.put_dropped("checkpoint", entries, work) == born
-    stored = store.put_folder("checkpoint", files, work)
+    stored = put_folder(store, "checkpoint", files, work)
     assert (stored.content_digest, stored.headline) == (born.content_digest, born.headline)
     assert store.dropped("checkpoint", KEY) is None
     assert store.put_dropped("checkpoint", entries, work) == stored  # it is there, so nothing is dropped
@@ -142,7 +143,7 @@ def test_other_content_is_refused_unless_it_is_stored_and_not_repeatable(store: 
     with pytest.raises(DerivationError, match="was made again, and its content digest is"):
         store.put_dropped("checkpoint", entries_of(Path(files)), work)
     with pytest.raises(DerivationError, match="was made again"):
-        store.put_folder("checkpoint", files, work)
+        put_folder(store, "checkpoint", files, work)
     assert store.dropped("checkpoint", KEY) == born
-    store.put_folder("checkpoint", files, replace(work, is_deterministic=False))
+    put_folder(store, "checkpoint", files, replace(work, is_deterministic=False))
     assert store.has("checkpoint", KEY)

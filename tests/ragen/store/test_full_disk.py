@@ -15,6 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from starpo.flows.stage_task import is_io_failure
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.learning.learners import checkpoint
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, save_checkpoint
 from starpo.ragen.store import Store
 
@@ -63,6 +64,19 @@ def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) ->
         Store(str(small_disk / "store")).new_folder() as folder,
     ):
         save_checkpoint(Checkpoint(model), str(folder))
+    assert list((small_disk / "store" / "tmp").iterdir()) == []
+
+
+def test_one_that_fills_while_a_checkpoint_is_written(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "_expect_room", lambda *_: None)  # there was room, and another process took it
+    moments = {"adamw/exp_avg/weights": torch.zeros(SIZE_BYTES // 4)}
+    trained = Checkpoint(policy(32), optimiser_states={"policy": moments})
+    with (
+        pytest.raises(StoreError, match=r"(?s)No space left on device.* MB are left: free some space") as refused,
+        Store(str(small_disk / "store")).new_folder() as folder,
+    ):
+        save_checkpoint(trained, str(folder))
+    assert (refused.value.args[0]).startswith(f"cannot write {small_disk}/store/tmp/")
     assert list((small_disk / "store" / "tmp").iterdir()) == []
 
 

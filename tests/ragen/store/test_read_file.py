@@ -5,6 +5,7 @@ import pytest
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def store(tmp_path: Path) -> Store:
     (tmp_path / "made" / "model.safetensors").write_bytes(b"weights")
     store = Store(str(tmp_path / "store"))
     work = Facts(key="k", stage=Stage(name="warm_start", version=1), settings={}, inputs={}, seed=0)
-    store.put_folder("checkpoint", str(tmp_path / "made"), work)
+    put_folder(store, "checkpoint", str(tmp_path / "made"), work)
     return store
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.artifacts import artifacts, committing
+from starpo.ragen.store.artifacts import committing, reading
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
-from tests.examples import example, example_turns
+from tests.examples import example, example_turns, put_folder
 
 KEY = "k" * 32
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 def forget() -> None:
     """Forget which files were verified, as in a new process."""
-    artifacts._VERIFIED.clear()
+    reading._VERIFIED.clear()
 
 
 @pytest.mark.parametrize("kind", DATASETS)
@@ -94,7 +94,7 @@ def test_folder_comes_back_as_it_was(store: Store, work: Facts, tmp_path: Path) 
     (source / "deep").mkdir(parents=True)
     (source / "model.safetensors").write_bytes(bytes(range(256)) * 1000)
     (source / "deep" / "config.json").write_text("{}")
-    manifest = store.put_folder("checkpoint", str(source), work)
+    manifest = put_folder(store, "checkpoint", str(source), work)
     assert [entry.name for entry in manifest.files] == ["deep/config.json", "model.safetensors"]
     assert manifest.num_rows is None
     shutil.rmtree(source)
@@ -105,15 +105,15 @@ def test_folder_comes_back_as_it_was(store: Store, work: Facts, tmp_path: Path) 
 
 def test_folder_that_cannot_be_stored(store: Store, work: Facts, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nothing to store"):
-        store.put_folder("checkpoint", str(tmp_path / "absent"), work)
+        store.take_folder("checkpoint", tmp_path / "absent", work)
     (tmp_path / "a").mkdir()
     with pytest.raises(StoreError, match="nothing to store"):
-        store.put_folder("checkpoint", str(tmp_path / "a"), work)
+        store.take_folder("checkpoint", tmp_path / "a", work)
     (tmp_path / "a" / "link").symlink_to("/etc/hosts")
     with pytest.raises(StoreError, match="is a link"):
-        store.put_folder("checkpoint", str(tmp_path / "a"), work)
+        store.take_folder("checkpoint", tmp_path / "a", work)
     with pytest.raises(StoreError, match="is a dataset"):
-        store.put_folder("turns", str(tmp_path / "a"), work)
+        store.take_folder("turns", tmp_path / "a", work)
     assert not store.has("checkpoint", KEY)
 
 
@@ -128,7 +128,7 @@ def test_names_that_would_lead_elsewhere_are_refused(store: Store, work: Facts, 
 @pytest.mark.parametrize("kind", ["tmp", "runs", "quarantine"])
 def test_reserved_names_are_refused(store: Store, work: Facts, tmp_path: Path, kind: str) -> None:
     with pytest.raises(StoreError, match="none of tmp, runs, quarantine"):
-        store.put_folder(kind, str(tmp_path), work)
+        store.take_folder(kind, tmp_path, work)
 
 
 def test_missing_artifact(store: Store) -> None:
@@ -232,8 +232,8 @@ class TestDamage:
 
     def test_files_are_hashed_once_a_process(self, local: Store, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hashed: list[str] = []
-        entry = artifacts.entry_of
-        monkeypatch.setattr(artifacts, "entry_of", lambda file, folder: hashed.append(file.name) or entry(file, folder))
+        entry = reading.entry_of
+        monkeypatch.setattr(reading, "entry_of", lambda file, folder: hashed.append(file.name) or entry(file, folder))
         local.read_table("turns", KEY)
         assert hashed == [], "it was hashed as it was written"
         forget()
@@ -246,7 +246,7 @@ class TestDamage:
 
     @staticmethod
     def reseal(local: Store, stored: Path) -> None:
-        file = artifacts.entry_of(stored / "part-00000.parquet", stored)
+        file = reading.entry_of(stored / "part-00000.parquet", stored)
         manifest = local.manifest("turns", KEY).model_copy(update={"files": (file,)}).sealed()
         (stored / "manifest.json").write_text(manifest.model_dump_json())
 
@@ -332,7 +332,7 @@ def test_two_results_of_the_same_work_are_reported(
     """Two writers start before either has finished: the first to finish wins, and the difference is logged."""
     store = Store(str(tmp_path / "race"))
     first = store.put_table("turns", example_turns(1), work)
-    monkeypatch.setattr(artifacts.Artifacts, "has", lambda *_: False)
+    monkeypatch.setattr(reading.StoredArtifacts, "has", lambda *_: False)
     with caplog.at_level(logging.WARNING):
         assert store.put_table("turns", example_turns(2), work) == first
     assert "two results" in caplog.text

@@ -13,7 +13,7 @@ from starpo.ragen.store.artifacts.provenance import code_revision, versions
 from starpo.schemas.manifest import Stage
 from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.reuse import Reuse, reused
-from tests.examples import example
+from tests.examples import example, put_folder
 
 CONFIG = apply_overrides(preset("smoke"), {"iterations": 2})
 HERE = {"versions": versions(), "code": code_revision()}
@@ -30,7 +30,7 @@ def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "config.json").write_text("{}")
-                store.put_folder(kind, folder, Facts(key=stage.key, **facts, provenance=made_by))
+                put_folder(store, kind, folder, Facts(key=stage.key, **facts, provenance=made_by))
 
 
 def test_nothing_is_reused_of_an_empty_store(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ SLEEPER = '''
 import time
 from pathlib import Path
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from tests.examples import put_folder
 
 
 class Sleeper(TorchEngine):
@@ -221,10 +222,11 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     from starpo.ragen.agents.rollout.worker import FAILURE, ROWS
     from starpo.ragen.store import Facts, Store
     from starpo.schemas.manifest import Stage
+    from tests.examples import put_folder
 
     store = Store(str(tmp_path / "store"))
     stage = Stage(name="warm_start", version=1)
-    store.put_folder("checkpoint", job.folder, Facts(key="0" * 32, stage=stage, settings={}, inputs={}, seed=0))
+    put_folder(store, "checkpoint", job.folder, Facts(key="0" * 32, stage=stage, settings={}, inputs={}, seed=0))
     elsewhere = replace(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
     assert ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(elsewhere.to_json()) == (ROWS, True)
     alone = replace(elsewhere, store_url=str(tmp_path / "other"))

@@ -13,7 +13,7 @@ from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 
 from .conftest import Ask, played_turns
 
@@ -93,7 +93,7 @@ class Evaluated:
             (folder / "weights").write_text(key)
             if states is not None:
                 write_states(folder, map(digest, states))
-            self.store.put_folder("checkpoint", folder, Facts(key=key, stage=Stage(name=stage, version=1), **facts))
+            put_folder(self.store, "checkpoint", folder, Facts(key=key, stage=Stage(name=stage, version=1), **facts))
 
 
 def test_a_clean_panel(tmp_path: Path) -> None:

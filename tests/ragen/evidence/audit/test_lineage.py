@@ -9,6 +9,7 @@ import pytest
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.evidence.audit.lineage import lineage, near
 from starpo.ragen.store import Facts, Store
+from tests.examples import put_folder
 
 from .conftest import fill
 
@@ -66,7 +67,7 @@ def test_a_dropped_artifact_keeps_its_place(copied: Path, tmp_path: Path) -> Non
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "w").write_bytes(b"1")
     work = {"stage": manifest.stage, "settings": {}, "inputs": manifest.inputs, "seed": None}
-    store.put_folder("checkpoint", str(tmp_path / "weights"), Facts(key=manifest.key, **work))
+    put_folder(store, "checkpoint", str(tmp_path / "weights"), Facts(key=manifest.key, **work))
     store.drop("checkpoint", manifest.key)
     found = lineage(store, f"checkpoint/{manifest.key}")
     assert (found.root.kinds, found.root.dropped) == (("metrics", "samples"), ("checkpoint",))

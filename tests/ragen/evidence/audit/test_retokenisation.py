@@ -14,6 +14,7 @@ from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 from .conftest import Ask, played_turns
 from .test_audits import changed
@@ -51,7 +52,7 @@ def audited(store: Store, folder: Path, turns: pa.Table, *, has_tokenizer: bool 
     if has_tokenizer:
         TOKENIZER.save_pretrained(folder)
         stage = Stage(name="warm_start", version=1)
-        store.put_folder("checkpoint", folder, Facts(key="c" * 32, stage=stage, **facts))
+        put_folder(store, "checkpoint", folder, Facts(key="c" * 32, stage=stage, **facts))
         store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": "c" * 32})
     store.put_table("turns", turns, Facts(key="a" * 32, stage=Stage(name="rollout", version=1), **facts))
     store.runs.record_stage("mine", 0, "rollout", {"turns": "a" * 32})

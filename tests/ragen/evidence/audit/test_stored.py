@@ -16,7 +16,7 @@ from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Manifest, Stage
-from tests.examples import example_turns
+from tests.examples import example_turns, put_folder
 
 from .conftest import fill
 
@@ -126,8 +126,11 @@ def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
     (folder / "w").write_bytes(b"1")
     key = store.runs.iteration("mine", 0)["update"]["samples"]
     manifest = store.manifest("samples", key)
-    store.put_folder(
-        "checkpoint", str(folder), Facts(key=key, stage=manifest.stage, settings={}, inputs=manifest.inputs, seed=None)
+    put_folder(
+        store,
+        "checkpoint",
+        str(folder),
+        Facts(key=key, stage=manifest.stage, settings={}, inputs=manifest.inputs, seed=None),
     )
     store.runs.record_stage("mine", 0, "update", {"checkpoint": key})
     store.drop("checkpoint", key)
@@ -238,7 +241,7 @@ def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None
     tokenizer.save_pretrained(tmp_path / "policy")
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 0}
     key = stage_key(facts["stage"], {}, {}, 0)
-    store.put_folder("checkpoint", str(tmp_path / "policy"), Facts(key=key, **facts))
+    put_folder(store, "checkpoint", str(tmp_path / "policy"), Facts(key=key, **facts))
     turns = example_turns()
     store.put_table("turns", turns, Facts(key=key, **facts))
     for run in ("mine", "imported"):

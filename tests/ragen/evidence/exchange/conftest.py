@@ -18,6 +18,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 from tests.ragen.agents.prompting.conftest import Words
 from tests.ragen.conftest import DEFAULT_TURN
 
@@ -91,7 +92,7 @@ def put_run(store: Store, tmp_path: Path) -> Callable[..., pa.Table]:
             store.put_table(kind, made[kind], facts)
             store.runs.record_stage(name, 0, stage, {kind: facts.key})
         facts = _facts("warm_start", name)
-        store.put_folder("checkpoint", str(folder), facts)
+        put_folder(store, "checkpoint", str(folder), facts)
         store.runs.record_stage(name, 0, "warm_start", {"checkpoint": facts.key})
         store.runs.set_state(name, "completed", "completed")
         return table

@@ -33,6 +33,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import SAMPLES
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 HUGE = "0123456789" * 2500
 HOSTILE = (
@@ -134,7 +135,7 @@ def store_run(store: Store, name: str, folder: Path) -> None:
 
     TOKENIZER.save_pretrained(folder)
     made = work(0, "warm_start", {}, 9.0)
-    store.put_folder("checkpoint", str(folder), made)
+    put_folder(store, "checkpoint", str(folder), made)
     checkpoint = made.key
     store.runs.record_stage(name, 0, "warm_start", {"checkpoint": checkpoint})
     for iteration in range(ITERATIONS):

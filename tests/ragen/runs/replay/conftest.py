@@ -11,7 +11,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 
 
 def put(store: Store, stage: str, kind: str, number: int) -> str:
@@ -25,7 +25,7 @@ def put(store: Store, stage: str, kind: str, number: int) -> str:
 def put_checkpoint(store: Store, stage: str, number: int, folder: Path) -> str:
     made_by, settings = Stage(name=stage, version=1), {"iteration": number}
     key = stage_key(made_by, settings, {}, None)
-    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=made_by, settings=settings, inputs={}, seed=None))
+    put_folder(store, "checkpoint", str(folder), Facts(key=key, stage=made_by, settings=settings, inputs={}, seed=None))
     return key
 
 

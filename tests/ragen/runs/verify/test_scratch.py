@@ -14,7 +14,7 @@ from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import FileEntry, Manifest, Stage
-from tests.examples import example
+from tests.examples import example, put_folder
 
 STAGE = Stage(name="rollout", version=1)
 
@@ -129,7 +129,7 @@ def test_what_was_dropped_has_its_manifest_and_no_fault(store, tmp_path):
     folder.mkdir()
     (folder / "w.bin").write_bytes(b"1234")
     key = stage_key(STAGE, {}, {}, 0)
-    store.put_folder("checkpoint", str(folder), Facts(key=key, stage=STAGE, settings={}, inputs={}, seed=0))
+    put_folder(store, "checkpoint", str(folder), Facts(key=key, stage=STAGE, settings={}, inputs={}, seed=0))
     store.drop("checkpoint", key)
     with Scratch(store) as scratch:
         stored = scratch.read("checkpoint", key)

@@ -20,9 +20,8 @@ from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from tests.examples import example
-from tests.ragen.runs.adapted import Adapted, key_of
+from tests.ragen.runs.adapted import H200, Adapted, key_of
 
-H200 = Device("cuda", "NVIDIA H200", "580.95.05", "13.0", "13.1.0", num_gpus=1)
 NEWER = replace(H200, driver="590.1", cuda="13.2")
 QUESTION = {"model": "m", "prompt": "Is it?"}
 

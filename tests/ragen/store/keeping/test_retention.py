@@ -1,4 +1,4 @@
-"""Which checkpoints are kept; no run drops one that another run needs."""
+"""Which checkpoints are kept; no run drops one that another run has."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys, policies
 from starpo.ragen.store.keeping.retention import Retention, kept_numbers, superseded
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 
 def test_the_first_every_nth_and_the_newest() -> None:
@@ -47,7 +48,7 @@ def store(tmp_path: Path) -> Store:
     for number in range(7):
         stage = Stage(name="update", version=1)
         facts = Facts(key=f"c{number}", stage=stage, settings={}, inputs={}, seed=0)
-        store.put_folder("checkpoint", str(tmp_path / "files"), facts)
+        put_folder(store, "checkpoint", str(tmp_path / "files"), facts)
     record(store, "mine", 6, checkpoint_every=3)
     return store
 
@@ -83,57 +84,21 @@ def test_a_replay_drops_its_own_alone(store: Store) -> None:
 def test_by_default_nothing_is_lost(store: Store, tmp_path: Path) -> None:
     stage = Stage(name="update", version=1)
     facts = Facts(key="gpu", stage=stage, settings={}, inputs={}, seed=0, is_deterministic=False)
-    store.put_folder("checkpoint", str(tmp_path / "files"), facts)
+    put_folder(store, "checkpoint", str(tmp_path / "files"), facts)
     line = ["c0", "c1", "gpu", "c3"]
     assert Retention(store, "mine", every=3, should_lose=False).apply(line) == ["c1"]
     assert Retention(store, "mine", every=3).apply(line) == ["gpu"]
 
 
-def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
-    record(store, "other", 6, checkpoint_every=2)
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 2, 3, 4, 6]
-
-
-def test_what_another_run_keeps_for_a_later_number_stays(store: Store) -> None:
-    """Iteration 4 of the other run made no update: c4 is its checkpoints 4 and 5, and it keeps every fifth."""
-    record(store, "other", 4, checkpoint_every=5)
-    store.runs.record_stage("other", 4, "rollout", {"turns": "t4"})
-    for iteration in (5, 6):
-        store.runs.record_stage("other", iteration, "update", {"checkpoint": f"d{iteration}"})
-    assert {"c4", "c5"} & set(Retention(store, "mine", every=6).apply(MINE)) == {"c5"}
-
-
-def test_a_run_that_keeps_all_keeps_all(store: Store) -> None:
-    record(store, "old", 5)  # recorded before the setting existed
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_newest_of_a_run_that_goes_on_stays(store: Store) -> None:
-    record(store, "behind", 2, checkpoint_every=100)
-    retention = Retention(store, "mine", every=3)
-    retention.apply(MINE)
-    assert kept(store) == [0, 2, 3, 6]
-    record(store, "behind", 3, checkpoint_every=100)
-    retention.apply(MINE)
-    assert kept(store) == [0, 3, 6]
-
-
-def test_what_a_run_has_that_is_being_copied_stays(store: Store) -> None:
-    record(store, "copied", 6, checkpoint_every=3)
-    (Path(store.url) / "runs" / "copied" / "run.json").unlink()  # run.json is copied last
-    Retention(store, "mine", every=3).apply(MINE)
-    assert kept(store) == list(range(7))
-
-
-def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:
+def test_what_another_run_has_too_stays(store: Store) -> None:
+    record(store, "ahead", 2)
+    record(store, "parted", 6, prefix="d")
     record(store, "beginner", 0)
-    retention = Retention(store, "mine", every=3)
-    retention.apply(MINE[:3])
-    record(store, "beginner", 2)
-    retention.apply(MINE[:6])
-    assert kept(store) == [0, 2, 3, 5, 6]  # 2 is the beginner's newest; if it reaches 4, it derives that
+    retention = Retention(store, "mine", every=6)
+    assert retention.apply(MINE[:6]) == ["c3", "c4"]
+    record(store, "beginner", 5)
+    assert retention.apply(MINE) == []
+    assert kept(store) == [0, 1, 2, 5, 6]
 
 
 def test_checkpoint_numbers_are_iterations() -> None:

@@ -9,6 +9,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, NotAskedError, StoreE
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote.location import Location
+from tests.examples import put_folder
 
 QUESTION = {"model": "m", "prompt": "Is it?", "template": "{think}"}
 
@@ -64,4 +65,4 @@ def test_they_are_no_artifacts(local: Store, make_run) -> None:
 def test_no_artifact_can_take_their_place(local: Store, tmp_path: Path, work: dict) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(StoreError, match="'answers' cannot be a kind"):
-        local.put_folder("answers", str(tmp_path / "file"), work)
+        put_folder(local, "answers", str(tmp_path / "file"), work)
