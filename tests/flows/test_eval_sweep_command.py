@@ -141,7 +141,7 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
     eval_sweep(result="s", store=store.url)
     shown = capsys.readouterr().out
     assert "mine@0 sokoban T=0.5 seed=0" in shown
-    assert "success.svg" in shown
+    assert "result.json" in shown
     eval_sweep(list_=True, store=store.url, as_json=True)
     listed = {row["sweep"]: row["result"] for row in json.loads(capsys.readouterr().out)}
     assert listed == {"late-checkpoints": False, "s": True}
