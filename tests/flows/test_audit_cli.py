@@ -259,7 +259,7 @@ class TestLineage:
         lines = [line.strip(" │├└─") for line in captured.get().splitlines()]
         shown = [(line.split()[1], line.partition("(see ")[2].rstrip(")")) for line in lines if ": " in line]
         assert shown == [
-            ("first", ""), ("middle", "below"), ("source", ""), ("middle", ""), ("last", ""), ("first", "above"),
+            ("first", ""), ("middle", "there"), ("source", ""), ("middle", ""), ("last", ""), ("first", "there"),
         ]  # fmt: skip
 
     def test_a_chain_of_any_length_is_drawn(self) -> None:
