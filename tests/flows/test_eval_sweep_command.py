@@ -85,11 +85,6 @@ def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.
     assert sorted(Path(store.url).rglob("*")) == before
 
 
-def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    eval_sweep(["mine"], iterations="all", dry_run=True, store=store.url)
-    assert "3 cells: 0 are stored, 3 missing" in capsys.readouterr().out
-
-
 def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
     """Compares the stage as the training loop calls it with the sweep's."""
     from starpo.tasks.evaluate import evaluate
