@@ -138,6 +138,7 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         "storage": f"{_size(sum(storage.values()))}: "
         f"{num_kept_checkpoints(config, found.architecture)} checkpoints kept, "
         f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
+        "time": f"not estimated: `ragen validate {name} --play 16` measures playing here, a short run all of it",
     }
     for label, text in lines.items():
         say(console, f"{label:<8} {text}")

@@ -200,24 +200,24 @@ def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:
     its files are not touched. On object storage its files have names of their own, and only the manifest is deleted.
 
     Returns:
-        Current path of the folder, and names of the files that are left in it.
+        Current path of the folder, and the ends of the paths of the files that are left in it; empty for a file itself.
     """
     path = doomed.folder.path
-    names = [file.path.removeprefix(f"{path}/") for file in doomed.folder.files]
+    ends = [file.path.removeprefix(path) for file in doomed.folder.files]
     if doomed.category in ("temporary", "quarantine"):
-        return path, names
+        return path, ends
     expected = MANIFEST_NAME if doomed.category == "artifact" else DROPPED_NAME if doomed.kind == "dropped" else ""
     if next((name for name in (MANIFEST_NAME, DROPPED_NAME) if name in location.names(path)), "") != expected:
         return None
     if location.local is not None:
         place = f"tmp/{uuid.uuid4().hex}"
-        return (place, names) if location.move(path, place) else None
+        return (place, ends) if location.move(path, place) else None
     location.delete([f"{path}/{expected}"] if expected else [])
-    return path, [name for name in names if name != expected]
+    return path, [end for end in ends if end != f"/{expected}"]
 
 
-def _delete_files(location: Location, place: str, names: Iterable[str]) -> None:
-    location.delete(f"{place}/{name}" for name in names)
+def _delete_files(location: Location, place: str, ends: Iterable[str]) -> None:
+    location.delete(place + end for end in ends)
     location.remove_empty(place)
 
 
