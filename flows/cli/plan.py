@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, parse_overrides
+from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.terminal import Console, print_json, say
@@ -14,10 +14,12 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate, num_gpus
 from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
+from starpo.ragen.evidence.sizing.hours import run_seconds
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
 
 
@@ -31,22 +33,28 @@ def plan(
     gpu_memory: Annotated[
         str | None, typer.Option(help="Memory of each GPU, such as 80GB. Default: that of this machine's.")
     ] = None,
+    speed_of: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Stored run whose measured speed the hours are from.")
+    ] = None,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate what a run will need (memory by component, GPUs, tokens, storage), and whether it fits."""
+    """Estimate what a run will need (memory by component, GPUs, tokens, storage, hours), and whether it fits."""
     config = load_preset(preset, parse_overrides(set_, method))
     architecture = architecture_of(config)
     machine = _machine(config, gpus, gpu_memory)
     is_this = gpus is None and gpu_memory is None
     found = estimate(config, architecture, machine)
+    seconds = run_seconds(config, pace_of(open_store(store), speed_of)) if speed_of else None
     host = host_memory() if is_this else None
     reasons = misfits(found, host)
     helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
     reasons += _full_contexts(config)
     if as_json:
-        print_json(_facts(preset, config, found, reasons, helpful))
+        print_json(_facts(preset, config, found, seconds, reasons, helpful))
         return
     _print_tables(preset, config, found, is_this)
+    say(Console(), f"{'time':<8} {_time(preset, speed_of, seconds)}")
     console = Console()
     if not reasons:
         console.print("It fits.", style="green")
@@ -86,6 +94,7 @@ def _facts(
     name: str,
     config: StarPOConfig,
     found: Estimate,
+    seconds: dict[str, float] | None,
     reasons: list[str],
     helpful: list[dict[str, Any]],
 ) -> dict[str, Any]:
@@ -104,6 +113,7 @@ def _facts(
         },
         "host_memory": [asdict(part) for part in found.host],
         "tokens_an_iteration": asdict(found.tokens),
+        "seconds": seconds,
         "iterations": config.iterations,
         "storage_bytes": {
             **found.storage,
@@ -138,10 +148,18 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         "storage": f"{_size(sum(storage.values()))}: "
         f"{num_kept_checkpoints(config, found.architecture)} checkpoints kept, "
         f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
-        "time": f"not estimated: `ragen validate {name} --play 16` measures playing here, a short run all of it",
     }
     for label, text in lines.items():
         say(console, f"{label:<8} {text}")
+
+
+def _time(name: str, run: str | None, seconds: dict[str, float] | None) -> str:
+    if seconds is None:
+        return (
+            f"no speed is measured: --speed-of RUN takes that of a stored run, such as one by `ragen train {name} "
+            "--iterations 2`"
+        )
+    return f"about {in_words(seconds)} at the speed of run '{run}'; rewards and storing not counted"
 
 
 def _where(found: Estimate) -> str:

@@ -1,13 +1,11 @@
 """`ragen validate --play`: the episodes of a trial, in lines for people."""
 
-import math
-
 from starpo.flows.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import hours
-from starpo.ragen.evidence.sizing.tokens import count_tokens
+from starpo.ragen.evidence.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, play_trial
 
@@ -40,17 +38,9 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"  returns      differ in {trial.num_differing} of {counted(trial.num_groups, 'group')}; their std is "
         f"{trial.return_std:.3g} in the mean",
         f"  speed        {trial.tokens_s:,.0f} tokens/s",
-        f"  the run      about {hours(num_episodes(config) * trial.episode_s)} of rollouts and evaluations at this "
-        "speed; more episodes at a time are faster, and updates come on top",
+        f"  the run      about {hours(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at this "
+        "speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",
     ]
-
-
-def num_episodes(config: StarPOConfig) -> float:
-    """Return how many episodes a run plays at most, in rollouts and evaluations."""
-    tokens, evaluation = count_tokens(config), config.evaluation
-    num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
-    num_evaluated = num_panels * evaluation.num_prompts * evaluation.samples_per_prompt
-    return config.num_rollouts * tokens.num_trajectories * tokens.sampled + num_evaluated
 
 
 def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:

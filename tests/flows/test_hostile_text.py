@@ -102,7 +102,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
         [["--list"], ["--list", "--json"], ["--result", "told"], ["--result", "told", "--json"]],
         [["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"]],
     ),
-    "plan": ([["smoke", "--json"]], [[EVIL], ["smoke", "--gpu-memory", EVIL]]),
+    "plan": ([["smoke", "--json"]], [[EVIL], ["smoke", "--gpu-memory", EVIL], ["smoke", "--speed-of", EVIL]]),
     "sql": ([
         [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"],
         [RUN, "select name, value from metrics"],

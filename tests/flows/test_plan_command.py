@@ -33,6 +33,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned("sokoban-paper", capsys, gpu_memory="80GB")
     assert found["parameters"] == 494_032_768
     assert found["machine"] == {"memory_bytes": 80 * GIB, "number": 1, "is_cpu": False}
+    assert found["seconds"] is None
     assert (found["gpus_needed"], found["fits"], found["reasons"]) == (1, True, [])
     parts = {part["name"]: part["size_bytes"] for parts in found["memory"].values() for part in parts}
     assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits"} <= set(parts)

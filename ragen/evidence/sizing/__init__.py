@@ -9,6 +9,7 @@ storage       bytes of checkpoints and of turns
 device        memory of the machine: this one, or a given one
 estimate      all of it for one run
 fit           whether a run fits, and if not, what to change
+hours         time of a run, from a measured speed
 
 Not to be confused with `tasks.loop.plan`, which shows which stages of a run are stored. A GiB is 2^30 bytes.
 """

@@ -13,6 +13,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine
 from starpo.ragen.evidence.sizing.estimate import estimate
+from starpo.ragen.evidence.sizing.hours import num_passes, num_played
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, run_bytes
 from starpo.ragen.evidence.sizing.tokens import count_tokens
 
@@ -162,7 +163,8 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
     plain = preset("smoke", {"rollout.group_size": overrides.get("rollout.group_size", 8)})
     once, config = count_tokens(plain), preset("smoke", {"rollout.group_size": 8, **overrides})
     tokens, architecture = count_tokens(config), architecture_of(config)
-    assert tokens.num_trajectories * tokens.sampled == pytest.approx(sampled * once.num_trajectories * once.sampled)
+    assert num_played(config) == pytest.approx(sampled * num_played(plain))
+    assert num_passes(config) == num_passes(plain)
     bytes_once, found = (run_bytes(plain, architecture, of)["datasets"] for of in (once, tokens))
     assert found == pytest.approx(stored * bytes_once)
 

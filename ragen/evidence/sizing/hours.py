@@ -1,0 +1,85 @@
+"""Time of a run, at the speed of a stored one.
+
+ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
+"""
+
+import math
+from dataclasses import dataclass
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.evidence.sizing.tokens import count_tokens
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Speed of a policy in an environment on a machine.
+
+    Attributes:
+        episode_s: Seconds per episode that is played.
+        pass_s: Seconds of a forward and backward pass over an episode.
+        example_s: Seconds of a forward and backward pass over an example of fine-tuning.
+    """
+
+    episode_s: float
+    pass_s: float
+    example_s: float
+
+
+def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:
+    """Estimate the seconds of a run at this pace; storing and rewards are not counted.
+
+    Counted are all attempts that dynamic sampling may need, and all groups that the filter may keep.
+
+    Returns:
+        'fine-tuning', 'rollouts', 'updates' and 'evaluations'.
+    """
+    return {
+        "fine-tuning": num_examples(config) * pace.example_s,
+        "rollouts": config.num_rollouts * num_played(config) * pace.episode_s,
+        "updates": config.iterations * num_passes(config) * pace.pass_s,
+        "evaluations": _num_evaluated(config) * pace.episode_s,
+    }
+
+
+def num_episodes_of(config: StarPOConfig) -> float:
+    """Return how many episodes a run plays at most, in rollouts and evaluations."""
+    return config.num_rollouts * num_played(config) + _num_evaluated(config)
+
+
+def _num_evaluated(config: StarPOConfig) -> int:
+    evaluation = config.evaluation
+    num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
+    return num_panels * evaluation.num_prompts * evaluation.samples_per_prompt
+
+
+def num_examples(config: StarPOConfig) -> int:
+    """Return the number of examples that a pretrained policy is fine-tuned on."""
+    tuning = config.policy.fine_tuning if config.policy.type == "pretrained" else None
+    return tuning.steps * tuning.batch_size if tuning else 0
+
+
+def num_played(config: StarPOConfig) -> float:
+    """Return how many episodes a rollout plays at most, times the responses that a search samples in place of one."""
+    tokens = count_tokens(config)
+    return tokens.num_trajectories * tokens.sampled
+
+
+def num_passes(config: StarPOConfig) -> float:
+    """Return the work of an update, in forward and backward passes of the policy over an episode, at most."""
+    tokens = count_tokens(config)
+    return tokens.num_trajectories * tokens.kept * _passes(config.update)
+
+
+def _passes(update: UpdateConfig) -> float:
+    """Return the work of an update per episode: a forward pass is a third of a forward and backward pass.
+
+    An update scores all tokens with the policy before and after it (or the share `scored_share`, if the rollout's
+    log-probs are those of the policy) and trains `num_epochs` times; the critic trains as often and is scored once; a
+    process reward model is scored before and after its single step, the reference once. Activation checkpointing adds a
+    forward pass to training, and nothing to scoring.
+    """
+    num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
+    num_scored = 2 * update.scored_share + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
+    recomputed = 4 / 3 if update.activation_checkpointing else 1.0
+    return recomputed * num_trained + num_scored / 3
