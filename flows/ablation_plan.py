@@ -22,7 +22,6 @@ from starpo.ragen.studies.figures.catalogue import FIGURES
 from starpo.ragen.studies.figures.figure import Figure
 from starpo.ragen.studies.grid import Grid, check_grid
 from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
-from starpo.ragen.studies.transcripts import Transcript, read_transcripts
 from starpo.tasks.loop.plan import RunPlan, plan_run
 from starpo.tasks.loop.rollback import ended_as
 from starpo.tasks.loop.run_code import default_run_name
@@ -100,17 +99,14 @@ def _outcome(store: Store, run: CellRun, name: str, error: str | None, figure: F
     evaluations: Evaluations | None = None
     series: dict[str, Series] = {}
     seconds: Series = {}
-    transcripts: list[Transcript] = []
     try:
         series = read_series(store, name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
         evaluations = read_evaluations(store, name) if error is None else None
         seconds = read_seconds(store, name) if figure.needs_times else {}
-        if figure.has_transcripts:
-            transcripts = read_transcripts(store, name, run.config.environment.type)
     except StoreError as damage:
         error = error or f"its measurements cannot be read: {damage}"
     drawn = series if figure.metrics else {}
-    return RunOutcome(name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn, transcripts)
+    return RunOutcome(name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn)
 
 
 def plan_ablation(

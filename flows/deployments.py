@@ -1,8 +1,7 @@
 """All deployments, for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
 
 Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings. `replay/updates` replays a
-run. `ablation/custom` takes any grid. Each sweep is a deployment of `eval-sweep` with a paused schedule, and
-`eval-sweep/custom` takes any sweep. `audit/hourly` audits the running runs.
+run. `ablation/custom` takes any grid and `eval-sweep/custom` any sweep. `audit/hourly` audits the running runs.
 """
 
 import sys
@@ -20,12 +19,11 @@ from prefect.schedules import Cron
 from starpo.flows.ablation import ablation
 from starpo.flows.audit import audit
 from starpo.flows.eval_sweep import eval_sweep
-from starpo.flows.presets import SWEEPS, names, preset
+from starpo.flows.presets import names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.terminal import write
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps consist of evaluations alone, so they run where the GPUs are."""
@@ -50,7 +48,6 @@ class Deployed:
         parameters: Default parameters of its flow runs.
         settings: A parameter with all settings of the preset named in `parameters`, to prefill forms in the UI.
         cron: Cron schedule; empty if it has none.
-        is_active: Whether the schedule is active from the start.
         pool: Work pool, if work pools are used.
     """
 
@@ -59,7 +56,6 @@ class Deployed:
     parameters: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     cron: str = ""
-    is_active: bool = True
     pool: str = CPU_POOL
 
     @property
@@ -73,7 +69,7 @@ class Deployed:
         if not self.cron:
             return _described(self.flow).model_copy(update={"name": self.name, "parameters": parameters})
         one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
-        schedule = Cron(self.cron, active=self.is_active)
+        schedule = Cron(self.cron)
         return RunnerDeployment.from_flow(
             self.flow, self.name, entrypoint_type=_BY_MODULE, parameters=parameters, schedule=schedule,
             concurrency_limit=one_at_a_time,
@@ -89,7 +85,7 @@ class Deployed:
         if self.parameters:
             entry["parameters"] = self.parameters
         if self.cron:
-            entry["schedules"] = [{"cron": self.cron, "timezone": "UTC", "active": self.is_active}]
+            entry["schedules"] = [{"cron": self.cron, "timezone": "UTC", "active": True}]
             entry["concurrency_limit"] = {"limit": 1, "collision_strategy": "CANCEL_NEW"}
         return entry
 
@@ -112,9 +108,6 @@ def deployments() -> list[Deployed]:
         settings = {"config": config.model_dump(mode="json")}
         made.append(Deployed(starpo, name, {"preset": name}, settings))
     made += [Deployed(starpo, "custom"), Deployed(replay, "updates"), Deployed(ablation, "custom")]
-    for name in SWEEPS.names():  # paused: on a single machine it would take cores from the runs
-        sweep = Sweep.load(SWEEPS.path(name)).model_dump(mode="json", exclude_unset=True)
-        made.append(Deployed(eval_sweep, name, {"sweep": sweep}, cron="37 * * * *", is_active=False, pool=GPU_POOL))
     made.append(Deployed(eval_sweep, "custom", pool=GPU_POOL))
     made.append(Deployed(audit, "hourly", cron="7 * * * *"))
     return made

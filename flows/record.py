@@ -113,8 +113,6 @@ class RunRecorder(Runner):
             remove_ownerless()
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
-            if self._tracker.advice:
-                self._log.info("%s", self._tracker.advice)
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
             self._execution.begin(self.name, self._address)
             self._log.info("run %s in store %s", self.name, self._store.url)

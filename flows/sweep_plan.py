@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from starpo.flows.audit import due_runs
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
@@ -100,13 +99,12 @@ def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
     """Check a sweep, and look up which of its cells are stored. Nothing is written.
 
     Raises:
-        ConfigError: If the sweep is invalid, or there is no run to sweep over.
+        ConfigError: If the sweep is invalid, or names no run.
         StoreError: If it names a run that does not exist.
     """
-    due = [] if sweep.runs else [run for run in due_runs(store) if store.runs.get(run).flow == "starpo"]
-    if not sweep.runs and not due:
-        raise ConfigError(f"there is no run to sweep over in {store.url}; start one, or name a run")
-    expansion = expand(sweep, store, due)
+    if not sweep.runs:
+        raise ConfigError(f"sweep {sweep.name} names no run; `ragen runs` lists them")
+    expansion = expand(sweep, store)
     return SweepPlan(sweep, [_planned(store, cell) for cell in expansion.cells], expansion.waiting)
 
 

@@ -16,7 +16,7 @@ from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.fall import fall
-from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
+from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
 from starpo.ragen.learning.control.collapse import SUCCESS, Signal
 
@@ -33,9 +33,6 @@ def diagnose(
     with_gradients: Annotated[
         bool, typer.Option("--gradients", help="Also measure which groups' gradients are signal, and which are noise.")
     ] = False,
-    gradients_output: Annotated[
-        Path | None, typer.Option("--gradients-output", help="Draw the gradients by reward std (SVG).")
-    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,10 +42,9 @@ def diagnose(
     of it could not be.
     """
     check_output(output, ".svg")
-    check_output(gradients_output, ".svg")
     opened = open_store(store)
     with progress_bar("probing", COUNTED) as show:
-        found = diagnose_run(opened, run, every, with_gradients or gradients_output is not None, show)
+        found = diagnose_run(opened, run, every, with_gradients, show)
     if as_json:
         print_json(_facts(found))
     else:
@@ -57,12 +53,6 @@ def diagnose(
         if not found.points:
             raise ConfigError(f"{output} is not drawn: run '{run}' has no probe that found reasoning under two prompts")
         written = write_page(output, draw_plane(run, found.points))
-        say(Console(stderr=True), f"drawn: {written}")
-    if gradients_output is not None:
-        buckets = measured(found.series)
-        if not buckets:
-            raise ConfigError(f"{gradients_output} is not drawn: run '{run}' has no update to take gradients of")
-        written = write_page(gradients_output, draw_gradients(run, buckets))
         say(Console(stderr=True), f"drawn: {written}")
     if found.num_failed:
         raise typer.Exit(1)

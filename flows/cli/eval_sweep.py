@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,6 @@ import typer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import print_asked_result, print_known, run_study
-from starpo.flows.presets import SWEEPS
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ConfigError
@@ -22,7 +22,7 @@ from starpo.ragen.studies.sweep import Sweep
 
 def eval_sweep(
     runs: Annotated[list[str] | None, typer.Argument(help="Runs whose checkpoints are evaluated.")] = None,
-    grid: Annotated[str | None, typer.Option(help="A sweep of --list, or a TOML file, to start from.")] = None,
+    grid: Annotated[str | None, typer.Option(help="A TOML file of a sweep to start from.")] = None,
     iterations: Annotated[
         str | None, typer.Option(help="last, all, ends, every:10, or numbers of checkpoints: 10,20. Default: last.")
     ] = None,
@@ -48,7 +48,7 @@ def eval_sweep(
             "--result", metavar="NAME", help="Only show a stored result, by its name or the sweep's TOML file."
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the sweeps and the stored results.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the stored results.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Cells at a time; they share the machine.")] = 1,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -57,10 +57,10 @@ def eval_sweep(
     opened = open_store(store)
     studies = Sweeps(opened.url)
     if list_:
-        print_known(studies, SWEEPS, as_json)
+        print_known(studies, None, as_json)
         return
     if result is not None:
-        print_asked_result(studies, SWEEPS, result, as_json)
+        print_asked_result(studies, None, result, as_json)
         return
     if not runs and grid is None:
         raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")
@@ -89,7 +89,7 @@ def eval_sweep(
 
 
 def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) -> Sweep:
-    """Build the sweep that a command line describes: a shipped sweep or a file, changed by the given settings.
+    """Build the sweep that a command line describes: a file, changed by the given settings.
 
     Args:
         grid: The sweep to start from. None for the defaults.
@@ -101,7 +101,7 @@ def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) ->
         ConfigError: If the sweep is invalid.
     """
     given = {setting: _parsed(setting, value) for setting, value in given.items()}
-    base = None if grid is None else Sweep.load(SWEEPS.path(grid))
+    base = None if grid is None else Sweep.load(Path(grid))
     if base is not None and not given and name is None:
         return base
     values = {**(base.model_dump(mode="json", exclude={"name"}) if base else {}), **given}

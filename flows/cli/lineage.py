@@ -1,6 +1,5 @@
 """`ragen lineage`: the ancestors and descendants of an artifact, as a tree or JSON."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -93,7 +92,6 @@ def lineage_json(found: Lineage) -> dict[str, Any]:
 def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], found: Lineage, depth: int) -> None:
     """Grow the tree breadth-first: a work is expanded where it is nearest to the root, and only named elsewhere."""
     nodes, layer, distance = {root: branch}, [root], 0
-    named: list[tuple[Tree, Text, str]] = []
     while layer and not (depth and distance == depth):
         distance += 1
         upcoming = []
@@ -104,23 +102,11 @@ def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], 
                 line = Text(f"{role}: ", style="cyan").append_text(_line(found.works[key]))
                 child = nodes[parent].add(line)
                 if key in nodes:
-                    named.append((child, line, key))
+                    line.append(" (see there)", style="dim")
                 else:
                     nodes[key] = child
                     upcoming.append(key)
         layer = upcoming
-    place = {id(node): number for number, node in enumerate(_printed(branch))}
-    for child, line, key in named:
-        line.append(f" (see {'above' if place[id(nodes[key])] < place[id(child)] else 'below'})", style="dim")
-
-
-def _printed(tree: Tree) -> Iterator[Tree]:
-    """Yield the nodes of a tree in the order of its lines."""
-    upcoming = [tree]  # a list instead of recursion: a chain may be thousands of works long
-    while upcoming:
-        node = upcoming.pop()
-        yield node
-        upcoming += reversed(node.children)
 
 
 def _line(work: Work) -> Text:

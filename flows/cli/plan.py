@@ -156,8 +156,8 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
 def _time(name: str, run: str | None, seconds: dict[str, float] | None) -> str:
     if seconds is None:
         return (
-            f"no speed is measured: `ragen validate {name} --play 16` measures it here and says the hours; "
-            "--speed-of RUN takes that of a stored run"
+            f"no speed is measured: --speed-of RUN takes that of a stored run, such as one by `ragen train {name} "
+            "--iterations 2`"
         )
     return f"about {in_words(seconds)} at the speed of run '{run}'; rewards and storing not counted"
 

@@ -15,7 +15,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store.keeping.copying import Copy, copy_run
-from starpo.ragen.store.keeping.garbage import MIN_AGE, Doomed, Garbage, delete_garbage, find_garbage
+from starpo.ragen.store.keeping.garbage import MIN_AGE, Garbage, delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import Verification, verify_store
 from starpo.ragen.store.keeping.inventory import StoredFolder
 from starpo.ragen.store.keeping.reachability import describe
@@ -53,11 +53,10 @@ def gc(
     )
     location = Location(open_store(store).url)
     garbage = find_garbage(location, min_age=age, quarantine_age=quarantine_age)
-    restored = []
     if not dry_run:
         with progress_bar("deleting", SHARE) as on_progress:
-            restored = delete_garbage(location, garbage, should_ignore_faults=ignore_missing, on_progress=on_progress)
-    print_garbage(location.name, garbage, restored, is_dry_run=dry_run, as_json=as_json)
+            delete_garbage(location, garbage, should_ignore_faults=ignore_missing, on_progress=on_progress)
+    print_garbage(location.name, garbage, is_dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
@@ -104,18 +103,16 @@ def copy(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a run with everything it needs to another store, and the results of sweeps and ablations whose runs are
-    then all there. Copying again copies what is missing.
-    """
+    """Copy a run with everything it needs to another store. Copying again copies what is missing."""
     source, target = Location(open_store(store).url), Location(url)
     with progress_bar(f"copying {run}", SHARE) as on_progress:
         done = copy_run(source, run, target, on_progress)
     print_copy(target.name, done, as_json)
 
 
-def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_dry_run: bool, as_json: bool) -> None:
+def print_garbage(url: str, garbage: Garbage, *, is_dry_run: bool, as_json: bool) -> None:
     """Print what was or would be deleted, by kind, and what is kept and why."""
-    gone = [doomed for doomed in garbage.doomed if doomed not in restored]
+    gone = garbage.doomed
     by_kind: dict[str, list[StoredFolder]] = {}
     for doomed in gone:
         by_kind.setdefault(doomed.kind, []).append(doomed.folder)
@@ -130,7 +127,6 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
                 "kept": _amount(garbage.kept),
                 "young": _amount(garbage.young),
                 "quarantined": _amount(garbage.quarantined),
-                "put_back": [doomed.folder.path for doomed in restored],
                 "dropped": [str(artifact) for artifact in garbage.dropped],
                 "faults": [str(fault) for fault in garbage.faults],
                 "running": garbage.running,
@@ -152,7 +148,6 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
     for what, folders in {
         f"kept: younger than {_age(garbage.min_age.total_seconds())} (shorter: --min-age AGE)": garbage.young,
         "kept: in quarantine (--quarantine-older-than AGE)": garbage.quarantined,
-        "kept: needed by a run in the meantime": [doomed.folder for doomed in restored],
     }.items():
         if folders:
             say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
@@ -224,10 +219,6 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     say(console, f"already there: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
     if copy.num_dropped:
         say(console, f"not kept, can be rebuilt: {copy.num_dropped}")
-    if copy.studies:
-        say(console, f"copied with it: {', '.join(copy.studies)}")
-    for place, why in copy.left.items():
-        say(console, f"not copied: {place}: {why}")
     if copy.is_running:
         say(console, "the run is still running: copy it again later to get the rest")
 

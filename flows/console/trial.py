@@ -4,10 +4,10 @@ from starpo.flows.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.cost import in_words
-from starpo.ragen.evidence.sizing.hours import run_seconds
+from starpo.ragen.evidence.cost import hours
+from starpo.ragen.evidence.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
-from starpo.ragen.trial.trial import Trial, imitated, play_trial
+from starpo.ragen.trial import Trial, play_trial
 
 
 def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
@@ -28,7 +28,6 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
 
 def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
     """Return what a trial showed, a line each."""
-    seconds, at_most = (run_seconds(config, pace) for pace in trial.paces)
     failed = f"; {trial.num_failed} ended by a fault of the environment" if trial.num_failed else ""
     return [
         f"{name} played {counted(trial.num_episodes, 'episode')} in {trial.seconds:.1f} s{failed}",
@@ -38,10 +37,9 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"  success      {trial.success:.0%} of the episodes",
         f"  returns      differ in {trial.num_differing} of {counted(trial.num_groups, 'group')}; their std is "
         f"{trial.return_std:.3g} in the mean",
-        f"  speed        {trial.tokens_s:,.0f} tokens/s played here, with few episodes at a time; "
-        f"{trial.trained_tokens_s:,.0f} trained, shared prefixes counted once",
-        f"  the run      about {in_words(seconds, at_most)} on this machine: with responses as long as "
-        f"{'those that it imitates' if imitated(config) else 'here'}, and with all as long as the longest of these",
+        f"  speed        {trial.tokens_s:,.0f} tokens/s",
+        f"  the run      about {hours(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at this "
+        "speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Shipped TOML files: presets, which `extend` each other, methods, grids of ablations and evaluation sweeps.
+"""Shipped TOML files: presets, which `extend` each other, methods and grids of ablations.
 
 `names()` lists the presets that define complete runs.
 """
@@ -77,7 +77,6 @@ PRESETS = Shipped(
 )
 METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
 GRIDS = Shipped("a grid", FOLDER / "grids")
-SWEEPS = Shipped("a sweep", FOLDER / "sweeps")
 names = PRESETS.names
 
 

@@ -19,7 +19,10 @@ GONE: dict[str, dict[str, str]] = {
         "split_rule": "a seed always selects the goal at the seed modulo the size of its split",
         "should_show_attributes": "a product has no page of attributes",
     },
-    "audit": {"reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says"},
+    "audit": {
+        "reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says",
+        "outliers": "`ragen sql` orders the view 'trajectories' by what you look for",
+    },
 }
 """Kind of name -> name -> what replaces it."""
 

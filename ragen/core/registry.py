@@ -263,7 +263,6 @@ AUDITS = Registry(
         "actions": "starpo.ragen.evidence.audit.action_effects:actions_without_effect",
         "rewards": "starpo.ragen.evidence.audit.rewards:rewards_add_up",
         "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",
-        "outliers": "starpo.ragen.evidence.audit.outliers:longest_and_oddest",
         "errors": "starpo.ragen.evidence.audit.errors:error_rows",
         "baselines": "starpo.ragen.evidence.audit.baselines:incomplete_in_baselines",
         "staleness": "starpo.ragen.evidence.audit.stale_use:stale_use",

@@ -16,12 +16,11 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
-from starpo.ragen.evidence.sizing.hours import num_examples, num_passes, num_played
+from starpo.ragen.evidence.sizing.hours import Pace, num_examples, num_passes, num_played
 from starpo.ragen.evidence.times import stage_seconds
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.records.runs import Run
-from starpo.ragen.trial.pace import Pace
 from starpo.schemas.manifest import Manifest
 
 
@@ -167,22 +166,10 @@ def hours(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def in_words(seconds: Mapping[str, float], at_most: Mapping[str, float] | None = None) -> str:
-    """Format the time of a run, and that of its kinds of work.
-
-    Args:
-        seconds: Kind of work -> seconds.
-        at_most: The same as an upper figure; None for one figure.
-    """
-    at_most = at_most or seconds
-    parts = ", ".join(f"{what} {_between(of, at_most[what])}" for what, of in seconds.items() if of)
-    return f"{_between(sum(seconds.values()), sum(at_most.values()))} ({parts})"
-
-
-def _between(least: float, most: float) -> str:
-    one, other = hours(least), hours(most)
-    number, unit = one.split()
-    return one if one == other else f"{number if other.endswith(f' {unit}') else one} to {other}"
+def in_words(seconds: Mapping[str, float]) -> str:
+    """Format the seconds of a run, and those of its kinds of work."""
+    parts = ", ".join(f"{what} {hours(of)}" for what, of in seconds.items() if of)
+    return f"{hours(sum(seconds.values()))} ({parts})"
 
 
 def _machine(manifest: Manifest) -> tuple[str, int]:

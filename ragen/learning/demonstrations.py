@@ -68,12 +68,10 @@ def demonstrate_turns(
     excluded: frozenset[str],
     tokenizer: PreTrainedTokenizerBase,
     num_turns: int,
-    group_size: int = 1,
 ) -> Demonstrations:
     """Play whole episodes with the demonstrator until there are at least `num_turns` turns.
 
-    If the environment has lessons (`Environment.lessons`), episodes cycle through their settings. So many episodes in a
-    row as `group_size` begin in the same state.
+    If the environment has lessons (`Environment.lessons`), episodes cycle through their settings.
 
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
@@ -86,10 +84,9 @@ def demonstrate_turns(
     for episode in count():
         if len(played.prompts) >= num_turns:
             break
-        group, member = divmod(episode, group_size)
-        world = worlds[group % len(worlds)]
-        env_seed = fresh_env_seed(world.settings, config.seed, "warm start", group, excluded=excluded)
-        observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, member))
+        world = worlds[episode % len(worlds)]
+        env_seed = fresh_env_seed(world.settings, config.seed, "warm start", episode, excluded=excluded)
+        observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
         played.initial_states.append(world.state_digest())
         rng = python_random(config.seed, "demonstrations", episode)
         context = contexts.start(world)

@@ -6,7 +6,6 @@ spec            a study's specification, from TOML
 grid, cells     cells that are runs: settings, compared over matched seeds
 sweep, checkpoints   cells that are checkpoints x environments x temperatures x seeds
 outcomes        stored evaluations and metrics, by prompt and by iteration
-transcripts     responses at the first and the last evaluation
 bootstrap       paired intervals of a difference in success
 ranks           rank correlations with intervals
 result          base classes of results

@@ -18,7 +18,6 @@ from starpo.ragen.studies.grid import MIN_SEEDS, Grid
 from starpo.ragen.studies.outcomes import Evaluations, Prompt, Rates
 from starpo.ragen.studies.ranks import RankCorrelation, order_of_cells
 from starpo.ragen.studies.result import Difference, Part, StudyResult
-from starpo.ragen.studies.transcripts import Transcript
 
 _ROUNDING = 1e-12
 """Means closer together than this are ties, of which the earliest is the peak."""
@@ -94,8 +93,6 @@ class CellResult(Part):
     """Result after training for as long as the base, if the grid's figure needs it; None for the base."""
     series: dict[int, dict[str, Series]] = Field(default_factory=dict)
     """Seed -> metric -> iteration -> value, for the metrics that the grid's figure draws."""
-    transcripts: list[Transcript] = Field(default_factory=list)
-    """Transcripts of its first seed, if the grid's figure shows them."""
     panels: dict[str, PanelResult]
     """Results by the environment's name; empty if no run finished."""
 
@@ -162,7 +159,6 @@ class RunOutcome:
         error: Why it failed, if it did.
         seconds: Iteration -> seconds of training before it, if the grid's figure needs them.
         series: Metrics that the grid's figure draws.
-        transcripts: Transcripts that the grid's figure shows.
     """
 
     run: str
@@ -171,7 +167,6 @@ class RunOutcome:
     error: str | None = None
     seconds: Series = field(default_factory=dict)
     series: Mapping[str, Series] = field(default_factory=dict)
-    transcripts: Sequence[Transcript] = ()
 
 
 def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, int], RunOutcome]) -> AblationResult:
@@ -200,7 +195,6 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
             if cell.is_base
             else _at_equal_time(ends[cell.label], ends[base], seconds[cell.label], seconds[base]),
             series={seed: dict(run.series) for seed, run in runs.items() if run.series},
-            transcripts=list(runs[grid.seeds[0]].transcripts),
             panels={
                 name: _panel_result(measured, {} if cell.is_base else panels[base].get(name, {}))
                 for name, measured in panels[cell.label].items()

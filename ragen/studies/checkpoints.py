@@ -3,7 +3,7 @@
 Sweep, store --expand--> Expansion(cells, checkpoints still missing)
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from starpo.ragen.config.agent import AgentConfig
@@ -74,13 +74,12 @@ class Expansion:
     waiting: dict[str, str]
 
 
-def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
+def expand(sweep: Sweep, store: Store) -> Expansion:
     """Expand a sweep into its cells.
 
     Args:
         sweep: The specification.
         store: The store that has the runs; records are read, artifacts are not.
-        runs: The runs to use if the sweep names none.
 
     Raises:
         StoreError: If there is no such run.
@@ -88,8 +87,7 @@ def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
             in different runs, or a checkpoint is requested that its run will never have.
     """
     configs = {
-        run: recorded_config(run, store.runs.get(run).config, "Sweep over runs of this release")
-        for run in sweep.runs or runs
+        run: recorded_config(run, store.runs.get(run).config, "Sweep over runs of this release") for run in sweep.runs
     }
     environments = {run: _environments(sweep, run, configs) for run in configs}
     evaluations = {run: _evaluation(sweep, config) for run, config in configs.items()}

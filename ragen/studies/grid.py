@@ -48,7 +48,7 @@ from starpo.ragen.core.visible import quoted
 from starpo.ragen.studies.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
-FigureName = Literal["success", "bars", "signals", "length", "transcripts", "dependence", "gradients", "league"]
+FigureName = Literal["success", "signals", "length", "responses", "dependence", "gradients", "league"]
 """Figures in the style of the papers; `ragen.studies.figures` implements each."""
 MIN_SEEDS = 3
 """With fewer, differences between seeds cannot be told apart from differences between cells."""
@@ -80,11 +80,10 @@ class Grid(StudySpec):
     finding: Finding | None = None
     """What a paper reports about these cells."""
     figure: FigureName = "success"
-    """Figure drawn in addition to the success curves. 'bars': success at the end beside the paper's numbers. 'signals':
-    which signal falls first. 'length': length of the reasoning over training; its cells may train on different
-    environments. 'transcripts': a page of responses at the first and the last evaluation. 'dependence': I(X; Z) against
-    success. 'gradients': gradients by the standard deviation of a group's returns. 'league': every cell's difference
-    from the base, at equal trajectories and at equal time."""
+    """What is tabulated, and perhaps drawn, in addition to success. 'signals': which signal falls first. 'length':
+    length of the reasoning over training; its cells may train on different environments. 'responses': how different
+    responses are. 'dependence': I(X; Z) against success. 'gradients': gradients by the standard deviation of a group's
+    returns. 'league': every cell's difference from the base, at equal trajectories and at equal time."""
 
     @classmethod
     def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, writ
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.studies.ablation import AblationResult
 from starpo.ragen.studies.figures.catalogue import draw_figures
-from starpo.ragen.studies.figures.heat_maps import draw_heat_maps
+from starpo.ragen.studies.figures.generalisation import draw_sweep
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import StudyResult, Table
@@ -38,9 +38,6 @@ from starpo.ragen.studies.tables import (
 
 Asked = TypeVar("Asked", bound=StudySpec)
 Result = TypeVar("Result", bound=StudyResult)
-
-
-_DRAWINGS = (".svg", ".html")
 
 
 class Studies(Generic[Asked, Result]):
@@ -112,7 +109,7 @@ class Studies(Generic[Asked, Result]):
     def files(self, name: str) -> list[str]:
         """List the files of a result, the record first."""
         names = self._location.names(self._path(name, "").rstrip("/"))
-        return [RESULT, *(file for file in names if file.endswith(_DRAWINGS))]
+        return [RESULT, *(file for file in names if file.endswith(".svg"))]
 
     def names(self) -> list[str]:
         """List the names of the studies that have a result."""
@@ -151,7 +148,7 @@ class Sweeps(Studies[Sweep, SweepResult]):
 
     word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
     spec, result, tables, method, conclude = Sweep, SweepResult, sweep_tables, sweep_method, sweep_conclusion
-    draw = draw_heat_maps
+    draw = draw_sweep
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
         """Record which cells have been measured, replacing the previous record."""

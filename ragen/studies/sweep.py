@@ -1,6 +1,6 @@
 """`Sweep`: specification of an evaluation sweep, as a TOML file.
 
-runs = ["sokoban-s0-1a2b3c4d"]     # default: the active ones, or the newest
+runs = ["sokoban-s0-1a2b3c4d"]
 iterations = "every:10"            # or "last", "all", "ends", [10, 20]
 environments = ["sokoban"]         # default: the runs' own panels
 temperatures = [0.0, 0.5, 1.0]     # default: the runs' own
@@ -26,7 +26,7 @@ class Sweep(StudySpec):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
     """Name of its result; default: the name of the file."""
     runs: list[str] = Field(default_factory=list)
-    """Runs whose checkpoints are evaluated. Empty: the active runs or, if there are none, the newest run."""
+    """Runs whose checkpoints are evaluated; at least one."""
     iterations: str | list[Annotated[int, Field(ge=0)]] = "last"
     """Which checkpoints; checkpoint n is the one after n iterations. 'last': the newest; 'all'; 'every:10': every
     tenth, and the run's last; 'ends': the first and the newest; or their numbers. Those that a run has not reached yet

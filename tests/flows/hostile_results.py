@@ -6,7 +6,6 @@ from starpo.ragen.studies.finding import Finding
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.transcripts import Response, Transcript
 from tests.flows.hostile import HOSTILE
 
 PANEL = PanelResult(
@@ -20,7 +19,7 @@ def hostile_ablation(name: str) -> AblationResult:
     return AblationResult(
         name=name,
         grid=Grid(
-            name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="transcripts",
+            name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="responses",
             finding=Finding(
                 source=HOSTILE[0], claim=HOSTILE[-1], numbers=dict.fromkeys(HOSTILE, 0.5),
                 expected=dict.fromkeys(HOSTILE, "higher"),
@@ -32,12 +31,6 @@ def hostile_ablation(name: str) -> AblationResult:
                 label=evil, values={evil: evil}, is_base=evil == HOSTILE[0], runs={0: "mine", 1: evil, 2: f"{evil}2"},
                 errors={1: evil, 2: f"ConfigError: {evil}"}, panels={"sokoban": PANEL, evil: PANEL},
                 series={0: {evil: {0: 0.5, 1: 0.25}}},
-                transcripts=[
-                    Transcript(
-                        observation=evil, before=Response(iteration=0, text=evil, success=True),
-                        after=Response(iteration=1, text=evil, success=False),
-                    )
-                ],
             )
             for evil in HOSTILE
         ],

@@ -14,7 +14,6 @@ from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDif
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
 from starpo.ragen.studies.tables import ablation_tables
-from tests.flows.command import ragen
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
 
@@ -58,21 +57,6 @@ def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str,
     own = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
     for label, twin in cells.items():
         assert own[label] == whole[twin]
-
-
-def test_every_figure_and_table_of_the_papers_has_a_grid() -> None:
-    for part in ("fig-5", "fig-6", "fig-7", "fig-8", "fig-9", "fig-10", "fig-11", "table-1", "table-2", "table-3"):
-        assert any(name.startswith(f"{part}-") for name in GRIDS.names())
-    for part in ("table-4", "app-c", "app-d", "filters", "dependence", "gradients"):
-        assert any(name.startswith(f"{part}-") for name in GRIDS.names())
-
-
-def test_table_3_is_over_one_to_seven_actions_a_turn(store: Store) -> None:
-    for name in ("table-3-sokoban", "table-3-frozen-lake"):
-        cells = plan_ablation(Grid.load(GRIDS.path(name)), store).cells
-        assert {cell.label: cell.config.agent.max_actions_per_turn for cell in cells} == {
-            "1 action" if number == 1 else f"{number} actions": number for number in range(1, 8)
-        }
 
 
 def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:
@@ -131,13 +115,6 @@ def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, cap
     assert not (tmp_path / "store").exists()
 
 
-def test_a_dry_run_for_people(grid_file, store: Store, capsys) -> None:
-    ablate(grid_file(), dry_run=True, store=store.url)
-    said = capsys.readouterr().out
-    assert "71 different stages: 0 are stored, 71 are new" in said
-    assert "filter/num_kept decides" in said
-
-
 def test_the_list_names_grids_and_results(store: Store, capsys) -> None:
     Ablations(store.url).save(RESULT)
     ablate(list_=True, store=store.url, as_json=True)
@@ -191,9 +168,6 @@ def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path)
     ("old", "new", "expected"),
     [
         ("filter.keep", "filter.kep", "mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'"),
-        ("[0.5, 1.0]", '[0.5, "all"]', "mine.toml, cell keep=all: filter.keep = 'all'"),
-        ("[0, 1, 2]", "[0, 1, 1]", "mine.toml: seeds = [0, 1, 1]: expected different numbers, 0 or more; repeated: 1"),
-        ("[0, 1, 2]", "[0, 1]", "expected at least 3"),
         ("seeds = ", "seeds == ", "mine.toml: is not TOML"),
     ],
 )
@@ -202,12 +176,6 @@ def test_bad_input_is_refused_with_the_file_and_the_place(
 ) -> None:
     assert expected in refused(store, grid_file(SMALL.replace(old, new)))
     assert not (tmp_path / "store").exists()
-
-
-def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
-    message = refused(store, grid_file(SMALL + 'filter.strategy = ["top_fraction", "top_k"]\n'))
-    assert "mine.toml, cell keep=0.5 strategy=top_k: " in message
-    assert "needs filter.keep_count" in message
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
@@ -219,14 +187,6 @@ def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tm
         ablate(grid_file(), store=str(folder))
     with pytest.raises(StarPOError, match=r"cannot list .*ablations/runs"):
         ablate(grid_file(), store=str(folder / "ablations"))
-
-
-def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
-    path = grid_file(SMALL.replace("filter.keep", "filter.kep"))
-    result = ragen("ablate", path, "--dry-run", cwd=tmp_path)
-    assert result.returncode == 1
-    assert result.stderr.startswith("error: ")
-    assert "Traceback" not in result.stderr
 
 
 CURVE = {0: 0.25, 4: 0.5}

@@ -134,7 +134,6 @@ def ragen(width: int, *arguments: str) -> str:
         ("presets",),
         ("envs",),
         ("ablate", "--list"),
-        ("eval-sweep", "--list"),
     ],
     ids=" ".join,
 )

@@ -87,13 +87,12 @@ def test_every_figure_is_made_of_stored_runs(
     result, records = asked.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
     records.save(result)
     assert records.get("clip") == result
-    assert set(records.files("clip")) == {"result.json", FIGURES[name].file, "success.svg"}
-    drawing = (tmp_path / "ablations" / "clip" / FIGURES[name].file).read_text()
-    assert drawing.startswith("<!doctype html>" if name == "transcripts" else "<svg")
+    drawn = {FIGURES[name].file, "success.svg"} - {""}
+    assert set(records.files("clip")) == {"result.json", *drawn}
+    for file in drawn:
+        assert (tmp_path / "ablations" / "clip" / file).read_text().startswith("<svg")
     if FIGURES[name].metrics and name != "gradients":  # gradients are measured only on request
         assert result.cells[0].series[0]
-    if name == "transcripts":
-        assert [row.after.iteration for row in result.cells[0].transcripts] == [2] * 6
     assert all(ablation_verdicts(result).values())
 
 

@@ -64,7 +64,6 @@ def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> N
     assert len(stored(swept)) == len(result.cells)  # including the run's own evaluation at iteration 0
     at_start = swept.runs.iteration(RUN, 0)["evaluate:sokoban"]["episodes"]
     assert next(iter(result.cells.values())) == at_start
-    assert (Path(swept.url) / "sweeps" / "late" / "success.svg").read_text().startswith("<svg")
     assert {standing.iteration for standing in result.leaderboard} == {0, 1, 2}
     assert [of.scores["sokoban"].num_episodes for of in result.leaderboard] == [16] * 6  # 8 prompts with two seeds
 

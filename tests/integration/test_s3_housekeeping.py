@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from starpo.ragen.store import Store, keeping
+from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
@@ -55,8 +55,7 @@ def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun,
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping.garbage, "SETTLE_S", 0.0)
+def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun) -> None:
     store = Store(f"s3://{bucket.name}/store")
     location = Location(store.url)
     make_run(store, "mine", 1)

@@ -1,9 +1,7 @@
 """Logging to wandb, offline unless configured; it never blocks a run and never makes it fail."""
 
 import logging
-import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from starpo.ragen.config.runtime import Runtime
@@ -17,9 +15,6 @@ class Tracker:
     Args:
         run: Name of the run; resuming the run continues its curves.
         config: Resolved configuration.
-
-    Attributes:
-        advice: Which of several offline folders of the run to sync; empty unless it has several.
     """
 
     def __init__(self, run: str, config: dict[str, Any]) -> None:
@@ -43,7 +38,6 @@ class Tracker:
         except Exception as error:  # no account, no network
             _log.warning("run %s is not logged to wandb, which cannot be started: %s", run, error)
             self._run = wandb.init(mode="disabled")
-        self.advice = _sync_advice(Path(runtime.state_dir), run) if runtime.wandb_mode == "offline" else ""
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="tracker")
 
     def log(self, iteration: int, metrics: dict[str, float]) -> None:
@@ -63,16 +57,3 @@ class Tracker:
             self._run.log(values, step=step)
         except Exception as error:  # a missing point is no reason to stop training
             _log.warning("metrics of iteration %d could not be logged to wandb: %s", step, error)
-
-
-def _sync_advice(state_dir: Path, run: str) -> str:
-    """Say which offline folder to sync: a resumed run begins another, and logs all of its metrics again there."""
-    is_offline = re.compile(r"offline-run-\d+_\d+-" + re.escape(run))
-    folders = sorted(folder for folder in state_dir.glob("wandb/offline-run-*") if is_offline.fullmatch(folder.name))
-    if len(folders) < 2:
-        return ""
-    *earlier, newest = folders
-    return (
-        f"wandb: run {run} was resumed, and all of its metrics will be in its newest offline folder. Sync that alone: "
-        f"`wandb sync {newest}`. The earlier ones may be deleted: {', '.join(folder.name for folder in earlier)}"
-    )

@@ -1,14 +1,29 @@
-"""Time of a run, from a speed that was measured: by a trial, or by a stored run.
+"""Time of a run, at the speed of a stored one.
 
-ragen.trial.pace, or ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
+ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
 """
 
 import math
+from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.evidence.sizing.tokens import count_tokens
-from starpo.ragen.trial.pace import Pace
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Speed of a policy in an environment on a machine.
+
+    Attributes:
+        episode_s: Seconds per episode that is played.
+        pass_s: Seconds of a forward and backward pass over an episode.
+        example_s: Seconds of a forward and backward pass over an example of fine-tuning.
+    """
+
+    episode_s: float
+    pass_s: float
+    example_s: float
 
 
 def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:
@@ -19,15 +34,23 @@ def run_seconds(config: StarPOConfig, pace: Pace) -> dict[str, float]:
     Returns:
         'fine-tuning', 'rollouts', 'updates' and 'evaluations'.
     """
-    evaluation = config.evaluation
-    num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
-    num_evaluated = num_panels * evaluation.num_prompts * evaluation.samples_per_prompt
     return {
         "fine-tuning": num_examples(config) * pace.example_s,
         "rollouts": config.num_rollouts * num_played(config) * pace.episode_s,
         "updates": config.iterations * num_passes(config) * pace.pass_s,
-        "evaluations": num_evaluated * pace.episode_s,
+        "evaluations": _num_evaluated(config) * pace.episode_s,
     }
+
+
+def num_episodes_of(config: StarPOConfig) -> float:
+    """Return how many episodes a run plays at most, in rollouts and evaluations."""
+    return config.num_rollouts * num_played(config) + _num_evaluated(config)
+
+
+def _num_evaluated(config: StarPOConfig) -> int:
+    evaluation = config.evaluation
+    num_panels = 1 + math.ceil(config.iterations / evaluation.every) + 2 * len(evaluation.variants)
+    return num_panels * evaluation.num_prompts * evaluation.samples_per_prompt
 
 
 def num_examples(config: StarPOConfig) -> int:

@@ -1,7 +1,6 @@
 """Copying a run with everything it needs to another store.
 
     source: Reachability -> artifacts -> target, each verified at its destination -> records -> run.json
-        `-> sweeps and ablations all of whose runs are then in the target
 
 Copying again copies only what is missing; a killed copy leaves complete artifacts and no run. Artifacts keep their
 keys, digests and provenance; their manifests differ only in the paths of the files.
@@ -9,14 +8,13 @@ keys, digests and provenance; their manifests differ only in the paths of the fi
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starpo.ragen.core.errors import ArtifactMissingError, StoreError
 from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME, Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId
 from starpo.ragen.store.keeping.reachability import Reach, Reachability, describe
 from starpo.ragen.store.records.runs import Runs
-from starpo.ragen.store.records.studies import Study, copy_study, obstacle, studies_of
 from starpo.ragen.store.remote.location import NUM_REQUESTS, NUM_TRANSFERS, Location
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
@@ -39,10 +37,6 @@ class Copy:
     """Artifacts that the source did not keep either, and that can be derived again."""
     is_running: bool
     """Whether the run is still running. If so, only what it had recorded was copied; copying again adds the rest."""
-    studies: list[str] = field(default_factory=list)
-    """Sweeps and ablations that name the run and were copied as well, as `sweeps/<name>`."""
-    left: dict[str, str] = field(default_factory=dict)
-    """Those that were not copied, and why."""
 
 
 def copy_run(
@@ -51,7 +45,7 @@ def copy_run(
     target: Location,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Copy:
-    """Copy a run, and the results of sweeps and ablations all of whose runs are then in the target.
+    """Copy a run.
 
     Args:
         source: The store that contains it; it is only read.
@@ -82,7 +76,6 @@ def copy_run(
             f"run {run} cannot be copied whole from {source.name}: artifacts that it needs are missing or damaged:\n"
             f"{describe(reach.faults)}\nRestore these, or run the flow again, which recreates them; nothing was copied"
         )
-    studies, left = _studies(run, source, target, reach)
     with adopting.hold(run):
         waiting = _absent(reach, target)
         _transfer(waiting, Artifacts(source), Artifacts(target), on_progress)
@@ -91,8 +84,6 @@ def copy_run(
         for lost in (artifact for artifact in reach.artifacts if f"{artifact}/{MANIFEST_NAME}" not in sizes):
             raise StoreError(f"{lost} was deleted from {target.name} while {run} was copied; copy it again")
         adopting.adopt(record, iterations, state)
-        for study in studies:
-            copy_study(study, source, target)
     present = {artifact: manifest for artifact, manifest in reach.artifacts.items() if artifact not in waiting}
     return Copy(
         run,
@@ -102,28 +93,7 @@ def copy_run(
         bytes_present=sum(map(_size, present.values())),
         num_dropped=len(reach.dropped),
         is_running=is_running,
-        studies=[study.place for study in studies],
-        left=left,
     )
-
-
-def _studies(run: str, source: Location, target: Location, reach: Reach) -> tuple[list[Study], dict[str, str]]:
-    """Return the studies to copy, and why others are not; adds what the cells of the former need to `reach`."""
-    found, left = studies_of(source, run)
-    present = {*Runs(target).names(), run}
-    along: list[Study] = []
-    for study in found:
-        why = obstacle(study, source, target, present)
-        needed = Reachability(source, {study.place: {0: study.cells}}).of(study.place)
-        if why is None and needed.faults:
-            why = f"an artifact that it needs is missing or damaged: {needed.faults[0]}"
-        if why is not None:
-            left[study.place] = why
-            continue
-        along.append(study)
-        reach.artifacts.update(needed.artifacts)
-        reach.dropped.update(needed.dropped)
-    return along, left
 
 
 def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:

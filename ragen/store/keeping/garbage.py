@@ -1,25 +1,20 @@
 """Garbage collection: artifacts that no run reaches, and leftovers of killed writers, once they are old enough.
 
-    find_garbage: Reachability -> Garbage        delete_garbage: manifests first -> look again -> files
+    find_garbage: Reachability -> Garbage        delete_garbage: records read again -> manifests -> files
 
 A run may be about to name an artifact that no run names yet. Therefore everything younger than the minimum age is kept,
-and between removing the manifests and deleting the files the records are read again: artifacts that a run has named
-meanwhile are restored. A killed deletion leaves folders without a manifest, which are not artifacts and are removed by
-the next one.
+and nothing is deleted if a run has named something of it since it was found. A killed deletion leaves folders without a
+manifest, which are not artifacts and are removed by the next one.
 """
 
-import contextlib
 import itertools
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
-
-from pydantic import ValidationError
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
@@ -34,15 +29,13 @@ from starpo.ragen.store.keeping.reachability import (
 )
 from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
-from starpo.schemas.manifest import MANIFEST_NAME, Manifest
+from starpo.schemas.manifest import MANIFEST_NAME
 
 MIN_AGE = timedelta(days=1)
 """How long an artifact that no run names is kept."""
 LEAST_AGE_BESIDE_RUNS = timedelta(hours=1)
 """Smallest minimum age allowed while a run is active, which may take this long between storing and naming an
 artifact."""
-SETTLE_S = 2.0
-"""Pause between removing manifests and checking whether an active run has named one of them."""
 
 _ATTEMPT = re.compile(r"[0-9a-f]{12}")
 
@@ -143,7 +136,7 @@ def delete_garbage(
     *,
     should_ignore_faults: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Doomed]:
+) -> None:
     """Delete garbage.
 
     Args:
@@ -152,46 +145,15 @@ def delete_garbage(
         should_ignore_faults: Delete even if runs need missing or damaged artifacts.
         on_progress: Called with the number of folders deleted and the total.
 
-    Returns:
-        Artifacts that were restored because a run named them meanwhile.
-
     Raises:
         StoreError: If runs need missing or damaged artifacts, whose inputs would count as unreached. If the minimum age
-            is short and a run is active. If the store cannot be written. Nothing is lost by running it again.
+            is short and a run is active, or a run has named something of it meanwhile. If the store cannot be written.
     """
     _refuse_what_is_unsafe(location, garbage, should_ignore_faults)
-    hidden: list[_Hidden] = []
-    try:
-        with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-            list(pool.map(lambda doomed: _hide(location, doomed, hidden), garbage.doomed))
-        if garbage.running:
-            time.sleep(SETTLE_S)
-        named = _closure(named_keys(read_roots(location)), hidden)
-    except BaseException:
-        for item in hidden:
-            _show_again(location, item)
-        raise
-    restored = [item for item in hidden if item.manifest and _key(item.doomed) in named]
-    for item in restored:
-        _show_again(location, item)
-    going = [item for item in hidden if item not in restored]
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-        for done, _ in enumerate(pool.map(lambda item: _delete_files(location, item), going), start=1):
-            on_progress(done, len(going))
-    return [item.doomed for item in restored]
-
-
-@dataclass(frozen=True)
-class _Hidden:
-    """A folder that readers no longer see and whose files still exist."""
-
-    doomed: Doomed
-    place: str
-    """Current path of the files."""
-    name: str = ""
-    """Name of the manifest file, which a dropped artifact has too; empty for anything that is not an artifact."""
-    manifest: bytes = b""
-    """Content of that file."""
+        hidden = [found for found in pool.map(lambda doomed: _hide(location, doomed), garbage.doomed) if found]
+        for done, _ in enumerate(pool.map(lambda item: _delete_files(location, *item), hidden), start=1):
+            on_progress(done, len(hidden))
 
 
 def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_faults: bool) -> None:
@@ -206,6 +168,11 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
         raise StoreError(
             f"nothing was deleted from {location.name}: {', '.join(garbage.running)} is running there, and may not "
             "have recorded yet what it stored in the last hour; wait until it ends, or give --min-age 1h or more"
+        )
+    named = named_keys(read_roots(location))
+    if any(doomed.folder.path.rpartition("/")[2] in named for doomed in garbage.doomed):
+        raise StoreError(
+            f"nothing was deleted from {location.name}: a run has just begun to use some of it; run the same again"
         )
 
 
@@ -226,73 +193,32 @@ def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Locatio
     return list(found.values())
 
 
-def _hide(location: Location, doomed: Doomed, hidden: list[_Hidden]) -> None:
-    """Hide an artifact atomically and add it to `hidden`; one that has changed since it was found is kept.
+def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:
+    """Hide an artifact from readers, atomically; None if it has changed since it was found.
 
     A local folder is moved away completely: a process that makes the artifact again meanwhile finds the place free, and
-    its files are not touched. On object storage its files have names of their own.
+    its files are not touched. On object storage its files have names of their own, and only the manifest is deleted.
+
+    Returns:
+        Current path of the folder, and the ends of the paths of the files that are left in it; empty for a file itself.
     """
-    path = place = doomed.folder.path
+    path = doomed.folder.path
+    ends = [file.path.removeprefix(path) for file in doomed.folder.files]
     if doomed.category in ("temporary", "quarantine"):
-        hidden.append(_Hidden(doomed, path))
-        return
+        return path, ends
     expected = MANIFEST_NAME if doomed.category == "artifact" else DROPPED_NAME if doomed.kind == "dropped" else ""
+    if next((name for name in (MANIFEST_NAME, DROPPED_NAME) if name in location.names(path)), "") != expected:
+        return None
     if location.local is not None:
         place = f"tmp/{uuid.uuid4().hex}"
-        if _manifest_in(location, path)[0] != expected or not location.move(path, place):
-            return
-    name, manifest = _manifest_in(location, place)
-    found = _Hidden(doomed, place, name, manifest)
-    if name != expected:  # just made again
-        _show_again(location, found)
-        return
-    if location.local is None:
-        location.delete([f"{path}/{name}"] if name else [])
-    hidden.append(found)
+        return (place, ends) if location.move(path, place) else None
+    location.delete([f"{path}/{expected}"] if expected else [])
+    return path, [end for end in ends if end != f"/{expected}"]
 
 
-def _manifest_in(location: Location, place: str) -> tuple[str, bytes]:
-    """Return name and content of an artifact's manifest file; both empty if there is none."""
-    for name in (MANIFEST_NAME, DROPPED_NAME):
-        with contextlib.suppress(FileNotFoundError):
-            return name, location.read(f"{place}/{name}")
-    return "", b""
-
-
-def _show_again(location: Location, hidden: _Hidden) -> None:
-    path = hidden.doomed.folder.path
-    if hidden.place == path:
-        if hidden.manifest:
-            location.create(f"{path}/{hidden.name}", hidden.manifest)
-    elif not location.move(hidden.place, path):  # made again meanwhile
-        _delete_files(location, hidden)
-
-
-def _delete_files(location: Location, hidden: _Hidden) -> None:
-    path = hidden.doomed.folder.path
-    # The manifest of an artifact that was not moved is already deleted: a manifest found now belongs to a new artifact.
-    is_in_place = hidden.place == path and hidden.doomed.category in ("artifact", "unfinished")
-    names = (file.path.removeprefix(path) for file in hidden.doomed.folder.files)
-    location.delete(hidden.place + name for name in names if not (is_in_place and name == f"/{hidden.name}"))
-    location.remove_empty(hidden.place)
-
-
-def _closure(named: set[str], hidden: Iterable[_Hidden]) -> set[str]:
-    """Return the named keys and, through the hidden artifacts, everything they were made from."""
-    inputs: dict[str, set[str]] = {}
-    for item in hidden:
-        with contextlib.suppress(ValidationError):  # damaged, or not an artifact
-            manifest = Manifest.model_validate_json(item.manifest)
-            inputs.setdefault(manifest.key, set()).update(manifest.inputs.values())
-    reached, wave = set(named), set(named)
-    while wave:
-        wave = {key for source in wave for key in inputs.get(source, ())} - reached
-        reached |= wave
-    return reached
-
-
-def _key(doomed: Doomed) -> str:
-    return doomed.folder.path.rsplit("/", 1)[-1]
+def _delete_files(location: Location, place: str, ends: Iterable[str]) -> None:
+    location.delete(place + end for end in ends)
+    location.remove_empty(place)
 
 
 def _age(folder: StoredFolder, now: datetime) -> timedelta:

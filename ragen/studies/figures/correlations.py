@@ -2,14 +2,14 @@
 H(Z|X); and gradients with the standard deviation of a group's returns, in sixths.
 
 AblationResult -> points, one per probe -> rank correlations -> table, verdict          -> draw_dependence -> SVG
-AblationResult -> buckets of every run -> table, verdict          AblationResult -> draw_group_gradients -> SVG
+AblationResult -> buckets of every run -> table, verdict
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg
+from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
 from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.learning.metrics.gradients import NUM_BUCKETS
@@ -94,35 +94,6 @@ def dependence_verdicts(result: AblationResult) -> Verdicts:
     return {"success rising with I(X; Z)": judge_order(correlations(result)[metric])}
 
 
-def draw_group_gradients(result: AblationResult) -> str:
-    """Draw a result: one panel per cell, one line per loss term (mean over iterations and seeds), dots for seeds."""
-    note = (
-        "norm of the mean gradient of a sixth of the groups, as weighted in the loss; from the sixth whose "
-        "returns vary least to the one whose returns vary most; mean over iterations (dots: seeds)"
-    )
-    with style():
-        figure = new_figure(max(6.4, 1.4 + 3.2 * len(result.cells)), 4.2, result.name, note)
-        grid = figure.subplots(1, max(1, len(result.cells)), squeeze=False, sharey=True)[0]
-        for axes, cell in zip(grid, result.cells, strict=False):
-            axes.set_title(label(cell.label, 32))
-            for (term, words), colour in zip(_TERMS.items(), COLOURS, strict=False):
-                by_bucket = {number: _means(cell, number, f"{term}_norm") for number in _BUCKETS}
-                by_bucket = {number: seeds for number, seeds in by_bucket.items() if seeds}
-                if not by_bucket:
-                    continue
-                means = [float(np.mean(seeds)) for seeds in by_bucket.values()]
-                axes.plot(list(by_bucket), means, color=colour, marker="o", markersize=4, label=words, gid="term")
-                for number, seeds in by_bucket.items():
-                    axes.plot([number] * len(seeds), seeds, ".", color=colour, markersize=3, alpha=0.5)
-            axes.set(xlabel="sixth of the groups, by reward std", xlim=(0.6, NUM_BUCKETS + 0.4), xticks=list(_BUCKETS))
-            axes.set_ylim(bottom=0)
-            axes.grid(axis="y")
-        grid[0].set_ylabel("norm of the mean gradient")
-        if grid[0].get_legend_handles_labels()[0]:
-            grid[0].legend()
-        return svg(figure)
-
-
 def gradient_tables(result: AblationResult) -> list[Table]:
     """Return one row per cell and sixth: mean reward std, norms of the terms, and the task's signal-to-noise ratio."""
     rows = []
@@ -171,6 +142,5 @@ DEPENDENCE = Figure(
     verdicts=dependence_verdicts,
 )  # fmt: skip
 GRADIENTS = Figure(
-    "gradients.svg", draw_group_gradients, ("gradient_probe",), ("gradients/",), tables=gradient_tables,
-    verdicts=gradient_verdicts,
-)  # fmt: skip
+    stages=("gradient_probe",), metrics=("gradients/",), tables=gradient_tables, verdicts=gradient_verdicts
+)

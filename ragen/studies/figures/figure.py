@@ -1,4 +1,4 @@
-"""`Figure`: how a paper draws an ablation, and what it concludes from the drawing."""
+"""`Figure`: what an ablation is asked beside its success: a drawing, tables, and what a paper concludes from them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,21 +20,19 @@ class Figure:
     """A figure.
 
     Attributes:
-        file: File name in the result's folder.
-        draw: Result -> an SVG document or an HTML page.
+        file: File name in the result's folder; empty if nothing is drawn.
+        draw: Result -> an SVG document; None if nothing is drawn.
         stages: Stages whose metrics it needs.
         metrics: Names of these metrics, or prefixes that end in '/'.
-        has_transcripts: Whether it shows responses.
         needs_times: Whether it compares cells at equal time.
         tables: Result -> tables of what it shows.
         verdicts: Result -> whether it reproduces what the paper concludes from the figure.
     """
 
-    file: str
-    draw: Callable[[AblationResult], str]
+    file: str = ""
+    draw: Callable[[AblationResult], str] | None = None
     stages: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
-    has_transcripts: bool = False
     needs_times: bool = False
     tables: Callable[[AblationResult], list[Table]] = lambda _: []
     verdicts: Callable[[AblationResult], Verdicts] = lambda _: {}

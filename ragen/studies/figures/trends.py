@@ -2,20 +2,15 @@
 (RAGEN, Table 1).
 
 AblationResult -> trends of every run -> table, verdicts
-AblationResult -> draw_length -> SVG          AblationResult -> draw_transcripts -> HTML page
 """
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
 from typing import NamedTuple
 
-from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg, updates_axis
-from starpo.ragen.core.templates import template
-from starpo.ragen.learning.control.smoothing import exponential_moving_average
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.ablation import AblationResult, CellResult
-from starpo.ragen.studies.figures.figure import Figure, Verdicts, cell_legend
+from starpo.ragen.studies.figures.figure import Figure, Verdicts
 from starpo.ragen.studies.result import Table
 
 _LENGTH = "rollout/reasoning_characters_mean"
@@ -53,28 +48,6 @@ def trends(cell: CellResult, metric: str) -> list[Trend]:
     return found
 
 
-def draw_length(result: AblationResult) -> str:
-    """Draw a result: one colour per cell; the thick line is the smoothed mean over seeds, thin lines are runs."""
-    note = "characters of reasoning per response in training; thick: mean over seeds, EMA of 0.9; thin: runs"
-    with style():
-        figure = new_figure(7.6, 4.2, result.name, note)
-        axes = figure.subplots()
-        updates_axis(axes)
-        lines = []
-        for number, cell in enumerate(result.cells):
-            colour = COLOURS[number % len(COLOURS)]
-            runs = [points for of_run in cell.series.values() if (points := of_run.get(_LENGTH))]
-            for points in runs:
-                axes.plot(list(points), list(points.values()), color=colour, linewidth=0.6, alpha=0.35, gid="run")
-            common = sorted(set.intersection(*map(set, runs))) if runs else []
-            means = exponential_moving_average([fmean(points[at] for points in runs) for at in common])
-            lines += axes.plot(common, means, color=colour, linewidth=2, gid="mean")
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("characters")
-        cell_legend(figure, lines, result)
-        return svg(figure)
-
-
 def length_tables(result: AblationResult) -> list[Table]:
     """Return the length at the beginning and at the end, and its change per seed, with the last iteration that had any
     reasoning if later ones had none."""
@@ -82,20 +55,7 @@ def length_tables(result: AblationResult) -> list[Table]:
     return [trend_table(result, _LENGTH, title, 1, "change by seed", lambda trend: f"{trend.change:+.0%}")]
 
 
-def draw_transcripts(result: AblationResult) -> str:
-    """Render one HTML page without scripts or external requests. The template escapes model output."""
-    finding = result.grid.finding
-    return template("starpo.ragen.studies.figures", "transcripts.html.j2").render(
-        title=result.name,
-        source=finding.source if finding else "",
-        claim=finding.claim if finding else "",
-        panel=result.panel,
-        seed=result.grid.seeds[0],
-        cells=[(cell, _words(result, number)) for number, cell in enumerate(result.cells)],
-    )
-
-
-def transcript_tables(result: AblationResult) -> list[Table]:
+def response_tables(result: AblationResult) -> list[Table]:
     """Return the share of distinct responses, early and late in training."""
     title = "share of different responses, in training"
     return [trend_table(result, _DISTINCT, title, 3, "by seed", lambda trend: f"{trend.first:.3f}->{trend.last:.3f}")]
@@ -143,14 +103,6 @@ def judge_shrinking(found: Sequence[Trend]) -> str:
     return f"the opposite shows: {said}" if is_opposite else f"does not show: {said}"
 
 
-def _words(result: AblationResult, number: int) -> str:
-    (table,) = transcript_tables(result)
-    row = table.rows[number]
-    if not row["first tenth"]:
-        return "not measured"
-    return f"different responses in training: {row['first tenth']} in its first tenth, {row['last tenth']} in its last"
-
-
 def _trend(points: Series, end: int) -> Trend:
     values, until = list(points.values()), max(points)
     reach = max(1, len(values) // 10)
@@ -159,10 +111,10 @@ def _trend(points: Series, end: int) -> Trend:
 
 
 LENGTH = Figure(
-    "length.svg", draw_length, ("diagnose",), (_LENGTH,), tables=length_tables,
+    stages=("diagnose",), metrics=(_LENGTH,), tables=length_tables,
     verdicts=lambda result: shrinking_verdicts(result, _LENGTH, "shorter reasoning"),
 )  # fmt: skip
-TRANSCRIPTS = Figure(
-    "transcripts.html", draw_transcripts, ("diagnose",), (_DISTINCT,), has_transcripts=True, tables=transcript_tables,
+RESPONSES = Figure(
+    stages=("diagnose",), metrics=(_DISTINCT,), tables=response_tables,
     verdicts=lambda result: shrinking_verdicts(result, _DISTINCT, "responses growing alike"),
 )  # fmt: skip

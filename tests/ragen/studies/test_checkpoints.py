@@ -14,7 +14,7 @@ from starpo.ragen.studies.sweep import Sweep
 def test_everything_is_multiplied_out(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", done=1)]
     sweep = Sweep(name="s", runs=runs, iterations="all", temperatures=[0.0, 1.0], seeds=[0, 3])
-    cells = expand(sweep, store, []).cells
+    cells = expand(sweep, store).cells
     assert len(cells) == (3 + 2) * 2 * 2
     assert len({cell.label for cell in cells}) == len(cells)
     assert cells[0].label == "one@0 sokoban T=0 seed=0"
@@ -24,7 +24,7 @@ def test_everything_is_multiplied_out(store: Store, begin: Callable[..., str]) -
 
 def test_defaults_are_the_runs_own(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", evaluation__temperature=0.7, evaluation__num_prompts=5)
-    (cell,) = expand(Sweep(name="s"), store, ["mine"]).cells
+    (cell,) = expand(Sweep(name="s", runs=["mine"]), store).cells
     assert (cell.iteration, cell.evaluation.temperature, cell.evaluation.num_prompts) == (2, 0.7, 5)
     assert cell.seed == 0
 
@@ -33,7 +33,7 @@ def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin:
     own = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
     begin("mine", evaluation__variants={"SokobanNewVocab": own})
     sweep = Sweep(name="s", runs=["mine"], environments=["SokobanNewVocab", "FrozenLake"])
-    first, other = expand(sweep, store, []).cells
+    first, other = expand(sweep, store).cells
     assert first.settings.max_solution == 4
     assert other.settings == VARIANTS["FrozenLake"].settings
 
@@ -44,7 +44,7 @@ def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin
     begin("mine", agent__max_turns=3)
     sweep = Sweep(name="s", environments=["FrozenLake"])
     alone, together = (
-        next(cell for cell in expand(sweep, store, runs).cells if cell.run == "mine")
+        next(cell for cell in expand(sweep.model_copy(update={"runs": runs}), store).cells if cell.run == "mine")
         for runs in (["mine"], ["other", "mine"])
     )
     assert together == alone
@@ -53,7 +53,7 @@ def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin
 
 def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=9)
-    expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store, [])
+    expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store)
     assert [cell.iteration for cell in expansion.cells] == [1]
     assert expansion.waiting == {"mine": "checkpoint 5, 9"}
 
@@ -61,7 +61,7 @@ def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., 
 def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine")
     store.runs.create("new", flow="starpo", preset="smoke", config=store.runs.get("mine").config)
-    expansion = expand(Sweep(name="s", runs=["mine", "new"]), store, [])
+    expansion = expand(Sweep(name="s", runs=["mine", "new"]), store)
     assert {cell.run for cell in expansion.cells} == {"mine"}
     assert expansion.waiting == {"new": "its first checkpoint"}
 
@@ -69,7 +69,7 @@ def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[.
 def test_a_checkpoint_that_will_never_be_there_is_refused(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=4)
     with pytest.raises(ConfigError, match="run mine ends after 4 iterations, so it will never have a checkpoint 5"):
-        expand(Sweep(name="s", runs=["mine"], iterations=[5]), store, [])
+        expand(Sweep(name="s", runs=["mine"], iterations=[5]), store)
 
 
 def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
@@ -77,7 +77,7 @@ def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin
     with pytest.raises(
         ConfigError, match=r"'SokobanNewVocabs' is neither a panel of run mine nor an environment \(did"
     ):
-        expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store, [])
+        expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store)
 
 
 def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[..., str]) -> None:
@@ -85,26 +85,26 @@ def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[
     with pytest.raises(
         ConfigError, match=r"'sokoban' means one environment in run one and another .* max_solution = 3 and 4"
     ):
-        expand(Sweep(name="s", runs=runs), store, [])
+        expand(Sweep(name="s", runs=runs), store)
 
 
 def test_panels_of_different_sizes_are_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", evaluation__num_prompts=9)]
     with pytest.raises(ConfigError, match=r"num_prompts is 8 in run one and 9 in run two.*give --prompts N for both"):
-        expand(Sweep(name="s", runs=runs), store, [])
-    assert len(expand(Sweep(name="s", runs=runs, num_prompts=4), store, []).cells) == 2
+        expand(Sweep(name="s", runs=runs), store)
+    assert len(expand(Sweep(name="s", runs=runs, num_prompts=4), store).cells) == 2
 
 
 def test_runs_without_a_common_panel_are_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment={"type": "frozen_lake"})]
     with pytest.raises(ConfigError, match="no panel in common"):
-        expand(Sweep(name="s", runs=runs), store, [])
+        expand(Sweep(name="s", runs=runs), store)
 
 
 def test_another_releases_settings_are_refused(store: Store) -> None:
     store.runs.create("old", flow="starpo", preset=None, config={"iterations": 3, "no_longer": 1})
     with pytest.raises(ConfigError, match="the settings of run 'old' are not valid in this release"):
-        expand(Sweep(name="s", runs=["old"]), store, [])
+        expand(Sweep(name="s", runs=["old"]), store)
 
 
 def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Callable[..., str]) -> None:
@@ -112,7 +112,7 @@ def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Call
     bandit = {"type": "bandit"}
     limits = {"agent__max_turns": 1, "agent__max_actions": 1, "agent__max_actions_per_turn": 1}
     runs = [begin("lake", environment={"type": "frozen_lake"}), begin("arms", environment=bandit, **limits)]
-    cells = expand(Sweep(name="s", runs=runs, iterations="ends", is_matrix=True), store, []).cells
+    cells = expand(Sweep(name="s", runs=runs, iterations="ends", is_matrix=True), store).cells
     assert [(cell.run, cell.environment, cell.iteration) for cell in cells] == [
         (run, panel, iteration) for run in runs for iteration in (0, 2) for panel in ("frozen_lake", "bandit")
     ]

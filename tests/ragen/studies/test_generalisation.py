@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.studies.figures.heat_maps import draw_heat_maps
+from starpo.ragen.studies.figures.generalisation import draw_sweep
 from starpo.ragen.studies.generalisation import entries, generalisation_conclusion, generalisation_table
 from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.result import Difference
@@ -81,5 +81,5 @@ def test_a_sentence_says_where_training_helps(result) -> None:
 
 
 def test_only_a_matrix_is_drawn_as_one(result) -> None:
-    assert list(draw_heat_maps(result)) == ["success.svg", "generalisation.svg"]
-    assert list(draw_heat_maps(result.model_copy(update={"sweep": Sweep(name="g")}))) == ["success.svg"]
+    assert list(draw_sweep(result)) == ["generalisation.svg"]
+    assert draw_sweep(result.model_copy(update={"sweep": Sweep(name="g")})) == {}

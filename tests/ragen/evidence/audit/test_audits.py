@@ -235,29 +235,6 @@ class TestGroups:
         assert "nothing was kept in 1 iteration" in finding.summary
 
 
-class TestOutliers:
-    def test_extremes_are_found(self, tables: Ask) -> None:
-        turns = changed(
-            played_turns(num_groups=4),
-            only(5, response_ids=list(range(200)), behaviour_logprobs=[-9.0] * 200, response="\u202etxet"),
-        )
-        finding = found("outliers", tables(turns=turns, rewards=rewarded(turns)))
-        odd = turns.to_pylist()[5]["trajectory_id"]
-        first = {row["measure"]: row for row in finding.table.to_pylist() if row["place"] == 1}
-        for measure in ("most response tokens", "least probable, nats per token", "characters outside of ASCII"):
-            assert first[measure]["trajectory_id"] == odd
-        assert first["longest single response, tokens"]["value"] == 200
-        assert first["furthest above its group, return"]["value"] > 0
-        assert max(row["place"] for row in finding.table.to_pylist()) == 3
-
-    def test_only_what_is_above_its_group_is_far_above_it(self, tables: Ask) -> None:
-        turns = played_turns()
-        paid = changed(rewarded(turns), lambda _, row: {"trajectory_return": float(row["trajectory_id"] == "g0000-0")})
-        rows = found("outliers", tables(turns=turns, rewards=paid)).table.to_pylist()
-        above, below = ([r["value"] for r in rows if f"furthest {side}" in r["measure"]] for side in ("above", "below"))
-        assert (above, below) == ([0.75], [0.25] * 3)
-
-
 class TestErrors:
     ERROR: ClassVar = {"status": "env_error", "info": '{"error": "KeyError", "message": "\'x\'", "where": "step:12"}'}
 

@@ -91,18 +91,3 @@ def test_a_run_that_the_process_tracks_itself_stays_as_it_is(tmp_path, monkeypat
     assert wandb.run is mine
     mine.log({"score": 1.0})  # fails on a finished run
     mine.finish()
-
-
-def test_of_several_offline_folders_the_newest_holds_everything(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path))
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
-    for name in ("20261126_082626-a-run", "20261126_082700-other-a-run"):
-        (tmp_path / "wandb" / f"offline-run-{name}").mkdir(parents=True)
-    assert Tracker("a-run", {}).advice == ""
-    newest = tmp_path / "wandb" / "offline-run-20261126_093000-a-run"
-    newest.mkdir()
-    advice = Tracker("a-run", {}).advice
-    assert f"`wandb sync {newest}`" in advice
-    assert advice.endswith("may be deleted: offline-run-20261126_082626-a-run")
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "online")
-    assert Tracker("a-run", {}).advice == ""

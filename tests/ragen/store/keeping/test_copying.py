@@ -1,6 +1,5 @@
 """A run is copied to another store and back completely, each artifact once; what cannot be copied is named."""
 
-import json
 import os
 import uuid
 from collections.abc import Callable
@@ -9,16 +8,13 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from starpo.ragen.store import Facts, Store
+from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts import artifacts
-from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.keeping import copying
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.manifest import Stage
-from tests.examples import example
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
@@ -246,48 +242,3 @@ class TestRefusals:
         forged = manifest.model_copy(update={"files": (entry,)}).sealed()
         Location(local.url).replace(f"{kind}/{key}/manifest.json", forged.model_dump_json().encode())
         self.refuse(local, "a", other, ArtifactMissingError, "names a file outside its folder")
-
-
-def put_study(
-    store: Store, place: str, result: dict[str, object], cells: dict[str, dict[str, str]] | None = None
-) -> None:
-    location = Location(store.url)
-    asked = "sweep.json" if place.startswith("sweeps") else "grid.json"
-    location.replace(f"{place}/{asked}", b'{"name": "x"}')
-    location.replace(f"{place}/success.svg", b"<svg/>")
-    location.replace(f"{place}/result.json", json.dumps(result).encode())
-    if cells is not None:
-        location.replace(f"{place}/cells.json", json.dumps(cells).encode())
-
-
-def test_sweep_goes_along_with_its_run(local: Store, other: Store, make_run: MakeRun) -> None:
-    made = make_run(local, "a", 1)
-    inputs = {"checkpoint": made[-1][1]}
-    evaluate = Stage(name="evaluate", version=3)
-    key = stage_key(evaluate, {}, inputs, 1)
-    local.put_table("episodes", example("episodes"), Facts(key=key, stage=evaluate, settings={}, inputs=inputs, seed=1))
-    put_study(local, "sweeps/mine", {"runs": ["a"]}, {"a@1 sokoban": {"episodes": key}})
-    done = copy(local, "a", other)
-    assert (done.studies, done.left, done.num_copied) == (["sweeps/mine"], {}, len(made) + 1)
-    assert Location(other.url).read("sweeps/mine/result.json") == b'{"runs": ["a"]}'
-    assert other.has("episodes", key)
-    assert find_garbage(Location(other.url)).faults == []
-
-
-def test_an_ablation_goes_along_with_the_last_of_its_runs(local: Store, other: Store, make_run: MakeRun) -> None:
-    make_run(local, "a", 1)
-    make_run(local, "b", 1, keep=0.25)
-    put_study(local, "ablations/filters", {"cells": [{"runs": {"0": "a"}}, {"runs": {"0": "b"}}]})
-    first = copy(local, "a", other)
-    assert first.studies == []
-    assert "not there: b;" in first.left["ablations/filters"]
-    assert copy(local, "b", other).studies == ["ablations/filters"]
-    assert Location(other.url).names("ablations/filters") == ["grid.json", "result.json", "success.svg"]
-
-
-def test_another_study_of_that_name_stays(local: Store, other: Store, make_run: MakeRun) -> None:
-    make_run(local, "a", 1)
-    put_study(local, "sweeps/mine", {"runs": ["a"]}, {})
-    Location(other.url).replace("sweeps/mine/sweep.json", b'{"name": "y"}')
-    assert copy(local, "a", other).left == {"sweeps/mine": "a different one of that name is there"}
-    assert Location(other.url).read("sweeps/mine/sweep.json") == b'{"name": "y"}'

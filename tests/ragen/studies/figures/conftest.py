@@ -7,7 +7,6 @@ import pytest
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.studies.ablation import AblationResult, CellResult, MatchedDifference, PanelResult
 from starpo.ragen.studies.grid import Grid
-from starpo.ragen.studies.transcripts import Transcript
 
 DIFFERENCE = MatchedDifference(mean=0.2, low=0.1, high=0.3, per_seed={0: 0.2, 1: 0.2}, num_prompts=8)
 Metrics = Mapping[int, Mapping[str, Series]]
@@ -30,7 +29,6 @@ def study() -> Callable[..., AblationResult]:
         figure: str,
         cells: Mapping[str, Metrics],
         fell: Mapping[str, Mapping[int, int | None]] | None = None,
-        transcripts: Mapping[str, list[Transcript]] | None = None,
         numbers: Mapping[str, float] | None = None,
     ) -> AblationResult:
         finding = {"source": "RAGEN, Fig. 0", "claim": "a claim", "numbers": dict(numbers or {})}
@@ -44,7 +42,7 @@ def study() -> Callable[..., AblationResult]:
                 CellResult(
                     label=name, values={}, is_base=number == 0, runs={0: f"{name}-0", 1: f"{name}-1"}, errors={},
                     fell=dict((fell or {}).get(name, {})), series={s: dict(of) for s, of in series.items()},
-                    transcripts=(transcripts or {}).get(name, []), panels={"bandit": panel(number == 0, 0.5)},
+                    panels={"bandit": panel(number == 0, 0.5)},
                 )
                 for number, (name, series) in enumerate(cells.items())
             ],

@@ -1,6 +1,6 @@
-"""Some episodes played before a run, and what follows from them: advice, and the pace of the run.
+"""Some episodes played before a run: what the policy does, what to change first, and how fast it plays.
 
-settings, a policy's folder -> episodes in this process -> Trial -> advice, Pace
+settings, a policy's folder -> episodes in this process -> Trial -> advice
 """
 
 import math
@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.store import Store
-from starpo.ragen.trial.pace import Pace, Sample, pace
 from starpo.schemas.rules import ZERO_VARIANCE_STD
 
 _MEMBERS = 4
@@ -45,9 +43,6 @@ class Trial:
         return_std: Mean over groups of the standard deviation of returns.
         seconds: Wall-clock seconds of playing.
         tokens_s: Response tokens per second.
-        trained_tokens_s: Tokens per second of forward and backward passes of an update.
-        paces: Paces of the run: if responses are as long as those that the policy imitates, or as here if it imitates
-            none; and if all are as long as the longest of them.
     """
 
     num_episodes: int
@@ -62,8 +57,11 @@ class Trial:
     return_std: float
     seconds: float
     tokens_s: float
-    trained_tokens_s: float
-    paces: tuple[Pace, Pace]
+
+    @property
+    def episode_s(self) -> float:
+        """Seconds per episode, with as many at a time as here."""
+        return self.seconds / self.num_episodes
 
     def advice(self, config: StarPOConfig, *, is_start: bool) -> list[str]:
         """Say what to change before training, most urgent first; empty if nothing stands out.
@@ -110,7 +108,7 @@ class Trial:
 
 
 def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Store | None = None) -> Trial:
-    """Play episodes in this process, and time what the run repeats.
+    """Play episodes in this process.
 
     Args:
         config: Settings of the run. The torch engine plays, whatever `rollout.engine` is.
@@ -122,12 +120,10 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         EngineError: If every episode ended by a fault of the environment.
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
-
     from starpo.ragen.agents.rollout.local_player import LocalPlayer
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.agents.rollout.torch_engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
-    from starpo.ragen.trial.speed import measure_speed
 
     members = min(config.rollout.group_size, _MEMBERS, num_episodes)
     num_groups = math.ceil(num_episodes / members)
@@ -155,59 +151,11 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     rewards = compute_rewards(turns, config.reward, store, types)
     if pc.max(pc.list_value_length(turns["response_ids"])).as_py() == 0:
         raise EngineError(f"no episode got to its first response: all ended with status '{turns['status'][0]}'")
-    del engine
-    sample, lessons = _samples(config, folder, turns)
-    speed = measure_speed(config, folder, sample, lessons)
-    paces = pace(config, speed, sample, lessons), pace(config, speed, sample, lessons, is_longest=True)
-    return _summarise(turns, rewards, seconds, 1 / speed.trained_s, paces)
+    return _summarise(turns, rewards, seconds)
 
 
-def imitated(config: StarPOConfig) -> TinyPolicy | FineTuning | None:
-    """Return the settings of the demonstrations that a run's policy learns from first; None if from none."""
-    policy = config.policy
-    if isinstance(policy, TinyPolicy):
-        return policy
-    return policy.fine_tuning if policy.fine_tuning and not policy.fine_tuning.runs else None
-
-
-def _samples(config: StarPOConfig, folder: str, turns: pa.Table) -> tuple[Sample, Sample | None]:
-    """Return episodes like those of a rollout, and a batch of fine-tuning, None without.
-
-    A policy plays as the demonstrator whom it imitates, with whole groups; one that imitates nobody as in the trial.
-    """
-    from starpo.ragen.agents.policy.load import load_tokenizer
-    from starpo.ragen.learning.demonstrations import demonstrate_turns
-
-    rollout, player = config.rollout, imitated(config)
-    num_episodes = min(rollout.shard_groups, rollout.num_groups) * rollout.group_size
-    if player is None:
-        played = Sample.played(turns, num_episodes)
-        return played, played if config.policy.type == "pretrained" and config.policy.fine_tuning else None
-    tokenizer = load_tokenizer(folder)
-
-    def demonstrated(num_turns: int, group_size: int) -> Sample:
-        shown = demonstrate_turns(
-            player, config.environment, config.agent, rollout.max_response_tokens, frozenset(), tokenizer, num_turns,
-            group_size,
-        )  # fmt: skip
-        return Sample.demonstrated(shown)
-
-    lessons = demonstrated(player.batch_size, 1) if isinstance(player, FineTuning) else None
-    return demonstrated(num_episodes, rollout.group_size).varied(), lessons
-
-
-def _summarise(
-    turns: pa.Table, rewards: pa.Table, seconds: float, trained_tokens_s: float, paces: tuple[Pace, Pace]
-) -> Trial:
-    names = [
-        "trajectory_id",
-        "group_id",
-        "response_ids",
-        "format_ok",
-        "finish_reason",
-        "status",
-        "success",
-    ]
+def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float) -> Trial:
+    names = ["trajectory_id", "group_id", "response_ids", "format_ok", "finish_reason", "status", "success"]
     frame = pl.DataFrame(turns.select(names)).with_columns(pl.col("response_ids").list.len().alias("response"))
     answered = frame.filter(pl.col("response") > 0)
     episodes = frame.group_by("trajectory_id").agg(pl.col("success").any(), pl.col("status").last())
@@ -232,6 +180,4 @@ def _summarise(
         return_std=float(spread.mean() or 0.0),  # type: ignore[arg-type]
         seconds=seconds,
         tokens_s=num_tokens / seconds,
-        trained_tokens_s=trained_tokens_s,
-        paces=paces,
     )
