@@ -76,10 +76,11 @@ def _located(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[s
     for part in map(str, location):
         models = alternatives(annotation)
         if len(models) > 1 and part in models:
-            annotation = models[part]
+            annotation = models[part]()
         else:
             path.append(part)
-            closed = (table for table in models.values() if table.model_config.get("extra") != "allow")
+            tables = (model() for model in models.values())
+            closed = (table for table in tables if table.model_config.get("extra") != "allow")
             names = sorted(name for table in closed for name in table.model_fields)
             annotation = setting(annotation, part)
     return ".".join(path), names, sorted(alternatives(annotation))

@@ -53,7 +53,8 @@ def _sections(path: str, model: type[BaseModel], kind: str = "") -> Iterator[str
     table = _table(model, lambda name: f"{path}.{name}".lstrip("."), skipped={name for name in inner if inner[name]})
     yield f"## {title}\n\n{(model.__doc__ or '').strip().partition(chr(10))[0]}\n\n{table}"
     for name, models in inner.items():
-        for tag, part in models.items():
+        for tag, model_of in models.items():
+            part = model_of()
             if part.model_config.get("extra") == "allow":
                 continue  # settings of an environment outside this repository
             yield from _sections(f"{path}.{name}".lstrip("."), part, tag if len(models) > 1 else "")

@@ -9,7 +9,7 @@ the inherited one.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -17,6 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.settings import ANY_TARGET, NamedModel
 from starpo.ragen.core.visible import quoted
 
 Table = dict[str, Any]
@@ -26,31 +27,39 @@ _HAVE_DIGESTS = {"path", "folder", "task", "name_or_path"}
 `NAME_digest`."""
 
 
-def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
+def alternatives(annotation: Any) -> dict[str, Callable[[], type[BaseModel]]]:
     """Return the models that a table may have: several for a union discriminated by `type`, one for a plain table, else
     none.
 
     Returns:
-        Keyed by the default of the model's `type`, by the title of a required `type`, or by the class name.
+        Functions that return a model, since those of environments are imported for it (`NamedModel`). Keyed by the
+        model's name, by the default of its `type`, or by the class name.
     """
     if get_origin(annotation) is Annotated:
-        return alternatives(get_args(annotation)[0])
+        named = [part for part in get_args(annotation) if isinstance(part, NamedModel)]
+        return {one.name: one.model for one in named} or alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         return {tag: model for part in get_args(annotation) for tag, model in alternatives(part).items()}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         field = annotation.model_fields.get("type")
-        if field is None:
-            return {annotation.__name__: annotation}
-        return {str(field.title if field.is_required() else field.default): annotation}
+        return {str(field.default) if field else annotation.__name__: lambda: annotation}
     return {}
 
 
-def setting(annotation: Any, key: str) -> Any:
-    """Return the annotation of the setting `key` in a table of this annotation; None if there is no such setting."""
+def setting(annotation: Any, key: str, kind: Any = None) -> Any:
+    """Return the annotation of the setting `key` in a table of this annotation; None if there is no such setting.
+
+    Args:
+        annotation: Annotation of the table.
+        key: Name of the setting.
+        kind: `type` of the table, which selects one of its alternatives; None for any of them.
+    """
     models = alternatives(annotation)
-    for model in models.values():
-        if key in model.model_fields:
-            return model.model_fields[key].annotation
+    chosen = (models.get(kind) or models.get(ANY_TARGET)) if isinstance(kind, str) else None
+    for model_of in [chosen] if chosen else models.values():
+        fields = model_of().model_fields
+        if key in fields:
+            return fields[key].annotation
     arguments = get_args(annotation)
     return arguments[-1] if arguments and not models else None
 
@@ -59,9 +68,10 @@ def merged(base: Mapping[str, Any], extra: Mapping[str, Any], annotation: Any) -
     """Return `base` with `extra` merged on top; neither is modified. `annotation` is that of the table."""
     result = _inherited(base, extra)
     for key, value in extra.items():
-        before, inner = result.get(key), setting(annotation, key)
-        if isinstance(value, dict) and isinstance(before, dict) and value and not _is_other(before, value, inner):
-            result[key] = merged(before, value, inner)
+        before = result.get(key)
+        if isinstance(value, dict) and isinstance(before, dict) and value:
+            inner = setting(annotation, key, extra.get("type", base.get("type")))
+            result[key] = value if _is_other(before, value, inner) else merged(before, value, inner)
         else:
             result[key] = value
     return result
@@ -129,8 +139,8 @@ def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
 
 def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
     """Whether the table changes to another alternative. A plain table may also have a setting called `type`, but has
-    only one alternative."""
-    has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
+    only one alternative, which is closed."""
+    if "type" not in base or "type" not in extra or base["type"] == extra["type"]:
+        return False
     models = alternatives(annotation)
-    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # as for a mixture's part
-    return has_changed and (len(models) > 1 or is_any)
+    return len(models) > 1 or any(model().model_config.get("extra") == "allow" for model in models.values())

@@ -1,16 +1,33 @@
 """`Settings`: the base of every configuration model. Frozen and strict; unknown keys are rejected.
 
 Some models are chosen by a name in their setting `type`: those of environments and searches, which a registry or
-`module:attribute` names.
+`module:attribute` names (`named_settings`). The model of a name is imported when settings with that name are validated,
+so a run loads its own environment and no other.
 """
 
 import json
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar, Union
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    Tag,
+    ValidationInfo,
+    create_model,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.lookup import TARGET
 
 
 class Settings(BaseModel):
@@ -28,8 +45,28 @@ class Settings(BaseModel):
 
 S = TypeVar("S", bound=Settings)
 
+ANY_TARGET = "module:attribute"
+"""Stands for all names of this form."""
 
-def named_settings(model: type[S], name: str) -> type[S]:
+
+class OpenSettings(Settings, extra="allow"):
+    """Settings of anything, described by its `type` alone."""
+
+    type: str
+    """A registered name, or `module:attribute`."""
+
+
+class TargetSettings(OpenSettings):
+    """Settings of something named by `module:attribute`, which defines what they are."""
+
+    type: str = Field(pattern=f"^{TARGET.pattern}$", title=ANY_TARGET)
+    """`module:attribute`."""
+
+
+_OPEN: dict[str, type[Settings]] = {"": OpenSettings, ANY_TARGET: TargetSettings}
+
+
+def with_type(model: type[S], name: str) -> type[S]:
     """Return the model with `name` as its `type`."""
     if model.model_fields["type"].default == name:
         return model
@@ -39,19 +76,77 @@ def named_settings(model: type[S], name: str) -> type[S]:
     )
 
 
-def type_of(value: Any) -> Any:
+def named_settings(names: Iterable[str], model_of: Callable[[str], type[Settings]]) -> Any:
+    """Return the annotation of settings whose model depends on the name in their `type`.
+
+    Args:
+        names: The known names; a `module:attribute` is allowed as well.
+        model_of: Returns the model of a name. It raises a StarPOError if there is none or if it cannot be loaded, and
+            then only settings with that name are invalid.
+    """
+    known = frozenset(names)
+
+    def tag(value: Any) -> str | None:
+        name = _type_of(value)
+        if not isinstance(name, str):
+            return None
+        return ANY_TARGET if name not in known and TARGET.fullmatch(name) else name
+
+    tags = (*names, ANY_TARGET)
+    choices = tuple(Annotated[Settings, NamedModel(model_of, name), Tag(name)] for name in tags)
+    return Annotated[SerializeAsAny[Union[choices]], Discriminator(tag)]  # type: ignore[valid-type]  # noqa: UP007
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """Annotation of settings whose model follows from their `type`, and is imported only to validate or describe them.
+
+    Attributes:
+        model_of: Returns the model of a name.
+        name: The only name that reaches this annotation, `ANY_TARGET`, or "" if any does.
+    """
+
+    model_of: Callable[[str], type[Settings]]
+    name: str = ""
+
+    def model(self) -> type[Settings]:
+        """Return the model that describes the settings; an open one if the model of the name cannot be loaded."""
+        if self.name in _OPEN:
+            return _OPEN[self.name]
+        try:
+            return self.model_of(self.name)
+        except StarPOError:
+            return with_type(OpenSettings, self.name)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._validated)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        if _is_by_name.get():
+            return {"type": "object", "title": self.name}
+        return handler(self.model().__pydantic_core_schema__)
+
+    def _validated(self, value: Any, info: ValidationInfo) -> Settings:
+        try:
+            model = self.model_of(_type_of(value))
+        except StarPOError as error:
+            raise ValueError(str(error)) from error
+        return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
+
+
+_is_by_name: ContextVar[bool] = ContextVar("_is_by_name", default=False)
+
+
+@contextmanager
+def described_by_name() -> Iterator[None]:
+    """Within this context, the JSON schema of named settings consists of the names, without importing any model."""
+    token = _is_by_name.set(True)
+    try:
+        yield
+    finally:
+        _is_by_name.reset(token)
+
+
+def _type_of(value: Any) -> Any:
     """Return the `type` of settings, validated or raw; None if missing."""
     return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-
-
-def as_own_settings(model_of: Callable[[str], type[S]], value: Any, info: ValidationInfo) -> S:
-    """Validate settings with the model of what they name (for a pydantic wrap validator).
-
-    Raises:
-        ValueError: If there is no such thing, or it cannot be loaded.
-    """
-    try:
-        model = model_of(type_of(value))
-    except StarPOError as error:
-        raise ValueError(str(error)) from error
-    return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)

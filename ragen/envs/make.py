@@ -3,12 +3,10 @@
 from functools import cache
 from typing import Any
 
-from pydantic import ValidationInfo
-
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import ENVIRONMENTS
-from starpo.ragen.core.settings import as_own_settings, named_settings
+from starpo.ragen.core.settings import with_type
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 
@@ -51,16 +49,7 @@ def settings_type(name: str) -> type[EnvironmentSettings]:
             f"environment '{name}' ({ENVIRONMENTS[name]}) has settings_type = {settings!r}; expected a class derived "
             "from starpo.ragen.envs.base.EnvironmentSettings"
         )
-    return named_settings(settings, name)
-
-
-def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
-    """Validate settings with the settings model of the environment that they name (pydantic wrap validator).
-
-    Raises:
-        ValueError: If there is no such environment, or it cannot be loaded.
-    """
-    return as_own_settings(settings_type, value, info)
+    return with_type(settings, name)
 
 
 def environment_code(settings: EnvironmentSettings) -> dict[str, str]:

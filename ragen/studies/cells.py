@@ -127,7 +127,7 @@ def _check_path(path: str, place: str) -> None:
     for part in path.split("."):
         found = setting(annotation, part)
         if found is None:
-            names = sorted({name for model in alternatives(annotation).values() for name in model.model_fields})
+            names = sorted({name for model in alternatives(annotation).values() for name in model().model_fields})
             known = f"{near(part, names)}; known here: {', '.join(names)}" if names else ""
             raise ConfigError(f"{place}: there is no setting '{part}'{known}")
         annotation = found

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from starpo.ragen.config.environment import usable_settings
 from starpo.ragen.core import registry
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.lookup import load
+from starpo.ragen.core.settings import named_settings
+from starpo.ragen.envs.make import settings_type
 
 REGISTERING = """
 from starpo.ragen.core.registry import ENVIRONMENTS
@@ -82,7 +83,7 @@ def test_every_fault_is_told_to_who_asks_for_it(
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
     monkeypatch.setitem(registry.ENVIRONMENTS, "faulty", "faulty:GridWorld")
     with pytest.raises(ValidationError) as refused:
-        TypeAdapter(usable_settings("faulty")).validate_python({"type": "faulty", "size": 3})
+        TypeAdapter(named_settings(["faulty"], settings_type)).validate_python({"type": "faulty", "size": 3})
     assert found in str(refused.value)
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
 

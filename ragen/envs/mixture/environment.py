@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, SerializeAsAny, WrapValidator, field_validator
+from pydantic import Field, SerializeAsAny, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.registry import ENVIRONMENTS
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.settings import NamedModel, Settings
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import Grammar
-from starpo.ragen.envs.make import as_its_own, environment_type, make
+from starpo.ragen.envs.make import environment_type, make, settings_type
 from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -32,17 +32,13 @@ _LEAST_SHARE = 1e-4
 """Minimum share of the total: seeds are redrawn until one belongs to the wanted part."""
 
 
-class PartEnvironment(EnvironmentSettings, extra="allow"):
-    """Settings of any environment except a mixture; their fields are defined by that environment."""
-
-
 class Part(Settings):
     """One environment of a mixture."""
 
     share: float = Field(1.0, gt=0.0, le=1_000_000.0)
     """Share of the groups, relative to the shares of the other parts."""
-    environment: Annotated[SerializeAsAny[PartEnvironment], WrapValidator(as_its_own)]
-    """Settings of any environment: its `type` and its own fields."""
+    environment: Annotated[SerializeAsAny[EnvironmentSettings], NamedModel(settings_type)]
+    """Settings of any environment except a mixture: its `type` and its own fields."""
 
 
 class MixtureSettings(EnvironmentSettings):
