@@ -201,7 +201,7 @@ class RunRecorder(Runner):
         return is_kept(number, self._stop, self._checkpoint_interval)
 
     def retain(self, checkpoints: Sequence[str]) -> None:
-        """Drop the checkpoints that the run's settings do not keep, unless another run needs them.
+        """Drop the checkpoints that the run's settings do not keep, unless another run has them too.
 
         One that was dropped from birth, and is passed on to a number that is kept, is brought back.
         """
