@@ -34,7 +34,7 @@ def fork(
 ) -> None:
     """Continue training from a run's checkpoint with other settings of rollout, reward, filter or update.
 
-    Everything before that checkpoint is shared with the run. `ragen compare` says where they differ.
+    Everything before that checkpoint is shared with the run. `ragen runs --tree` draws forks.
     """
     planned = plan_fork(open_store(store), run, start, parse_overrides(set_, method))
     if as_json:

@@ -1,30 +1,92 @@
-"""`ragen runs`: the runs of a store, newest first."""
+"""`ragen runs`: the runs of a store, newest first, or as a tree of forks and replays."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
 from starpo.flows.console.table import wrapped
-from starpo.flows.terminal import Console, say
+from starpo.flows.terminal import Console, plain, print_json, say
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.runs.forks import Branch, family
 from starpo.ragen.store import Store
 
 
 def runs(
     store: StoreOption = None,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Draw the tree of forks and replays: which run branches from which.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs of a store, newest first."""
+    """List the runs of a store, newest first, or draw the tree of their forks."""
     opened = open_store(store)
     if store is not None:  # the configured store is only created by its first run
         opened.expect()
+    if tree:
+        print_tree(opened, as_json)
+    else:
+        print_runs(opened, as_json)
+
+
+def print_tree(store: Store, as_json: bool) -> None:
+    """Print all runs, the oldest first, each under the run that it branches from."""
+    roots = family(store)
+    if as_json:
+        print_json([_branch_facts(store, root) for root in roots])
+        return
+    console = Console()
+    facts = [_facts_or_fault(store, run) for run in store.runs.names()]
+    if not facts:
+        say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
+    for root in roots:
+        console.print(_drawn(store, root))
+    _print_banners(console, facts)
+
+
+def _drawn(store: Store, branch: Branch) -> Tree:
+    known = _facts_or_fault(store, branch.run.name)
+    facts = at_a_glance(known)
+    flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
+    done = "" if known["fault"] else f"  {counted(known['iterations'], 'iteration')}  {facts['success']}"
+    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"{flow}  {facts['state']}{done}")
+    if branch.start is not None:
+        label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
+    tree = Tree(label)
+    for fork in branch.forks:
+        tree.add(_drawn(store, fork))
+    return tree
+
+
+def _changes(branch: Branch) -> str:
+    if branch.changed is None:
+        return "one of the two has settings of another release"
+    changes = [f"{path} {quoted(was)} -> {quoted(now)}" for path, (was, now) in branch.changed.items()]
+    return ", ".join(changes) or "the same settings"
+
+
+def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
+    changed = None
+    if branch.changed is not None:
+        changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
+    forks = [_branch_facts(store, fork) for fork in branch.forks]
+    return {**_facts_or_fault(store, branch.run.name), "from": branch.start, "changed": changed, "forks": forks}
+
+
+def print_runs(store: Store, as_json: bool) -> None:
+    """Print all runs, newest first."""
     facts = sorted(
-        (_facts_or_fault(opened, run) for run in opened.runs.names()),
+        (_facts_or_fault(store, run) for run in store.runs.names()),
         key=lambda row: (row["created"] or "", row["run"]),
         reverse=True,
     )
     rows = facts if as_json else [at_a_glance(row) for row in facts]
-    print_rows(rows, as_json, f"runs in {opened.url}", f"no runs in {opened.url} yet: `ragen train sokoban` makes one")
+    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     if not as_json:
         _print_banners(Console(), facts)
 

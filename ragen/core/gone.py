@@ -21,7 +21,6 @@ GONE: dict[str, dict[str, str]] = {
     },
     "audit": {
         "reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says",
-        "staleness": "`ragen verify` compares the records with the settings; `turns` has the column 'staleness'",
         "outliers": "`ragen sql` orders the view 'trajectories' by what you look for",
     },
 }

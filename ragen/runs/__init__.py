@@ -7,6 +7,7 @@ update           one update on stored datasets
 derive           rebuilds a dropped checkpoint by the updates that made it, each verified by its digest
 replay           reward, filter and update of stored rollouts with other settings
 verify           whether a stage reproduces what is stored
+forks            which runs of a store branch off from which others
 stored_policy    a checkpoint's complete folder, and its tokenizer
 training_states  the initial states of a checkpoint's training
 metrics          stored metrics by name

@@ -74,7 +74,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     "down": ([[]], []),
     "cancel": ([[RUN], [FAILED], [BROKEN]], [[EVIL]]),
     "follow": ([[RUN], [BROKEN]], [[FAILED]]),
-    "runs": ([[], ["--json"]], []),
+    "runs": ([[], ["--json"], ["--tree"], ["--tree", "--json"]], []),
     "fork": ([], [
         [RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"],
     ]),

@@ -1,7 +1,10 @@
 """Listings of runs in a terminal: the right numbers, and whole words in 80 columns."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,10 +68,11 @@ def test_an_iteration_whose_filter_kept_nothing_is_one_and_no_update(store, caps
     assert "nothing is learned" not in capsys.readouterr().out
 
 
-def test_a_warning_in_its_state_stands_below_the_list(store, capsys):
+def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys):
     store.runs.set_state(NAME, "completed", "", {"seconds": 5400.0}, "since iteration 0, nothing is learned: a reason")
-    runs(store=store.url)
-    assert f"{NAME}: since iteration 0, nothing is learned: a reason" in " ".join(capsys.readouterr().out.split())
+    for tree in (False, True):
+        runs(store=store.url, tree=tree)
+        assert f"{NAME}: since iteration 0, nothing is learned: a reason" in " ".join(capsys.readouterr().out.split())
     runs(store=store.url)
     assert "1.50" in capsys.readouterr().out  # 5,400 seconds are one and a half hours
     store.runs.set_state(NAME, "cancelled", "")  # `ragen cancel` keeps both
@@ -95,6 +99,61 @@ def test_a_run_that_learns_nothing_is_shown_as_stalled(store, capsys):
     assert "stalled: since iteration 0, nothing is learned: no group was kept" in capsys.readouterr().out
     show(NAME, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["verdict"] == "stalled"
+
+
+def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
+    folder = Path(store.url, "runs")
+    (folder / NAME / "state.json").write_text("{}")
+    (folder / "a-file").write_text("no run")
+    store.runs.create("sound", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    runs(store=store.url, tree=True)
+    out = capsys.readouterr().out
+    assert f"{NAME}  damaged" in out
+    assert "sound  unknown  0 iterations" in out
+    assert [line.split()[0] for line in out.splitlines() if " is damaged: " in line] == ["a-file", NAME]
+    shutil.rmtree(folder / NAME)
+    shutil.rmtree(folder / "sound")
+    runs(store=store.url, tree=True)
+    assert "a-file is damaged" in capsys.readouterr().out
+
+
+def test_a_tree_has_replays_and_imports_and_says_how_runs_ended(tmp_path, capsys):
+    store = Store(str(tmp_path / "store"))
+
+    def put(name: str, flow: str, parameters: dict[str, Any], checkpoints: str, **settings: float) -> None:
+        config = preset("smoke", {"iterations": 4, **settings}).model_dump(mode="json")
+        store.runs.create(name, flow=flow, preset="smoke", config=config, parameters=parameters)
+        if flow == "starpo":
+            store.runs.record_stage(name, 0, "warm_start", {"checkpoint": "first"})
+        start = parameters.get("start", 0)
+        for iteration, checkpoint in enumerate(checkpoints, start):
+            store.runs.record_stage(name, iteration, "rollout", {"turns": "t"})
+            if flow != "import":
+                store.runs.record_stage(name, iteration, "update", {"checkpoint": checkpoint})
+
+    put("base", "starpo", {}, "abc")
+    put("like-the-replay", "replay", {"base": "base", "start": 1}, "xy", **{"filter.keep": 1.0})
+    put("from-the-beginning", "replay", {"base": "base", "start": 0}, "pqr", **{"filter.keep": 0.25})
+    put("theirs", "import", {}, "..")
+    put("fork", "starpo", {}, "axz", schedule=[{"iteration": 1, "set": {"filter.keep": 1.0}}])
+    put("orphan", "replay", {"base": "gone", "start": 1}, "uv")
+    store.runs.set_state("base", "failed", "stopped")
+    store.runs.set_state("theirs", "completed", "imported")
+    runs(store=store.url, tree=True, as_json=True)
+    trees = {tree["run"]: tree for tree in json.loads(capsys.readouterr().out)}
+    assert list(trees) == ["base", "theirs", "orphan"]
+    assert [(fork["run"], fork["from"], fork["forks"]) for fork in trees["base"]["forks"]] == [
+        ("fork", 1, []),  # its first update is that of a replay, which is no run to branch off from
+        ("like-the-replay", 1, []),
+        ("from-the-beginning", 0, []),
+    ]
+    assert trees["base"]["forks"][2]["changed"] == {"filter.keep": {"was": 0.5, "is": 0.25}}
+    runs(store=store.url, tree=True)
+    out = capsys.readouterr().out
+    assert "base  failed  3 iterations" in out
+    assert "theirs  import  completed  2 iterations" in out
+    assert "from-the-beginning  replay  unknown  3 iterations" in out
+    assert "from 0: filter.keep 0.5 -> 0.25" in out
 
 
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):

@@ -108,7 +108,7 @@ def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path
     ragen("report", "half", "--store", store, "-o", str(path))
     page = path.read_text()
     assert 'id="audits"' in page
-    for title in ("Incomplete trajectories in baselines", "Re-tokenisation drift", "Contaminated panels"):
+    for title in ("Incomplete trajectories in baselines", "Staleness", "Re-tokenisation drift", "Contaminated panels"):
         assert f"<td>{title}</td>" in page
     ragen("report", "half", "--store", store, "-o", str(without), "--no-audits")
     assert 'id="audits"' not in without.read_text()
@@ -120,5 +120,5 @@ def test_what_cannot_be_audited_is_said_in_its_place(store: str, tmp_path: Path)
     damaged.write_bytes(damaged.read_bytes()[:-1])
     ragen("report", "half", "--store", store, "-o", str(path))
     page = path.read_text()
-    assert '<td>groups</td><td class="severity warning">not done</td>' in page
+    assert '<td>staleness</td><td class="severity warning">not done</td>' in page
     assert "<td>Invalid formats</td>" in page

@@ -11,6 +11,7 @@ from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import CollapsedError
+from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.tasks.loop.verify import verify_run
@@ -51,7 +52,9 @@ def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[An
     states = {name: store.runs.state(name).status for name in store.runs.names()}
     assert states == {"mine": "failed", run: "completed"}
     assert f"It goes on from checkpoint {healthy} as run '{run}'" in store.runs.state("mine").message
+    [root] = family(store)
     assert healthy <= BROKEN_AT
+    assert [(fork.run.name, fork.start) for fork in root.forks] == [(run, BROKEN_AT)]  # equal settings until then
     assert 19 in store.runs.iterations(run)
 
 

@@ -8,7 +8,7 @@ audits       the named audits (`ragen.core.registry.AUDITS`), run one by one
 panels       the initial states of evaluations that training had already visited
 staleness    the age of the turns that each iteration trained on
 finding      the result of an audit
-responses, action_effects, rewards, groups, errors, baselines, retokenisation, contamination:
+responses, action_effects, rewards, groups, errors, baselines, stale_use, retokenisation, contamination:
              the audits, functions of a `Database`
 lineage      ancestors and descendants of an artifact, across all runs of a store
 
