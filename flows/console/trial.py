@@ -5,7 +5,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import in_words
-from starpo.ragen.evidence.sizing.hours import run_seconds
+from starpo.ragen.sizing.hours import run_seconds
 from starpo.ragen.store import Store
 from starpo.ragen.trial.trial import Trial, imitated, play_trial
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, PatchTokens
 from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
@@ -135,6 +134,8 @@ def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None 
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     if patch_size is not None:
+        from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, PatchTokens
+
         tokenizer.add_special_tokens({"additional_special_tokens": [TURN_START, *IMAGE_TOKENS]})
         start, pad, end = cast(list[int], tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS)))
         tokenizer.image_tokens = PatchTokens((start,), pad, (end,), patch_size, MAX_PATCHES)

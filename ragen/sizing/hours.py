@@ -7,7 +7,7 @@ import math
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.evidence.sizing.tokens import count_tokens
+from starpo.ragen.sizing.tokens import count_tokens
 from starpo.ragen.trial.pace import Pace
 
 
