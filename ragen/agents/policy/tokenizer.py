@@ -20,7 +20,7 @@ from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import resolve
-from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS
+from starpo.ragen.core.registry import DEMONSTRATORS, VOCABULARY
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
@@ -179,21 +179,19 @@ def _make_bpe(extra: ExtraVocabulary | None) -> Tokenizer:
 
 
 def _is_in_every_vocabulary(environment: EnvironmentSettings) -> bool:
-    is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
-    return is_built_in and bool(environment_type(environment.type).spoken)
+    return environment.type in VOCABULARY
 
 
 def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
     """Yield texts that occur between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
     yield "".join(f" {digit}" for digit in range(10))
-    built_in = [environment_type(name) for name in ENVIRONMENTS if name not in ENVIRONMENTS.packages]
-    for environment in built_in:
-        yield from environment.words
+    for name in VOCABULARY:
+        yield from environment_type(name).words
     played = [
-        (environment.settings_type(**changed), environment.demonstrator)
-        for environment in built_in
-        for changed in environment.spoken
+        (settings_type(name)(**changed), environment_type(name).demonstrator)
+        for name, overrides in VOCABULARY.items()
+        for changed in overrides
     ]
     own: list[EnvironmentSettings] = []
     if extra:
