@@ -26,7 +26,6 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR, Names
 from starpo.ragen.envs.make import environment_type, settings_type
-from starpo.ragen.envs.statements import all_statements
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -203,6 +202,8 @@ def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
     for part in own:
         yield from environment_type(part.type).words
     if extra and extra.form != "free":
+        from starpo.ragen.envs.statements import all_statements
+
         yield all_statements()
 
 
