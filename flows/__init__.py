@@ -11,7 +11,7 @@ scripting   `starpo.train` and `starpo.play` for scripts and notebooks; opened_r
 training_run   a training run from begin to end, with the stages carried out by an execution
 stage_task  the one Prefect task, which carries out any stage: retries I/O errors only
 prefect_execution  the stages of a run as Prefect tasks; `ragen.runs.execution`: in this process
-record      recording of a run: its record, its state, wandb metrics
+record      recording of a run: its record, its state; tracking: its metrics to wandb
 evaluation  evaluation of a run's checkpoint; checkpoint_export: a checkpoint as a folder
 objectives  comparison of objectives on a stored update
 *_summary   results as text

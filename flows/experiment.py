@@ -26,10 +26,10 @@ from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.variants import Variant
 from starpo.ragen.envs.variants import variant as find_variant
-from starpo.ragen.evidence.sizing.architecture import architecture_of, known_size
-from starpo.ragen.evidence.sizing.device import GIB, host_memory, this_machine
-from starpo.ragen.evidence.sizing.estimate import estimate
-from starpo.ragen.evidence.sizing.fit import misfits
+from starpo.ragen.sizing.architecture import architecture_of, known_size
+from starpo.ragen.sizing.device import GIB, host_memory, this_machine
+from starpo.ragen.sizing.estimate import estimate
+from starpo.ragen.sizing.fit import misfits
 
 _NUM_DEMONSTRATED = 64
 _RESPONSE_WITHOUT_DEMONSTRATIONS = 256

@@ -6,9 +6,9 @@ import resource
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import PolicyError
-from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, host_memory, this_machine
-from starpo.ragen.evidence.sizing.fit import DoesNotFitError, check_fits
+from starpo.ragen.sizing.architecture import architecture_of
+from starpo.ragen.sizing.device import GIB, host_memory, this_machine
+from starpo.ragen.sizing.fit import DoesNotFitError, check_fits
 
 _ADDRESS_SPACE = 3 * GIB
 """Least address space of a process: torch, Arrow and threads reserve much more than they use. The preset `smoke` ends

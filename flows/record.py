@@ -12,18 +12,18 @@ from types import TracebackType
 from typing import Any
 
 from starpo.flows.iteration_summary import iteration_line
+from starpo.flows.tracking import Tracker
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
-from starpo.ragen.evidence.report.tracking import Tracker
-from starpo.ragen.evidence.sizing.architecture import known_architecture
-from starpo.ragen.evidence.sizing.storage import checkpoint_interval
-from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.learning.control.alarm import Alarm
+from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.runs.execution import Execution
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.runs.newest_policies import remove_ownerless
 from starpo.ragen.runs.work import Keys, Work
+from starpo.ragen.sizing.architecture import known_architecture
+from starpo.ragen.sizing.storage import checkpoint_interval
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention, is_kept
 from starpo.ragen.store.records.run import RunStatus

@@ -2,9 +2,10 @@
 list.
 
 studies      many runs or cells measured together: ablations, sweeps
-evidence     analyses of stored runs: report, audits, diagnostics, sizing; imported by flows alone
+evidence     analyses of stored runs: report, audits, diagnostics; imported by flows alone, and not by that of training
 runs         stages of stored runs: carried out, verified, replayed; where engines and learners run
 readiness    what a run lacks; trial: episodes played before a run, and what follows from them
+sizing       resource estimates for a run, before it is started
 speed        how fast this machine plays and trains a policy, measured
 pace         how long the episodes of a run take at a speed
 methods      what plugs into the stages below by the registry, as a user's code does: search, judge, checklist, segments

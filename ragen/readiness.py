@@ -21,7 +21,6 @@ from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPT
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.check import check
 from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 
@@ -225,10 +224,15 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     except FOREIGN as error:  # a third-party environment may raise anything
         module = ENVIRONMENTS[part.type].partition(":")[0]
         return [f"{place}: {tag}: '{part.type}' cannot be started: {describe_fault(error, module)}"]
+    own = ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
+    foreign = [part for part in settings.tagged().values() if part.type not in own]
+    if not foreign:
+        return []
+    from starpo.ragen.envs.check import check
+
     return [
         f"{place}: '{part.type}' breaks its contract: {found}"
-        for part in settings.tagged().values()
-        if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
+        for part in foreign
         for found in check(part, should_start_process=False)
     ]
 

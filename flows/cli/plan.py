@@ -15,12 +15,12 @@ from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.cost import in_words, pace_of
-from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
-from starpo.ragen.evidence.sizing.estimate import Estimate, estimate, num_gpus
-from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
-from starpo.ragen.evidence.sizing.hours import run_seconds
-from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
+from starpo.ragen.sizing.architecture import Architecture, architecture_of
+from starpo.ragen.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
+from starpo.ragen.sizing.estimate import Estimate, estimate, num_gpus
+from starpo.ragen.sizing.fit import flags, misfits, remedies
+from starpo.ragen.sizing.hours import run_seconds
+from starpo.ragen.sizing.storage import checkpoint_bytes, num_kept_checkpoints
 
 
 def plan(

@@ -10,8 +10,8 @@ from starpo.flows.terminal import print_json, write
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted
-from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
+from starpo.ragen.sizing.architecture import known_size
 
 
 def validate(

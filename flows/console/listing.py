@@ -8,7 +8,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
-from starpo.ragen.evidence.updates import updates_before
+from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState, StageKeys
 

@@ -18,8 +18,8 @@ from starpo.flows.stores import open_store
 from starpo.flows.terminal import Console, say
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits
-from starpo.ragen.evidence.sizing.architecture import known_size
 from starpo.ragen.readiness import check_ready
+from starpo.ragen.sizing.architecture import known_size
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
 from starpo.tasks.loop.fork import Fork

@@ -5,7 +5,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import hours
-from starpo.ragen.evidence.sizing.hours import num_episodes_of
+from starpo.ragen.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, play_trial
 

@@ -44,6 +44,14 @@ SUITES: dict[str, str] = {
 """Environments that wrap all tasks of a package -> the package; the extra to install has the environment's name. Their
 tasks are named `suite/task`."""
 
+VOCABULARY: dict[str, tuple[dict[str, str], ...]] = {
+    "sokoban": ({"observation": "compact", "generator": "distance"},),
+    "frozen_lake": ({"observation": "compact"},),
+    "bandit": ({"names": "train"}, {"names": "held_out"}, {"names": "phoenix_dragon"}),
+}
+"""Environments whose words are in the tokenizer of every embedded policy -> the settings in which they occur, as
+overrides of the default ones. Only policies that play another environment have its words."""
+
 DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
 """Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, in addition to those that
 environments declare themselves (`Environment.demonstrator`)."""

@@ -61,9 +61,7 @@ class Environment(ABC, Generic[S]):
             mediocre decision. The embedded policy begins by imitating it; a pretrained policy needs none.
         lessons: `module:attribute` of a function `settings -> tuple of settings` to demonstrate in turn; "": only
             the settings themselves.
-        spoken: For a built-in environment, overrides of the default settings whose vocabulary is part of every
-            embedded policy's tokenizer. Empty: only embedded policies that play the environment have its vocabulary.
-        words: Texts to add to the vocabulary because they are rare in sampled play.
+        words: Texts to add to the vocabulary of the embedded policy because they are rare in sampled play.
         plays: `module:function` that plays its episodes in place of `ragen.agents.rollout.loop.play`, with the same
             arguments, where turns are not actions of the agent alone; "": the built-in loop.
         drawn_as: Overrides of settings that affect only how a state is written, set to values that the report can draw.
@@ -74,7 +72,6 @@ class Environment(ABC, Generic[S]):
     num_initial_states: ClassVar[int | None] = None
     demonstrator: ClassVar[str] = ""
     lessons: ClassVar[str] = ""
-    spoken: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     words: ClassVar[tuple[str, ...]] = ()
     plays: ClassVar[str] = ""
     drawn_as: ClassVar[Mapping[str, Any]] = {}

@@ -5,8 +5,6 @@ audit        SQL and named audits over stored turns; lineage
 diagnostics  gradients, template collapse and reuse of rollouts, from stored metrics
 reading      `Reader`: tolerant reading of a run, with a list of what cannot be read
 cost         hours of machine and tokens of a run; times: its time by stage
-updates      how many updates a run has made
-sizing       resource estimates for a run, before it is started
 imports      import of files that hold dataset `turns`
 unreplayable the parts of a run that cannot be replayed
 exchange     import and export of trajectories in other formats

@@ -16,8 +16,8 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
-from starpo.ragen.evidence.sizing.hours import Pace, num_examples, num_passes, num_played
 from starpo.ragen.evidence.times import stage_seconds
+from starpo.ragen.sizing.hours import Pace, num_examples, num_passes, num_played
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.records.runs import Run

@@ -6,11 +6,12 @@ demonstrated turns, or stored ones -> [Example] -> Batch -> micro-batches (`lear
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from starpo.ragen.agents.vision.image_table import ImageTable
+if TYPE_CHECKING:
+    from starpo.ragen.agents.vision.image_table import ImageTable
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Lessons(Protocol):
         """Contexts to learn from."""
 
     @property
-    def images(self) -> ImageTable | None:
+    def images(self) -> "ImageTable | None":
         """Images of the contexts; None if they are of text alone."""
 
     @property
@@ -55,7 +56,7 @@ class Batch:
     """Examples of one optimiser step (implements `learners.batches.Contexts`)."""
 
     segments: Sequence[Example]
-    images: ImageTable | None = None
+    images: "ImageTable | None" = None
 
     @cached_property
     def segment_start(self) -> np.ndarray:

@@ -10,7 +10,7 @@ verify           whether a stage reproduces what is stored
 forks            which runs of a store branch off from which others
 stored_policy    a checkpoint's complete folder, and its tokenizer
 training_states  the initial states of a checkpoint's training
-metrics          stored metrics by name
+metrics          stored metrics by name; counting: how many updates a run has made
 
 The stages themselves, and the loops over them, are in `tasks`: nothing here depends on which stages there are.
 """

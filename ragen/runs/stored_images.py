@@ -7,16 +7,19 @@ Datasets of a rollout have one key, so the key of the turns is that of their ima
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.vision.image import Image
+    from starpo.ragen.agents.vision.image_table import ImageTable
 
 _IDS = pa.list_(pa.field("item", pa.int64(), nullable=False))
 
@@ -27,10 +30,10 @@ class _Place:
 
     position: int
     num_tokens: int
-    image: Image
+    image: "Image"
 
 
-def read_turns(store: Store, data: Mapping[str, str]) -> tuple[pa.Table, ImageTable | None]:
+def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageTable | None]":
     """Read the turns of all attempts.
 
     Args:
@@ -74,7 +77,9 @@ def image_kinds(manifest: Manifest) -> tuple[str, ...]:
     return ("images", "turn_images") if is_shown else ()
 
 
-def _image(key: str, digest: str, png: str) -> Image:
+def _image(key: str, digest: str, png: str) -> "Image":
+    from starpo.ragen.agents.vision.image import Image
+
     try:
         image = Image.from_png(png)
     except ValueError as error:
@@ -84,7 +89,9 @@ def _image(key: str, digest: str, png: str) -> Image:
     return image
 
 
-def _with_ids(turns: pa.Table, places: Mapping[tuple[str, int], list[_Place]]) -> tuple[pa.Table, ImageTable]:
+def _with_ids(turns: pa.Table, places: Mapping[tuple[str, int], list[_Place]]) -> "tuple[pa.Table, ImageTable]":
+    from starpo.ragen.agents.vision.image_table import ImageTable
+
     table = ImageTable()
     names = zip(turns["trajectory_id"].to_pylist(), turns["turn"].to_pylist(), strict=True)
     prompts = turns["prompt_ids"].cast(_IDS).to_pylist()

@@ -20,8 +20,8 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.evidence.sizing.device import Machine
 from starpo.ragen.readiness import obstacles
+from starpo.ragen.sizing.device import Machine
 
 GIB = 2**30
 

@@ -13,11 +13,11 @@ from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine
-from starpo.ragen.evidence.sizing.estimate import estimate
-from starpo.ragen.evidence.sizing.fit import misfits
 from starpo.ragen.learning.learners.batches import num_steps
+from starpo.ragen.sizing.architecture import architecture_of
+from starpo.ragen.sizing.device import GIB, Machine
+from starpo.ragen.sizing.estimate import estimate
+from starpo.ragen.sizing.fit import misfits
 from starpo.ragen.studies.grid import Grid
 
 

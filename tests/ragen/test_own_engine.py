@@ -50,10 +50,10 @@ from starpo.ragen.runs import placement
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.config.reference import page
-from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine
-from starpo.ragen.evidence.sizing.estimate import estimate
-from starpo.ragen.evidence.sizing.fit import remedies
+from starpo.ragen.sizing.architecture import architecture_of
+from starpo.ragen.sizing.device import GIB, Machine
+from starpo.ragen.sizing.estimate import estimate
+from starpo.ragen.sizing.fit import remedies
 
 plain = preset("sokoban-paper")
 config = preset("sokoban-paper", {"rollout.engine": "mine", "rollout.mine.share": 0.75, "update.learner": "mine"})

@@ -19,10 +19,10 @@ from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.seeding import token_uniforms
-from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.sizing.architecture import architecture_of
 
 pytestmark = pytest.mark.thorough
 

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, PatchTokens
 from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import resolve
-from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS
+from starpo.ragen.core.registry import DEMONSTRATORS, VOCABULARY
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR, Names
 from starpo.ragen.envs.make import environment_type, settings_type
-from starpo.ragen.envs.statements import all_statements
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -135,6 +133,8 @@ def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None 
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     if patch_size is not None:
+        from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, PatchTokens
+
         tokenizer.add_special_tokens({"additional_special_tokens": [TURN_START, *IMAGE_TOKENS]})
         start, pad, end = cast(list[int], tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS)))
         tokenizer.image_tokens = PatchTokens((start,), pad, (end,), patch_size, MAX_PATCHES)
@@ -178,21 +178,19 @@ def _make_bpe(extra: ExtraVocabulary | None) -> Tokenizer:
 
 
 def _is_in_every_vocabulary(environment: EnvironmentSettings) -> bool:
-    is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
-    return is_built_in and bool(environment_type(environment.type).spoken)
+    return environment.type in VOCABULARY
 
 
 def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
     """Yield texts that occur between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
     yield "".join(f" {digit}" for digit in range(10))
-    built_in = [environment_type(name) for name in ENVIRONMENTS if name not in ENVIRONMENTS.packages]
-    for environment in built_in:
-        yield from environment.words
+    for name in VOCABULARY:
+        yield from environment_type(name).words
     played = [
-        (environment.settings_type(**changed), environment.demonstrator)
-        for environment in built_in
-        for changed in environment.spoken
+        (settings_type(name)(**changed), environment_type(name).demonstrator)
+        for name, overrides in VOCABULARY.items()
+        for changed in overrides
     ]
     own: list[EnvironmentSettings] = []
     if extra:
@@ -204,6 +202,8 @@ def _texts(extra: ExtraVocabulary | None) -> Iterator[str]:
     for part in own:
         yield from environment_type(part.type).words
     if extra and extra.form != "free":
+        from starpo.ragen.envs.statements import all_statements
+
         yield all_statements()
 
 

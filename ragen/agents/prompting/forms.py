@@ -13,13 +13,15 @@ The stored reasoning keeps the inner tags: rewards for a part read it from there
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
 from starpo.ragen.agents.prompting.prompt import Prompt
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.envs.grammar import Grammar
-from starpo.ragen.envs.statements import Scene, write_statements
+
+if TYPE_CHECKING:
+    from starpo.ragen.envs.statements import Scene
 
 _MEANINGS: Mapping[str, str] = {
     "observation": "where things are now",
@@ -60,7 +62,7 @@ def parts(think: str | None) -> dict[str, str]:
     return next((found for found in read if found is not None), {})
 
 
-def write_reasoning(form: str, reasoning: str, before: Scene | None, after: Scene | None) -> str:
+def write_reasoning(form: str, reasoning: str, before: "Scene | None", after: "Scene | None") -> str:
     """Write reasoning in a form, with true statements in its other parts; the inverse of `parts`.
 
     Args:
@@ -71,6 +73,8 @@ def write_reasoning(form: str, reasoning: str, before: Scene | None, after: Scen
     """
     if form == "free":
         return reasoning
+    from starpo.ragen.envs.statements import write_statements
+
     scenes = {"observation": before, "prediction": after}
     texts = {name: write_statements(scene) for name, scene in scenes.items() if scene is not None}
     return "".join(f"<{name}>{(texts | {'reasoning': reasoning})[name]}</{name}>" for name in FORMS[form])

@@ -80,7 +80,6 @@ class Bandit(Environment[BanditSettings]):
     num_initial_states: ClassVar[int | None] = 24  # the training names: 12 pairs in 2 orders
     demonstrator: ClassVar[str] = "starpo.ragen.envs.bandit.demonstrations:demonstrate"
     lessons: ClassVar[str] = "starpo.ragen.envs.bandit.demonstrations:lessons"
-    spoken = ({"names": "train"}, {"names": "held_out"}, {"names": "phoenix_dragon"})
 
     def __init__(self, settings: BanditSettings) -> None:
         super().__init__(settings)

@@ -50,7 +50,6 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     settings_type = FrozenLakeSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate"
-    spoken = ({"observation": "compact"},)
     words = tuple(f"{''.join(cells)}{end}" for cells in product("_O", repeat=4) for end in ("\n", ""))
     drawn_as: ClassVar[Mapping[str, Any]] = {"observation": "grid"}
 

@@ -103,7 +103,6 @@ class Sokoban(Environment[SokobanSettings]):
     settings_type: ClassVar[type[EnvironmentSettings]] = SokobanSettings
     action_cost: ClassVar[float] = ACTION_REWARD
     demonstrator: ClassVar[str] = "starpo.ragen.envs.sokoban.demonstrations:demonstrate"
-    spoken = ({"observation": "compact", "generator": "distance"},)
     words = tuple(
         text for cells in product("#_", repeat=4) for text in (f"#{''.join(cells)}#\n", f"#{''.join(cells)}#")
     )

@@ -1,6 +1,5 @@
-"""Reports: wandb while a run is active, self-contained HTML pages afterwards.
+"""Reports: self-contained HTML pages.
 
-tracking         `Tracker`: metrics to wandb, offline unless configured
 data             `gather`: facts, curves, decisions, stages and sampled trajectories of a run, from a store
 page             `render_report`: ReportData -> one HTML page that needs no network
 comparison       `draw_comparison`: success curves of several runs -> one SVG

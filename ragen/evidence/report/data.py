@@ -25,9 +25,9 @@ from starpo.ragen.evidence.report.evaluations import read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
-from starpo.ragen.evidence.updates import updates_before
 from starpo.ragen.learning.control.collapse import Verdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
+from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState

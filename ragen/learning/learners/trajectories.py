@@ -7,17 +7,20 @@ Legend: T tokens of a segment, K turns of a trajectory.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.spans import UNKNOWN, Spans
 from starpo.ragen.learning.objectives.chosen import selection_weight
 from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.vision.image_table import ImageTable
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Trajectory:
     reasoning: np.ndarray
     turn_weights: np.ndarray
     greedy_return: float | None = None
-    images: ImageTable | None = None
+    images: "ImageTable | None" = None
 
     @property
     def num_response_tokens(self) -> int:
@@ -90,7 +93,7 @@ def assemble(
     rewards: pa.Table,
     selection: pa.Table,
     spans: Spans | None = None,
-    images: ImageTable | None = None,
+    images: "ImageTable | None" = None,
 ) -> list[Trajectory]:
     """Assemble the valid trajectories of the kept groups.
 

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.redaction import without_secrets
-from starpo.ragen.store.remote.object_storage import ObjectStorage
 from starpo.ragen.store.remote.redaction import check_address
 
 NUM_REQUESTS = 16
@@ -64,6 +63,8 @@ class Location:
             raise StoreError(f"the store's address {self.name} names no bucket; expected s3://bucket/prefix")
         if self.local is not None:
             return
+        from starpo.ragen.store.remote.object_storage import ObjectStorage
+
         try:
             self._remote = ObjectStorage(url, self.name)
         except StoreError:

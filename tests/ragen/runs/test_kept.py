@@ -8,12 +8,12 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import DerivationError, StoreError
-from starpo.ragen.evidence.sizing.architecture import known_architecture
-from starpo.ragen.evidence.sizing.storage import checkpoint_interval
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.runs import placement
 from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.runs.work import Work
+from starpo.ragen.sizing.architecture import known_architecture
+from starpo.ragen.sizing.storage import checkpoint_interval
 from starpo.ragen.store import Store
 from starpo.tasks.update import update
 from tests.examples import example

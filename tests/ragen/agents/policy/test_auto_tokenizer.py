@@ -11,11 +11,10 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer, vocabulary_dige
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
-from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.registry import VOCABULARY
 from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
 TOKENIZER = make_tokenizer()
@@ -58,7 +57,7 @@ def prompts() -> list[str]:
 
 
 def test_auto_tokenizer_reads_a_stored_checkpoint_as_it_was_meant(tmp_path: Path) -> None:
-    assert {settings.type for settings in WORLDS} == {name for name in ENVIRONMENTS if environment_type(name).spoken}
+    assert {settings.type for settings in WORLDS} == VOCABULARY.keys()
     save_policy(make_model(SMALL, TOKENIZER), TOKENIZER, tmp_path)
     texts = [*prompts(), TALK[1]["content"], "any text, ünusual: Upper  \n\n 7"]
     read = subprocess.run(

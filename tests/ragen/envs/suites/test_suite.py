@@ -9,7 +9,7 @@ from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPacka
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.grammar import FreeText
-from starpo.ragen.envs.make import environment_type, settings_type
+from starpo.ragen.envs.make import settings_type
 from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings
 from starpo.ragen.envs.variants import variant
 
@@ -111,7 +111,6 @@ def test_suite_without_its_package_says_what_to_install(suite, monkeypatch, tmp_
         return real(name, *rest)
 
     assert suite in ENVIRONMENTS
-    assert environment_type(suite).spoken == ()
     settings = settings_type(suite)(task=str(tmp_path))
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackageError, match=rf"pip install 'starpo\[{suite}\]'"):

@@ -1,6 +1,6 @@
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.sizing.architecture import Architecture
 
 
 def model_of(architecture: Architecture) -> Qwen2ForCausalLM:

@@ -1,6 +1,6 @@
 """Updates are counted, not iterations."""
 
-from starpo.ragen.evidence.updates import updates_before
+from starpo.ragen.runs.counting import updates_before
 
 
 def test_an_iteration_without_an_update_counts_for_nothing():

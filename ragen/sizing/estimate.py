@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.evidence.sizing.architecture import Architecture
-from starpo.ragen.evidence.sizing.device import GIB, Machine
-from starpo.ragen.evidence.sizing.memory import (
+from starpo.ragen.sizing.architecture import Architecture
+from starpo.ragen.sizing.device import GIB, Machine
+from starpo.ragen.sizing.memory import (
     BYTES,
     DType,
     Part,
@@ -21,8 +21,8 @@ from starpo.ragen.evidence.sizing.memory import (
     optimiser_bytes,
     zero_bytes,
 )
-from starpo.ragen.evidence.sizing.storage import run_bytes, trained_parameters
-from starpo.ragen.evidence.sizing.tokens import IterationTokens, count_tokens
+from starpo.ragen.sizing.storage import run_bytes, trained_parameters
+from starpo.ragen.sizing.tokens import IterationTokens, count_tokens
 
 PROCESS_BYTES = 0.45 * GIB
 """Memory of a CPU process with torch and Prefect loaded but no model."""

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from starpo.ragen.evidence.report.tracking import Tracker
+from starpo.flows.tracking import Tracker
 
 
 class FakeRun:

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from starpo.ragen.evidence.sizing.architecture import Architecture
-from starpo.ragen.evidence.sizing.memory import (
+from starpo.ragen.learning.learners import scoring
+from starpo.ragen.sizing.architecture import Architecture
+from starpo.ragen.sizing.memory import (
     LOGITS_AT_A_TIME,
     activation_bytes,
     attention_bytes,
@@ -15,8 +16,7 @@ from starpo.ragen.evidence.sizing.memory import (
     optimiser_bytes,
     zero_bytes,
 )
-from starpo.ragen.learning.learners import scoring
-from tests.ragen.evidence.sizing.models import model_of
+from tests.ragen.sizing.models import model_of
 
 SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
 

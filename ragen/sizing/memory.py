@@ -1,12 +1,12 @@
 """Memory of training and sampling in bytes: pure functions of sizes.
 
-Legend: P parameters, T trained parameters, h, q, kv, i, L, V as in `ragen.evidence.sizing.architecture`.
+Legend: P parameters, T trained parameters, h, q, kv, i, L, V as in `ragen.sizing.architecture`.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.sizing.architecture import Architecture
 
 DType = Literal["float32", "bfloat16"]
 BYTES: dict[DType, int] = {"float32": 4, "bfloat16": 2}

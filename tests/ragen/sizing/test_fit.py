@@ -8,10 +8,10 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.load import apply_overrides, parse_override
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine, parse_bytes
-from starpo.ragen.evidence.sizing.estimate import estimate
-from starpo.ragen.evidence.sizing.fit import DoesNotFitError, check_fits, misfits, remedies
+from starpo.ragen.sizing.architecture import architecture_of
+from starpo.ragen.sizing.device import GIB, Machine, parse_bytes
+from starpo.ragen.sizing.estimate import estimate
+from starpo.ragen.sizing.fit import DoesNotFitError, check_fits, misfits, remedies
 
 
 def refused(name: str, machine: Machine, overrides: dict[str, object] | None = None, host: float | None = None) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.evidence.sizing.architecture import architecture_of
-from starpo.ragen.evidence.sizing.device import GIB, Machine
-from starpo.ragen.evidence.sizing.estimate import estimate
-from starpo.ragen.evidence.sizing.hours import num_passes, num_played
-from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, run_bytes
-from starpo.ragen.evidence.sizing.tokens import count_tokens
+from starpo.ragen.sizing.architecture import architecture_of
+from starpo.ragen.sizing.device import GIB, Machine
+from starpo.ragen.sizing.estimate import estimate
+from starpo.ragen.sizing.hours import num_passes, num_played
+from starpo.ragen.sizing.storage import checkpoint_bytes, run_bytes
+from starpo.ragen.sizing.tokens import count_tokens
 
 POLICY = {"hidden_size": 256, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 768}
 OVERRIDES = {

@@ -1,9 +1,9 @@
 """Storage of a run in bytes."""
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.evidence.sizing.architecture import Architecture
-from starpo.ragen.evidence.sizing.memory import optimiser_bytes
-from starpo.ragen.evidence.sizing.tokens import IterationTokens
+from starpo.ragen.sizing.architecture import Architecture
+from starpo.ragen.sizing.memory import optimiser_bytes
+from starpo.ragen.sizing.tokens import IterationTokens
 from starpo.ragen.store.keeping.retention import kept_numbers
 
 BYTES_A_TOKEN = 1.7

@@ -12,9 +12,9 @@ from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.agents.policy.tokenizer import extra_vocabulary
 from starpo.ragen.config.policy import PolicyConfig, PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import ConfigError, PolicyError
-from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
 from starpo.ragen.learning.learners.critic import Critic
-from tests.ragen.evidence.sizing.models import model_of
+from starpo.ragen.sizing.architecture import Architecture, architecture_of, known_architectures
+from tests.ragen.sizing.models import model_of
 
 PUBLISHED = {  # total sizes of the published tensors
     "HuggingFaceTB/SmolLM2-135M": 134_515_008,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.evidence.sizing.tokens import count_tokens
+from starpo.ragen.sizing.tokens import count_tokens
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import LEARNERS
-from starpo.ragen.evidence.sizing.architecture import Architecture
-from starpo.ragen.evidence.sizing.device import GIB, Machine
-from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
+from starpo.ragen.sizing.architecture import Architecture
+from starpo.ragen.sizing.device import GIB, Machine
+from starpo.ragen.sizing.estimate import Estimate, estimate
 
 _MAX_REMEDIES = 4
 _LEAST_TOKENS = 512
