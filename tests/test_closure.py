@@ -17,7 +17,11 @@ SHARED = ("base", "grammar", "cells", "statements", "initial_states", "make", "s
 """Modules of `ragen.envs` that belong to no environment, and the environment that is trained on."""
 MAX_LINES = 20_000
 
-CODE = "from starpo.flows.starpo import starpo\nfrom starpo.flows.presets import preset\npreset('sokoban')"
+CODE = """
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+preset("sokoban", {"environment.height": 8})
+"""
 
 
 def test_the_default_flow_loads_no_other_room() -> None:

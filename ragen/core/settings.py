@@ -124,7 +124,10 @@ class NamedModel:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         if _is_by_name.get():
             return {"type": "object", "title": self.name}
-        return handler(self.model().__pydantic_core_schema__)
+        model = self.model()
+        place = f"{model.__module__}.{model.__qualname__}:{id(model)}"
+        described: Any = {**model.__pydantic_core_schema__, "ref": place}  # one definition, wherever it is used
+        return handler(core_schema.definitions_schema(described, []))
 
     def _validated(self, value: Any, info: ValidationInfo) -> Settings:
         try:
