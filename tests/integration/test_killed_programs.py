@@ -24,6 +24,8 @@ AGENT = """
 import os
 from pathlib import Path
 
+from openai import OpenAI
+
 
 def tasks():
     from starpo.ragen.methods.programs import player
@@ -33,8 +35,6 @@ def tasks():
 
 
 def play(task):
-    from openai import OpenAI
-
     with Path(os.environ["PLAYED"]).open("a") as played:
         played.write("1\\n")
     messages, length = [{"role": "user", "content": f"say {task['number']}"}], 0
