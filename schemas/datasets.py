@@ -53,10 +53,10 @@ NO_RESPONSE: dict[str, Any] = {
 UNKNOWN_FINISH = "unknown"
 FINISH_REASONS = ("stop", "length", "none", UNKNOWN_FINISH)
 """Why a response ended: at its end token (or at a text at which a program stops it), at `max_response_tokens`, or there
-was none (status truncated, timeout, and
-env_error if the environment failed before the response). 'unknown': it was imported, and its source does not record the
-reason; only then may data that the source lacks be absent, as an empty list: `behaviour_logprobs`, or in addition
-`response_ids` and `prompt_ids`. Token counts leave such responses out, and they are not trained on."""
+was none (status truncated, timeout, and env_error if the environment failed before the response). 'unknown': its source
+does not record the reason (it was imported, or recorded from a server without log-probs); only then may data that the
+source lacks be absent, as an empty list: `behaviour_logprobs`, or in addition `response_ids` and `prompt_ids`. Token
+counts leave such responses out, and no update is computed on them."""
 
 
 @dataclass(frozen=True)

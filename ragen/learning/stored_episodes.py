@@ -122,6 +122,10 @@ def _outcomes(turns: pa.Table, rewards: pa.Table) -> pa.Table:
 def _add(chosen: StoredEpisodes, outcomes: pa.Table, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> None:
     ids = outcomes["trajectory_id"].combine_chunks()
     turns, rewards = (table.filter(pc.is_in(table["trajectory_id"], value_set=ids)) for table in (turns, rewards))
+    # Imitation needs no log-probs, and what a server said has none.
+    spoken_ids = turns["response_ids"].combine_chunks()
+    unused = pa.ListArray.from_arrays(spoken_ids.offsets, pa.array([0.0] * len(spoken_ids.values), pa.float32()))
+    turns = turns.set_column(turns.schema.get_field_index("behaviour_logprobs"), "behaviour_logprobs", unused)
     everything = pa.array([True] * selection.num_rows)
     kept = selection.set_column(selection.schema.get_field_index("kept"), "kept", everything)
     for trajectory in assemble(turns, rewards, kept):

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.learning.stored_episodes import choose_episodes
 from starpo.ragen.store import Store
 
 AGENT = """
@@ -53,6 +56,49 @@ def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
     assert [sum(row["action_rewards"]) for row in turns] == [0.5 * is_rated] * 2
     assert all(row["response_ids"] for row in turns)
     assert ("reward" in stages) == is_rated
+
+
+class Server(BaseHTTPRequestHandler):
+    """A server of completions that always says the same, without log-probs."""
+
+    def do_GET(self):
+        self._send({"object": "list", "data": [{"id": "teacher", "object": "model", "created": 0, "owned_by": ""}]})
+
+    def do_POST(self):
+        assert json.loads(self.rfile.read(int(self.headers["content-length"])))["prompt"]
+        choice = {"index": 0, "text": "Up", "finish_reason": "stop", "logprobs": None}
+        self._send({"id": "", "object": "text_completion", "created": 0, "model": "teacher", "choices": [choice]})
+
+    def _send(self, answer):
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_what_a_server_says_is_recorded_and_can_be_imitated(store, policy, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "agent.py").write_text(AGENT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        given = ("--server", f"http://127.0.0.1:{server.server_port}/v1", "--model", "teacher", "--protocol")
+        program = (sys.executable, str(tmp_path / "agent.py"))
+        made = record(store, policy, *given, "completions", "--reward", "output", "--times", "2", "--", *program)
+        server.shutdown()
+    assert made.exit_code == 0, made.output
+    stages = store.runs.iterations("seen")[0]
+    keys = {kind: key for stage in stages.values() for kind, key in stage.items()}
+    turns, rewards, selection = (store.read_table(kind, keys[kind]) for kind in ("turns", "rewards", "selection"))
+    assert [(row["response"], row["behaviour_logprobs"]) for row in turns.to_pylist()] == [("Up", [])] * 2
+    fine_tuning = FineTuning(runs=["seen:0"], episodes="all")
+    chosen = choose_episodes([(turns, rewards, selection)], fine_tuning, frozenset())
+    assert [text for _, text in chosen.responses] == ["Up"] * 2
+    chosen.check_tokens(make_tokenizer())
 
 
 def test_what_cannot_be_recorded_is_said_and_leaves_no_run(store, policy):

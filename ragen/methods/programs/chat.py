@@ -137,7 +137,7 @@ class _Body(BaseModel):
     model: Literal[MODEL]  # type: ignore[valid-type]
     messages: list[_Message] = Field(min_length=1, max_length=10_000)
     tools: list[_Tool] | None = _Many
-    tool_choice: Literal["auto", "required", "none"] | None = None
+    tool_choice: Literal["auto", "none"] | None = None  # what is sampled can be forced to nothing
     stream: bool | None = None
     stream_options: _Object | None = None
     stop: str | list[Annotated[str, Field(min_length=1)]] | None = Field(None, max_length=16)
@@ -177,7 +177,7 @@ def read_request(body: bytes, temperature: float | None, top_p: float | None) ->
     try:
         asked = _Body.model_validate_json(body)
     except ValidationError as error:
-        raise _refusal(error) from None
+        raise refusal(error) from None
     for name, own in (("temperature", temperature), ("top_p", top_p)):
         given = getattr(asked, name)
         if None not in (own, given) and not abs(given - own) <= 1e-6:  # NaN is none, either
@@ -199,8 +199,8 @@ def read_request(body: bytes, temperature: float | None, top_p: float | None) ->
     )
 
 
-def _refusal(error: ValidationError) -> Refusal:
-    """Say in one sentence what is wrong, of all alternatives the one that came furthest."""
+def refusal(error: ValidationError) -> Refusal:
+    """Return a refusal that says in one sentence what is wrong, of all alternatives the one that came furthest."""
     found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
     place = ".".join(str(part) for part in found["loc"])[:200]
     if not place:

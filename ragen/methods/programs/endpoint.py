@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, read_request
 from starpo.ragen.methods.programs.replies import Reply, error, models
+from starpo.ragen.methods.programs.responses import as_chat, response
 
 MAX_BODY_BYTES = 4 << 20
 MAX_CONNECTIONS = 512
@@ -34,6 +35,7 @@ MAX_OPEN = 64
 SENDING_S = 10.0
 """Time to send a request's headers, and then its body."""
 STARTING_S = 30.0
+_PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/models")
 
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.ERROR)  # what programs send is no news; faults of this module are
@@ -149,10 +151,10 @@ class Endpoint:
             route = scope["method"], scope["path"]
             if route == ("GET", "/v1/models"):
                 await _respond(send, 200, models())
-            elif route == ("POST", "/v1/chat/completions"):
-                await self._complete(client, receive, send)
+            elif route in (("POST", "/v1/chat/completions"), ("POST", "/v1/responses")):
+                await self._complete(client, receive, send, is_chat=route[1] != "/v1/responses")
             else:
-                message = f"there is no {' '.join(route)[:200]} here, only /v1/chat/completions and /v1/models"
+                message = f"there is no {' '.join(route)[:200]} here, only {', '.join(_PATHS)}"
                 raise Refusal(message, code="not_found", status=404)
         except Refusal as refusal:
             await _respond(send, refusal.status, error(refusal), is_last=refusal.status in (401, 408, 413))
@@ -168,19 +170,20 @@ class Endpoint:
             )
         return client
 
-    async def _complete(self, client: _Client, receive: _Receive, send: _Send) -> None:
+    async def _complete(self, client: _Client, receive: _Receive, send: _Send, *, is_chat: bool) -> None:
         if client.num_open >= MAX_OPEN:
             raise Refusal(f"{MAX_OPEN} calls are in progress already", code="too_many_calls", status=429)
         client.num_open += 1
         try:
-            request = read_request(await _body(receive), client.temperature, client.top_p)
+            body = await _body(receive)
+            request = read_request(body if is_chat else as_chat(body), client.temperature, client.top_p)
             answer = await self._answer(client.trajectory_id, request, receive)
         finally:
             client.num_open -= 1
         if isinstance(answer, Refusal):
             raise answer
         if not request.is_streamed:
-            await _respond(send, 200, answer.completion())
+            await _respond(send, 200, answer.completion() if is_chat else response(answer))
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for event in answer.events(request.has_usage):

@@ -13,6 +13,7 @@ have before. The reward of the program is that of its last turn. How a program m
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,7 +40,7 @@ from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import digest
 from starpo.ragen.methods.programs.tool_calls import parse_calls
-from starpo.schemas.datasets import NO_RESPONSE
+from starpo.schemas.datasets import NO_RESPONSE, UNKNOWN_FINISH
 
 _MAX_OUTPUT = 4000
 _MAX_CHARS_A_TOKEN = 256
@@ -239,11 +240,12 @@ class Trajectory:
         think, answer = _parts(turn.text, self._opening)
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"
+        is_known = not any(map(math.isnan, turn.response.logprobs))  # a server's are not
         return NO_RESPONSE | {
             "response_ids": turn.response.token_ids,
-            "behaviour_logprobs": turn.response.logprobs,
+            "behaviour_logprobs": turn.response.logprobs if is_known else [],
             "response": turn.text,
-            "finish_reason": turn.response.finish_reason,
+            "finish_reason": turn.response.finish_reason if is_known else UNKNOWN_FINISH,
             "think": think,
             "answer": answer,
             "parsed_actions": [action],

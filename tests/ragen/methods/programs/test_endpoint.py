@@ -86,6 +86,55 @@ def test_the_openai_client_is_answered_in_one_piece_and_in_events():
             assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
 
 
+def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
+    openai = pytest.importorskip("openai")
+    tool = {"name": "search", "description": "", "parameters": {"type": "object", "properties": {}}}
+    asked = []
+
+    def say(call):
+        asked.append(call.request)
+        return ChatMessage("assistant", "let me see", CALL.calls) if len(asked) == 1 else ChatMessage("assistant", "x")
+
+    with answering(say) as endpoint:
+        client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t1"))
+        begun = [{"role": "user", "content": "hello"}]
+        given = {"model": "policy", "instructions": "Play.", "tools": [{"type": "function", **tool}]}
+        first = client.responses.create(input=begun, **given)
+        result = {"type": "function_call_output", "call_id": first.output[1].call_id, "output": "found"}
+        later = [*begun, *(item.model_dump(exclude_none=True) for item in first.output), result]
+        second = client.responses.create(input=later, **given)
+    assert (first.output_text, first.output[1].name, first.output[1].arguments) == (
+        "let me see", "search", CALL.calls[0].arguments
+    )  # fmt: skip
+    assert (second.output_text, second.status, second.usage.total_tokens) == ("x", "completed", 5)
+    chat = {"model": "policy", "tools": [{"type": "function", "function": tool}], "messages": [
+        {"role": "system", "content": "Play."}, begun[0],
+        {"role": "assistant", "content": "let me see", "tool_calls": [
+            {"function": {"name": "search", "arguments": CALL.calls[0].arguments}}
+        ]},
+        {"role": "tool", "content": "found"},
+    ]}  # fmt: skip
+    assert asked[1] == read_request(json.dumps(chat).encode(), None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"stream": True}, "stream"),
+        ({"previous_response_id": "r1"}, "previous_response_id"),
+        ({"input": [{"type": "computer_call"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"text": {"format": {"type": "json_object"}}}, "text"),
+        ({"temperature": 0}, "temperature"),
+    ],
+)
+def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param):
+    body = {"model": "policy", "input": "hello"} | changes
+    with answering() as endpoint:
+        status, found = post(endpoint, endpoint.admit("t1", 0.7, 1.0), body, "/v1/responses")
+    assert (status, found["error"]["param"]) == (400, param)
+
+
 @pytest.mark.parametrize(
     ("changes", "param", "word"),
     [
@@ -109,6 +158,7 @@ def test_the_openai_client_is_answered_in_one_piece_and_in_events():
         ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
         ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools", "name"),
+        ({"tool_choice": "required"}, "tool_choice", "should be 'auto' or 'none'"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "should be 'auto'"),
     ],
 )  # fmt: skip

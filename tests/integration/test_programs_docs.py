@@ -1,0 +1,43 @@
+"""docs/programs.md, followed to the letter in a fresh environment, but for the lengths of its two trainings."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
+INSTALL = "\n".join(re.findall(r"^pip install .*", PAGE, re.MULTILINE))
+BLOCK = re.compile(r"^```(bash|toml|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.(?:toml|py))\n")
+SHORTER = {
+    "ragen train sokoban --local": {
+        "policy.warm_start_steps": 150, "policy.demonstration_turns": 4000, "evaluation.num_prompts": 4
+    },
+    "ragen train mover.toml --local": {
+        "iterations": 1, "rollout.num_groups": 2, "rollout.shard_groups": 2, "evaluation.num_prompts": 4
+    },
+}  # fmt: skip
+"""Command -> settings that are added to it: as written, they take half an hour."""
+
+
+@pytest.mark.thorough
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+def test_the_page_leads_from_an_agent_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
+    work, commands = tmp_path / "work", ["set -euo pipefail"]
+    for language, text in BLOCK.findall(PAGE):
+        if language == "bash":
+            commands.append(text)
+        elif named := FILE.match(text):
+            (work / named[1]).write_text(text)
+    script = "\n".join(commands)
+    for command, settings in SHORTER.items():
+        assert script.count(command) == 1
+        added = (f"--set {name}={value}" for name, value in settings.items())
+        script = script.replace(command, " ".join([command, *added]))
+    done = subprocess.run(["bash", "-c", script], cwd=work, env=shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "mover.toml: valid" in done.stdout
+    assert re.search(r"success +\S+ \[.*\] after 0 updates -> \S+ \[.*\] after 1 update", done.stdout)
+    assert re.search(r"run seen: 8 episodes, 0 failed, \d+ turns", done.stdout)
