@@ -23,7 +23,9 @@ def encode_png(pixels: np.ndarray, *, is_compressed: bool = True) -> bytes:
     colours, index = np.unique(pixels.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
     if len(colours) <= _MAX_COLOURS:
         image = PIL.Image.frombytes("P", (width, height), index.astype(np.uint8).tobytes())
-        image.putpalette(np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.uint8).tobytes())
+        image.putpalette(
+            np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.uint8).tobytes()
+        )
     else:
         image = PIL.Image.fromarray(pixels)
     file = io.BytesIO()

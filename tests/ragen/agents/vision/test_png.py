@@ -86,5 +86,5 @@ def test_other_files_are_refused(file, message):
 
 
 def test_what_is_not_base64_is_refused():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="base64"):
         Image.from_png("*" + base64.b64encode(encode_png(PIXELS)).decode())
