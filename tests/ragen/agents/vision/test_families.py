@@ -19,6 +19,8 @@ from transformers import (
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.lengths import prompt_lengths
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.vision.embeddings import model_inputs
@@ -26,9 +28,12 @@ from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
 from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS
 from starpo.ragen.agents.vision.positions import grid_positions
-from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.context_fit import ContextFit
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.core.seeding import token_uniforms
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.learning.examples import Batch, examples_of
 from starpo.ragen.learning.learners.batches import micro_batches, rectangles
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
@@ -232,6 +237,24 @@ def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
     (tmp_path / "policy" / "preprocessor_config.json").unlink()
     with pytest.raises(PolicyError, match=r"the image processor in .* cannot be loaded"):
         load_tokenizer(tmp_path / "policy")
+
+
+def test_a_processor_that_resizes_beyond_the_budget_is_told_with_numbers(tmp_path):
+    """The size that Qwen3-VL is shipped with enlarges a small board sixteenfold."""
+    tokenizer = make_tokenizer()
+    model, _ = qwen3(tokenizer)
+    size = {"shortest_edge": 65_536, "longest_edge": 1 << 20}
+    model.base_model.image_processor = Qwen2VLImageProcessorPil(size=size, patch_size=16)
+    save_policy(model, tokenizer, tmp_path)
+    agent = AgentConfig(prompt="state", observation="image")
+    contexts = ContextBuilder(load_tokenizer(tmp_path), agent, 8)
+    rollout = RolloutConfig(max_context_tokens=64, max_response_tokens=8)
+    lengths = prompt_lengths(FrozenLakeSettings(size=2), contexts)
+    misfit = ContextFit("environment", "frozen_lake", lengths, agent, rollout, None).misfit
+    assert "an image of 64 x 64 pixels takes 64, as its processor resizes it to 256 x 256" in misfit
+    assert "do not fit into rollout.max_context_tokens = 64" in misfit
+    with pytest.raises(PolicyError, match=r"an image of 32 x 32000 pixels cannot be resized: .*aspect ratio"):
+        contexts.image_tokens.num_tokens(Image(np.zeros((32, 32_000, 3), np.uint8)))
 
 
 def test_positions_in_two_dimensions():
