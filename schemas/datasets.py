@@ -181,7 +181,7 @@ IMAGES = Dataset(
         Column("digest", pa.string(), "32 hex digits, of size and pixels"),
         Column("height", pa.int32(), "pixels"),
         Column("width", pa.int32(), "pixels"),
-        Column("png", pa.string(), "the pixels as a PNG file, 8-bit RGB, in base64"),
+        Column("png", pa.string(), "the pixels as a PNG file, in base64"),
     ),
 )
 

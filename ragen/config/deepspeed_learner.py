@@ -12,7 +12,6 @@ class DeepSpeedConfig(LearnerConfig):
 
     trains_prm: ClassVar[bool] = False
     fine_tunes: ClassVar[bool] = True
-    accepts_images: ClassVar[bool] = False
 
     num_ranks: int = Field(1, ge=1, le=1024)
     """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by

@@ -193,11 +193,6 @@ class UpdateConfig(ObjectiveConfig):
                 "rollout.staleness = 1 trains on samples of the previous policy: set update.importance_cap, which "
                 "truncates the weights that correct for that (2 is a common value), or update.ratio_to = 'behaviour'"
             )
-        if agent.shows_images and not self.learner_config.accepts_images:
-            raise ValueError(
-                f"agent.observation = '{agent.observation}' shows images, which update.learner = '{self.learner}' does "
-                "not take: set update.learner = 'torch', or agent.observation = 'text'"
-            )
         if rollout.search is not None and self.search_rows == "refuse":
             raise ValueError(
                 f"rollout.search.type = '{rollout.search.type}' chooses responses, and update.search_rows = "

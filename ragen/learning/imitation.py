@@ -133,7 +133,7 @@ def fine_tune(
     if learner is None:
         learned = _fine_tune_here(model, config, schedule, given, on_progress)
     else:
-        learned = learner.fine_tune(policy, model, given.examples, folder, on_progress)
+        learned = learner.fine_tune(policy, model, given.examples, folder, on_progress, given.images)
     if config.lora is not None:
         merge_adapters(model)
     model.to(device="cpu", dtype=getattr(torch, policy.dtype))  # type: ignore[call-arg]

@@ -29,7 +29,7 @@ def with_images(turns: pa.Table, images: Sequence[Sequence[PlacedImage]]) -> pa.
     for row, placed in zip(rows, images, strict=True):
         for one in placed:
             image = one.image
-            png = "" if image.digest in sent else image.to_png()
+            png = "" if image.digest in sent else image.to_png(is_compressed=False)
             sent.add(image.digest)
             size = {"height": image.height, "width": image.width, "png": png}
             row.append({"position": one.position, "num_tokens": one.num_tokens, "image": image.digest, **size})

@@ -40,16 +40,16 @@ class Image:
         """Width in pixels."""
         return self.pixels.shape[1]
 
-    def to_png(self) -> str:
-        """Encode the image as it is stored: a PNG file in base64."""
-        return base64.b64encode(encode_png(self.pixels)).decode()
+    def to_png(self, *, is_compressed: bool = True) -> str:
+        """Encode the image as a PNG file in base64; in the store it is not compressed (`encode_png`)."""
+        return base64.b64encode(encode_png(self.pixels, is_compressed=is_compressed)).decode()
 
     @classmethod
     def from_png(cls, text: str) -> "Image":
-        """Decode a stored image.
+        """Decode a PNG file in base64.
 
         Raises:
-            ValueError: If it is not one (`decode_png`).
+            ValueError: If it is none (`decode_png`).
         """
         return cls(decode_png(base64.b64decode(text, validate=True)))
 

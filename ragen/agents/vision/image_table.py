@@ -8,6 +8,7 @@ and are never stored.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +51,11 @@ class ImageTable:
     def num_tokens(self) -> int:
         """Number of tokens of all images."""
         return self._starts[-1]
+
+    @property
+    def num_tokens_of(self) -> list[int]:
+        """Number of tokens of each image."""
+        return [stop - start for start, stop in pairwise(self._starts)]
 
     def ids(self, image: Image, num_tokens: int) -> np.ndarray:
         """Return the ids of an image's tokens, after adding it if it is new. int64 [num_tokens]"""

@@ -174,7 +174,7 @@ def micro_batches(
 
     Rows are dealt to ranks by length, longest first, so that shares have similar numbers of tokens. If the model is
     sharded over ranks, all ranks must run every pass together. A rank with fewer micro-batches than another therefore
-    gets empty ones, of one token and no response, whose losses and gradients are 0.
+    gets empty ones, of one token or one image and no response, whose losses and gradients are 0.
 
     Args:
         tokens: Response tokens of the update.
@@ -191,12 +191,15 @@ def micro_batches(
     num_batches = max(len(pack(lengths[order[r::num_ranks]], token_budget)) for r in range(num_ranks))
     own = order[rank::num_ranks]
     batches = [_collate(tokens, [rows[own[i]] for i in chosen]) for chosen in pack(lengths[own], token_budget)]
-    return batches + [_empty() for _ in range(num_batches - len(batches))]
+    return batches + [_empty(tokens.images) for _ in range(num_batches - len(batches))]
 
 
-def _empty() -> MicroBatch:
-    nothing = torch.empty(0, dtype=torch.int64)
-    return MicroBatch(torch.zeros((1, 1), dtype=torch.int64), None, None, nothing, nothing, nothing, nothing)
+def _empty(images: ImageTable | None) -> MicroBatch:
+    """Return a micro-batch without a response, in which the same parts of the model run as in others."""
+    nothing, shown = torch.empty(0, dtype=torch.int64), images.images[:1] if images else []
+    row = images.ids(shown[0], images.num_tokens_of[0]) if images and shown else np.zeros(1, dtype=np.int64)
+    token_ids_ST = torch.from_numpy(row)[None]
+    return MicroBatch(token_ids_ST, None, None, nothing, nothing, nothing, nothing, tuple(shown))
 
 
 def _collate(tokens: Contexts, rows: list[PrefixRow]) -> MicroBatch:

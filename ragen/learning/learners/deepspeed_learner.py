@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from starpo.ragen.agents.policy.source import resolve_policy
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
@@ -107,6 +108,7 @@ class DeepSpeedLearner:
         examples: Sequence[Example],
         folder: str | Path,
         on_progress: OnProgress | None = None,
+        images: ImageTable | None = None,
     ) -> dict[str, float]:
         """Take the steps of a fine-tuning (see `FineTuner.fine_tune`)."""
         assert policy.fine_tuning is not None
@@ -115,7 +117,7 @@ class DeepSpeedLearner:
         trained = Path(folder) / "trained.safetensors"
         loss, _ = self._ask(
             "fine_tune",
-            pack_examples(examples),
+            pack_examples(examples, images),
             on_progress,
             config=self.config.model_dump_json(),
             tuning=policy.fine_tuning.model_dump_json(),

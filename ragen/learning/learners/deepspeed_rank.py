@@ -120,9 +120,10 @@ class RankLearner:
         split = in_prefix_rows(tuned.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
         network = ResponseScores(model, is_cut_up=sharding.stage == 3)
         trained = DeepSpeedModel(network, "model.", schedule, sharding, tuned.dtype, self.device)
+        given = unpack_examples(examples)
         loss = learn(
-            trained, unpack_examples(examples), tuned.steps, tuned.batch_size, tuned.seed, self._runner, split,
-            self.dp_group, self._on_progress,
+            trained, given.segments, tuned.steps, tuned.batch_size, tuned.seed, self._runner, split,
+            self.dp_group, self._on_progress, given.images,
         )  # fmt: skip
         weights = trained.weights()
         if self.dp_group.rank == 0:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.examples import Example
@@ -160,6 +161,7 @@ class FineTuner(Protocol):
         examples: Sequence[Example],
         folder: str | Path,
         on_progress: OnProgress | None = None,
+        images: ImageTable | None = None,
     ) -> dict[str, float]:
         """Take the steps of a fine-tuning; the learner then holds no checkpoint.
 
@@ -170,6 +172,7 @@ class FineTuner(Protocol):
             examples: What it imitates.
             folder: Local folder for files as large as the weights; nothing is left there.
             on_progress: Called with (steps done, total steps).
+            images: Images of the examples; None if they are of text alone.
 
         Returns:
             Loss and accuracy, as in `supervised.learn`.

@@ -1,7 +1,9 @@
 """Trajectories and examples as an Arrow stream, to be sent to another process; the round trip is exact.
 
 [Trajectory] -> pack_trajectories -> bytes -> unpack_trajectories -> [Trajectory]
-[Example] -> pack_examples -> bytes -> unpack_examples -> [Example]
+[Example], ImageTable -> pack_examples -> bytes -> unpack_examples -> Batch
+
+Images travel in the metadata of the stream, each once.
 """
 
 import itertools
@@ -10,7 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from starpo.ragen.learning.examples import Example
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 _TOKENS = {
@@ -20,6 +24,7 @@ _TOKENS = {
     "turn": pa.int64(),
     "kind": pa.int8(),
 }
+_IMAGES = b"images"
 _EXAMPLE = ("token_ids", "response_mask")
 _TURNS = {
     "turn_rewards": pa.float64(),
@@ -60,7 +65,8 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
         *(pa.array([getattr(one, name) for one in trajectories], pa.list_(dtype)) for name, dtype in _TURNS.items()),
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
-    return pack_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+    table = pa.Table.from_arrays(arrays, schema=_SCHEMA)
+    return pack_table(_with_images(table, trajectories[0].images if trajectories else None))
 
 
 def unpack_trajectories(data: bytes) -> list[Trajectory]:
@@ -68,7 +74,7 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
     table = unpack_table(data).combine_chunks()
     columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
     names = ["trajectory_id", "group_id", "trajectory_return", "normalised_return", "greedy_return"]
-    rows = table.select(names).to_pylist()
+    rows, images = table.select(names).to_pylist(), _images(table)
     return [
         Trajectory(
             row["trajectory_id"],
@@ -77,23 +83,25 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
             trajectory_return=row["trajectory_return"],
             normalised_return=row["normalised_return"],
             greedy_return=row["greedy_return"],
+            images=images,
             **{name: table[name][index].values.to_numpy(zero_copy_only=False) for name in _TURNS},
         )
         for index, row in enumerate(rows)
     ]
 
 
-def pack_examples(examples: Sequence[Example]) -> bytes:
-    """Serialise examples of supervised learning."""
+def pack_examples(examples: Sequence[Example], images: ImageTable | None = None) -> bytes:
+    """Serialise examples of supervised learning, and their images if they have any."""
     columns = {name: [getattr(example, name) for example in examples] for name in _EXAMPLE}
-    return pack_table(pa.table({name: pa.array(columns[name], pa.list_(_TOKENS[name])) for name in _EXAMPLE}))
+    table = pa.table({name: pa.array(columns[name], pa.list_(_TOKENS[name])) for name in _EXAMPLE})
+    return pack_table(_with_images(table, images))
 
 
-def unpack_examples(data: bytes) -> list[Example]:
+def unpack_examples(data: bytes) -> Batch:
     """Deserialise the output of `pack_examples`."""
-    columns = (unpack_table(data)[name] for name in _EXAMPLE)
-    rows = ([row.values.to_numpy(zero_copy_only=False) for row in column] for column in columns)
-    return [Example(*row) for row in zip(*rows, strict=True)]
+    table = unpack_table(data)
+    rows = ([row.values.to_numpy(zero_copy_only=False) for row in table[name]] for name in _EXAMPLE)
+    return Batch([Example(*row) for row in zip(*rows, strict=True)], _images(table))
 
 
 def pack_table(table: pa.Table) -> bytes:
@@ -107,6 +115,25 @@ def pack_table(table: pa.Table) -> bytes:
 def unpack_table(data: bytes) -> pa.Table:
     """Deserialise the output of `pack_table`."""
     return pa.ipc.open_stream(data).read_all()
+
+
+def _with_images(table: pa.Table, images: ImageTable | None) -> pa.Table:
+    if images is None:
+        return table
+    pngs = [image.to_png(is_compressed=False) for image in images.images]
+    packed = pack_table(pa.table({"png": pngs, "num_tokens": images.num_tokens_of}))
+    return table.replace_schema_metadata({_IMAGES: packed})
+
+
+def _images(table: pa.Table) -> ImageTable | None:
+    """Return the images with the ids that they had, which follow from their order."""
+    packed = (table.schema.metadata or {}).get(_IMAGES)
+    if packed is None:
+        return None
+    images = ImageTable()
+    for row in unpack_table(packed).to_pylist():
+        images.ids(Image.from_png(row["png"]), row["num_tokens"])
+    return images
 
 
 def _nested(column: pa.ListArray) -> list[list[np.ndarray]]:

@@ -1,5 +1,6 @@
 """Tiny random policy in a folder, and trajectories of random tokens for it that often share a prefix."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 from hypothesis import settings
 
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.spans import UNKNOWN
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 settings.register_profile("torch", deadline=None, max_examples=50)
@@ -27,6 +31,42 @@ def policy_folder(tmp_path_factory) -> str:
     make_model(config, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def visual_folder(tmp_path_factory) -> str:
+    """Visual policy of about ten thousand random weights, as written by `save_pretrained`."""
+    folder: Path = tmp_path_factory.mktemp("visual")
+    tokenizer = make_tokenizer(patch_size=32)
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 24}
+    make_model(TinyPolicy(**sizes, patch_size=32, seed=3), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def showing(trajectories: list[Trajectory], num_images: int = 3) -> list[Trajectory]:
+    """Put an image of two tokens, one of a few, before every segment."""
+    rng, table = np.random.default_rng(0), ImageTable()
+    images = [Image(rng.integers(0, 256, (64, 32, 3), np.uint8)) for _ in range(num_images)]
+    for image in images:
+        table.ids(image, 2)
+    changed = []
+    for number, trajectory in enumerate(trajectories):
+        ids = table.ids(images[number % num_images], 2)
+        parts = [
+            Segment(
+                np.concatenate([ids, one.token_ids]),
+                *(
+                    np.concatenate([np.zeros(2, part.dtype), part])
+                    for part in (one.response_mask, one.behaviour_logprobs)
+                ),
+                np.concatenate([np.full(2, -1), one.turn]),
+                np.concatenate([np.full(2, UNKNOWN, one.kind.dtype), one.kind]),
+            )
+            for one in trajectory.segments
+        ]
+        changed.append(dataclasses.replace(trajectory, segments=tuple(parts), images=table))
+    return changed
 
 
 def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:

@@ -32,6 +32,7 @@ from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
+from tests.ragen.learning.learners.conftest import showing
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
 
@@ -208,6 +209,26 @@ def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories,
     assert_agree(expected, train(team, policy_folder, make_trajectories(4), context, tmp_path / "deepspeed"))
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
     assert not (tmp_path / "deepspeed" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "lora"),
+    [(3, None), (2, LORA), pytest.param(2, None, marks=pytest.mark.thorough),
+     pytest.param(3, LORA, marks=pytest.mark.thorough)],
+)  # fmt: skip
+def test_images_agree_with_the_torch_learner(visual_folder, make_trajectories, context, tmp_path, ranks, stage, lora):
+    """With three rows in a mini-batch, a rank gets micro-batches without a response, in which it must look as well."""
+    base, trajectories = change(GRPO, lora=lora, micro_batch_tokens=24), showing(make_trajectories(5))
+    alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base, stage), ranks=ranks)
+    expected = train(alone, visual_folder, trajectories, context, tmp_path / "torch")
+    assert_agree(expected, train(team, visual_folder, trajectories, context, tmp_path / "deepspeed"))
+    assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
+    stored = load_file(tmp_path / "torch" / FILES[lora is not None])
+    trained = [name for name in stored if "vision.colours" in name]
+    assert len(trained) == 2  # weight and bias, or both matrices of the adapter
+    if lora is None:
+        before = load_file(Path(visual_folder) / FILES[0])
+        assert not any(torch.equal(stored[name], before[name]) for name in trained)
 
 
 def test_gradient_and_logprobs_are_those_of_the_torch_learner_and_change_nothing(
