@@ -149,6 +149,8 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         f"{num_kept_checkpoints(config, found.architecture)} checkpoints kept, "
         f"{_size(checkpoint_bytes(config, found.architecture))} each; datasets {_size(storage['datasets'])}",
     }
+    if tokens.image:
+        lines["images"] = f"{tokens.image} tokens each in the prompt, one a turn"
     for label, text in lines.items():
         say(console, f"{label:<8} {text}")
 

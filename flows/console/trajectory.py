@@ -12,7 +12,7 @@ from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
+from starpo.ragen.store.attempts import attempts, of_kind, read_attempts, recorded_data
 from starpo.schemas.imported import imported_facts
 
 _OUTCOMES = {True: "goal reached", False: "goal not reached", None: "whether the goal was reached is not recorded"}
@@ -62,8 +62,9 @@ def read_trajectory(store: Store, run: str, iteration: int, trajectory: str) -> 
     """Return the turns of a trajectory.
 
     Returns:
-        The rows of dataset `turns`, each with its `prompt`, the messages that it added to the context (None if no
-        checkpoint with the run's tokenizer is stored), and its `reward` by component (None if it was not computed).
+        The rows of dataset `turns`, each with the digests of its `images` if it shows any, its `prompt`, the messages
+        that it added to the context (None if no checkpoint with the run's tokenizer is stored), and its `reward` by
+        component (None if it was not computed).
 
     Raises:
         StoreError: If there is no such run, or no rollout at that iteration.
@@ -78,7 +79,8 @@ def read_trajectory(store: Store, run: str, iteration: int, trajectory: str) -> 
 
 
 def _rows(store: Store, run: str, iteration: int, trajectory: str) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
-    """Return the rows of a trajectory, and role -> key of the iteration's data."""
+    """Return the rows of a trajectory, those that show images with their digests, and role -> key of the iteration's
+    data."""
     stages = recorded_stages(store, run, iteration)
     if "rollout" not in stages:
         raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
@@ -89,7 +91,13 @@ def _rows(store: Store, run: str, iteration: int, trajectory: str) -> tuple[list
         ids = sorted(set(turns["trajectory_id"].to_pylist()))
         known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none"
         raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
-    return chosen.to_pylist(), data
+    rows = chosen.to_pylist()
+    for kinds in (attempt["rollout"] for attempt in attempts(stages)):
+        if "turn_images" in kinds:
+            shown = store.read_table("turn_images", kinds["turn_images"]).sort_by("position")
+            for image in shown.filter(pc.equal(shown["trajectory_id"], trajectory)).to_pylist():
+                rows[image["turn"]].setdefault("images", []).append(image["image"])
+    return rows, data
 
 
 def _rewards(store: Store, data: Mapping[str, str], trajectory: str) -> dict[int, Row]:
@@ -143,6 +151,8 @@ def _print_turn(
     for number, message in enumerate(prompt):
         name = f"{message['role']} {number + 1}" if len(prompt) > 1 else message["role"]
         facts[name] = message["text"].strip("\n")
+    if "images" in row:
+        facts["images"] = f"the model saw {', '.join(row['images'])}; `ragen report` draws them"
     facts |= {"observation": row["observation"], "response": row["response"]}
     paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
     facts["executed"] = ", ".join(f"{action} {value:+.3g}" for action, value in paid) or "nothing"

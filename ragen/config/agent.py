@@ -164,6 +164,11 @@ class AgentConfig(Settings):
                 f"agent.observation = '{self.observation}' shows images, which rollout.engine = '{rollout.engine}' "
                 "does not send: set rollout.engine = 'torch', or agent.observation = 'text'"
             )
+        if self.shows_images and "program" in types.values():
+            raise ValueError(
+                f"agent.observation = '{self.observation}' shows images, and programs are answered from text alone: "
+                "set agent.observation = 'text'"
+            )
         if self.shows_images and rollout.search is not None:
             raise ValueError(
                 f"agent.observation = '{self.observation}' shows images, which rollout.search does not store: leave "

@@ -169,6 +169,10 @@ class Environment(ABC, Generic[S]):
     def rules(self) -> str:
         """Return the task description for the prompt: goal, rules, meaning of the symbols (several lines)."""
 
+    def picture_rules(self) -> str:
+        """Return the task description for a prompt that shows pictures alone: as `rules`, on `render_rgb`."""
+        return self.rules()
+
     @abstractmethod
     def state_digest(self) -> str:
         """Return 16 hexadecimal digits, equal for equal states (of this type and these settings) in any process."""

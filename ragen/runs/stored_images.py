@@ -57,7 +57,7 @@ def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageT
     for key in keys:
         for row in store.read_table("images", key, ["digest", "png"]).to_pylist():
             if row["digest"] not in images:
-                images[row["digest"]] = _image(key, **row)
+                images[row["digest"]] = read_image(key, **row)
         for row in store.read_table("turn_images", key).to_pylist():
             image = images.get(row["image"])
             if image is None:
@@ -77,7 +77,12 @@ def image_kinds(manifest: Manifest) -> tuple[str, ...]:
     return ("images", "turn_images") if is_shown else ()
 
 
-def _image(key: str, digest: str, png: str) -> "Image":
+def read_image(key: str, digest: str, png: str) -> "Image":
+    """Decode an image of the artifact of this key.
+
+    Raises:
+        ArtifactDamagedError: If it cannot be decoded, or its pixels have another digest.
+    """
     from starpo.ragen.agents.vision.image import Image
 
     try:

@@ -1,4 +1,5 @@
-"""Sizes and parameter counts of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral).
+"""Sizes and parameter counts of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral), and of
+the encoder of images of one that sees.
 
 settings --architecture_of--> Architecture --> num_parameters
 """
@@ -22,6 +23,27 @@ _BIASED = ("qwen2",)
 _NORMED_HEADS = ("qwen3",)
 KNOWN_TYPES = ("qwen2", "qwen3", "llama", "mistral")
 """Supported values of `model_type` in config.json."""
+_SEEING = {"qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3", "smolvlm": "llama"}
+"""The same of models that see -> that of their decoder."""
+_PLAIN_ENCODERS = ("qwen3_vl", "smolvlm")
+"""Models whose encoder has feed-forward layers without a gate."""
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The part of a model that turns images into tokens.
+
+    Attributes:
+        num_parameters: All its parameters, those that project onto the decoder's width included.
+        num_patches: Number of patches that it encodes for each token.
+        token_side: Side length in pixels of the square of an image that becomes a token.
+        layers: Sizes of its layers; None if it has none.
+    """
+
+    num_parameters: int
+    num_patches: int
+    token_side: int
+    layers: "Architecture | None" = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,7 @@ class Architecture:
         is_tied: Whether the embeddings are also the output layer.
         has_qkv_bias: Whether the query, key and value projections have a bias.
         has_head_norms: Whether queries and keys are normalised per head.
+        vision: What it sees with; None if it sees no images.
     """
 
     hidden_size: int
@@ -51,6 +74,7 @@ class Architecture:
     is_tied: bool
     has_qkv_bias: bool = True
     has_head_norms: bool = False
+    vision: Vision | None = None
 
     @property
     def query_size(self) -> int:
@@ -78,11 +102,13 @@ class Architecture:
 
     @property
     def num_backbone_parameters(self) -> int:
-        """All parameters except a separate output layer: matrices, biases, norms, embeddings V h."""
+        """All parameters except a separate output layer: matrices, biases, norms, embeddings V h, and what it sees
+        with."""
         biases = self.query_size + 2 * self.kv_size if self.has_qkv_bias else 0
         norms = 2 * self.hidden_size + (2 * self.head_dim if self.has_head_norms else 0)
         rest = self.num_layers * (biases + norms) + self.hidden_size
-        return self.num_matrix_parameters + rest + self.vocab_size * self.hidden_size
+        seeing = 0 if self.vision is None else self.vision.num_parameters
+        return self.num_matrix_parameters + rest + self.vocab_size * self.hidden_size + seeing
 
     @property
     def num_parameters(self) -> int:
@@ -146,6 +172,7 @@ def architecture_of(config: StarPOConfig) -> Architecture:
             intermediate_size=policy.intermediate_size,
             vocab_size=len(tiny_tokenizer(config)),
             is_tied=True,
+            vision=_patch_embedding(policy),
         )
     place = model_place(policy.name_or_path)
     if place is not None:
@@ -183,19 +210,59 @@ def known_size(config: StarPOConfig) -> int | None:
 
 @cache
 def known_architectures() -> dict[str, Architecture]:
-    """Return name -> architecture of the known models: Qwen2.5, from the published configurations."""
+    """Return name -> architecture of the known models: Qwen2.5 and one that sees, from the published configurations."""
     table: dict[str, dict[str, Any]] = json.loads(_TABLE.read_text())
-    return {name: Architecture(**sizes) for name, sizes in table.items()}
+    seeing = {name: sizes | {"vision": _read_vision(sizes.get("vision"))} for name, sizes in table.items()}
+    return {name: Architecture(**sizes) for name, sizes in seeing.items()}
+
+
+def _read_vision(sizes: dict[str, Any] | None) -> Vision | None:
+    return None if sizes is None else Vision(**sizes | {"layers": Architecture(**sizes["layers"])})
+
+
+def _patch_embedding(policy: TinyPolicy) -> Vision | None:
+    """Count the embedded policy's `PatchEmbedding`: 8 x 8 cells of three colours, 32 rows and 32 columns."""
+    if policy.patch_size is None:
+        return None
+    return Vision((3 * 8 * 8 + 1 + 2 * 32) * policy.hidden_size, 1, policy.patch_size)
+
+
+def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
+    """Count a model's encoder of images by making the model without its weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
+    number = sum(
+        parameter.numel()
+        for name, parameter in model.named_parameters()
+        if not any(part in name for part in ("language_model", "text_model", "lm_head"))
+    )
+    own = config["vision_config"]
+    heads = own.get("num_heads") or own["num_attention_heads"]
+    merged = own.get("spatial_merge_size") or config["scale_factor"]
+    intermediate = own["intermediate_size"] // (2 if kind in _PLAIN_ENCODERS else 1)
+    layers = Architecture(
+        own["hidden_size"], own.get("depth") or own["num_hidden_layers"], heads, heads, own["hidden_size"] // heads,
+        intermediate, 0, is_tied=True,
+    )  # fmt: skip
+    return Vision(number, merged**2, own["patch_size"] * merged, layers)
 
 
 def _of_config(file: Path) -> Architecture:
     try:
         config = json.loads(file.read_text())
-        kind = config["model_type"]
+        kind, vision = config["model_type"], None
+        if kind in _SEEING:
+            vision = _vision_of(file.parent, kind, config)
+            is_tied = config.get("tie_word_embeddings", False)
+            config = {"tie_word_embeddings": is_tied, **config, **config.get("text_config", {})}
+            kind = _SEEING[kind]
         if kind not in KNOWN_TYPES:
             raise PolicyError(
                 f"'{file}': the parameters of models of type '{kind}' are not counted here; "
-                f"known types: {', '.join(KNOWN_TYPES)}"
+                f"known types: {', '.join((*KNOWN_TYPES, *_SEEING))}"
             )
         num_heads = config["num_attention_heads"]
         return Architecture(
@@ -209,6 +276,7 @@ def _of_config(file: Path) -> Architecture:
             is_tied=config.get("tie_word_embeddings", False),
             has_qkv_bias=kind in _BIASED or bool(config.get("attention_bias", False)),
             has_head_norms=kind in _NORMED_HEADS,
+            vision=vision,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, PolicyError):

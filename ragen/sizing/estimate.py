@@ -182,6 +182,7 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
         adapters.append(Part("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
     return [
         *adapters,
+        *_images(config, architecture, tokens, num_tokens),
         _attention(config, architecture, tokens, num_tokens, is_cpu=is_cpu),
         Part(
             "activations",
@@ -195,6 +196,18 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
             is_cut_up=update.learner_config.sharding.stage == 3,
         ),
     ]
+
+
+def _images(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, num_tokens: int) -> list[Part]:
+    """Estimate what the encoder of images keeps, if the images of a micro-batch are all different."""
+    vision, agent, update = architecture.vision, config.agent, config.update
+    if vision is None or vision.layers is None or not tokens.image:
+        return []
+    turns = agent.max_turns if agent.context == "full" else min(agent.window_turns, agent.max_turns)
+    num_images = math.ceil(num_tokens / tokens.longest_context * turns)
+    patches = num_images * tokens.image * vision.num_patches
+    size = activation_bytes(vision.layers, patches, update.dtype, is_recomputed=update.activation_checkpointing)
+    return [Part("activations of images", size, f"{num_images:,} images of {tokens.image} tokens in a micro-batch")]
 
 
 def _attention(

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.context_fit import tiny_tokenizer
+from starpo.ragen.context_fit import tiny_tokenizer, tokenizer_and_positions
 from starpo.ragen.envs import make
+from starpo.ragen.sizing.architecture import architecture_of
 
 CHARACTERS_A_TOKEN = 3.0
 """Characters per prompt token; text boards have about two, English four. Assumed if no tokenizer is available."""
@@ -32,6 +33,7 @@ class IterationTokens:
         response: Expected response tokens of a trajectory.
         longest_context: Maximum context length, which caches and micro-batches must hold.
         longest_response: Maximum number of response tokens in one segment of an update, at most `longest_context`.
+        image: Tokens of the image that a turn shows; 0 if it shows none. They are part of the prompt.
         kept: Maximum number of trajectories that the filter keeps over all attempts, as a share of those of one.
         sampled: Maximum number of responses decoded per turn of these trajectories, including those of greedy members,
             further attempts and search.
@@ -45,6 +47,7 @@ class IterationTokens:
     longest_context: int
     longest_response: int
     kept: float
+    image: int = 0
     sampled: float = 1.0
     stored: float = 1.0
 
@@ -57,6 +60,8 @@ def count_tokens(config: StarPOConfig) -> IterationTokens:
     """
     agent, rollout = config.agent, config.rollout
     opening, message = _prompt_tokens(config)
+    image = _image_tokens(config)
+    message += image
     response = rollout.max_response_tokens * RESPONSE_SHARE
     turns = agent.max_turns
     window = turns if agent.context == "full" else min(agent.window_turns, turns)
@@ -71,9 +76,33 @@ def count_tokens(config: StarPOConfig) -> IterationTokens:
         longest_context=longest,
         longest_response=min(longest, rollout.max_response_tokens * (1 if agent.begins_anew else turns)),
         kept=_num_kept(config) / rollout.num_groups,
+        image=image,
         sampled=played * (rollout.search.num_sampled if rollout.search else 1),
         stored=played * (rollout.search.num_rows if rollout.search else 1),
     )
+
+
+def _image_tokens(config: StarPOConfig) -> int:
+    """Count the tokens of an image, with those around it, by the policy's own rule or, of a model elsewhere, by size.
+
+    Raises:
+        StarPOError: If the environment draws none, or the policy's files cannot be read.
+    """
+    if not config.agent.shows_images:
+        return 0
+    from starpo.ragen.agents.vision.image import image_of
+
+    environment = make(config.environment)
+    environment.reset(seed=0)
+    image, found = image_of(environment), tokenizer_and_positions(config)
+    tokens = getattr(found[0], "image_tokens", None) if found is not None else None
+    if tokens is not None:
+        return len(tokens.ids(image))
+    vision = architecture_of(config).vision
+    if vision is None:
+        return 0
+    rows, columns = (max(1, round(side / vision.token_side)) for side in (image.height, image.width))
+    return rows * columns + 2
 
 
 def _num_kept(config: StarPOConfig) -> int:
@@ -94,13 +123,15 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     """Count the tokens of the opening of a context and of a turn's message in the run's environment."""
     environment, agent = make(config.environment), config.agent
     observation, _ = environment.reset(seed=0)
+    observation = "" if agent.observation == "image" else observation
     prompt = in_form(prompt_of(agent), agent)
     message = prompt.turn_message(
         observation, turn=1, actions_left=agent.max_actions, reward=0.0 if agent.should_show_reward else None,
         had_invalid_action=False, agent=agent, grammar=environment.grammar,
         max_response_tokens=config.rollout.max_response_tokens,
     )  # fmt: skip
-    opening = prompt.introduction(environment.rules(), environment.grammar, agent)
+    rules = environment.picture_rules() if agent.observation == "image" else environment.rules()
+    opening = prompt.introduction(rules, environment.grammar, agent)
     if config.policy.type == "tiny":
         tokenizer = tiny_tokenizer(config)
         return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)

@@ -9,10 +9,15 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.forms import write_reasoning
 from starpo.ragen.agents.vision.image import Image, image_of
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
 from starpo.ragen.envs import make
+from starpo.ragen.envs.sokoban.scene import scene
 from starpo.ragen.learning.metrics.table import metric_values
+from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.runs.verify.texts import text_differences
 from starpo.ragen.store import Facts, Store
@@ -143,6 +148,43 @@ def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         preset("smoke", settings)
+
+
+def test_programs_show_no_images():
+    seeing = AgentConfig(observation="image")
+    with pytest.raises(ValueError, match="answered from text alone"):
+        seeing.check_fits({"program": "program"}, CONFIG.rollout, is_demonstrated=False)
+
+
+def test_true_statements_about_a_picture_are_paid(store, played):
+    """`grounding` reads the text that is stored beside the image."""
+    turns = store.read_table("turns", played["turns"]).slice(0, 1)
+    room = scene(turns["observation"][0].as_py(), (), {})
+    for name, value in {"think": write_reasoning("grounding", "go", room, None), "format_ok": True}.items():
+        turns = turns.set_column(turns.schema.get_field_index(name), turns.schema.field(name), pa.array([value]))
+    (paid,) = compute_rewards(turns, RewardConfig(components=["environment", "grounding"])).to_pylist()
+    assert dict(zip(paid["component_names"], paid["component_values"], strict=True))["grounding"] == 0.5
+
+
+def test_vagens_recipe_updates_on_images(tmp_path):
+    """Its preset in small: form, state rewards, bi-level GAE with a critic, loss on the answer's tokens."""
+    small = {
+        "policy.hidden_size": 64, "policy.num_layers": 1, "policy.num_heads": 2, "policy.num_kv_heads": 1,
+        "policy.intermediate_size": 128, "policy.demonstration_turns": 300, "policy.warm_start_steps": 10,
+        "rollout.num_groups": 2, "rollout.shard_groups": 2, "rollout.group_size": 2, "evaluation.num_prompts": 4,
+        "filter.strategy": "none", "filter.should_drop_zero_variance": False, "diagnostics.probe_every": 0,
+    }  # fmt: skip
+    config, store = preset("frozen-lake-visual-trico", small), Store(str(tmp_path))
+    keys = warm_start(config).carry_out(store)
+    keys |= rollout(0, config, keys["checkpoint"]).carry_out(store)
+    keys |= reward(config.reward, keys["turns"]).carry_out(store)
+    keys |= variance_filter(config.filter, keys["turns"], keys["rewards"]).carry_out(store)
+    data = {kind: keys[kind] for kind in ("turns", "rewards", "selection")}
+    made = update(config, 0, keys["checkpoint"], keys["checkpoint"], data).carry_out(store)
+    metrics = metric_values(store.read_table("metrics", made["metrics"]))
+    assert metrics["update/old_behaviour_gap_max"] < 1e-4
+    names = store.read_table("rewards", keys["rewards"])["component_names"][0].as_py()
+    assert {"grounding", "world_model", "reasoning_format"} <= set(names)
 
 
 def test_another_picture_in_a_prompt_is_found(store, played):

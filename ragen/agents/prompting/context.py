@@ -97,7 +97,8 @@ class ContextBuilder:
     def start(self, environment: Environment) -> "Context":
         """Start the context of an episode; call after the environment's reset."""
         grammar = environment.grammar
-        introduction = self.prompt.introduction(environment.rules(), grammar, self.agent)
+        rules = environment.picture_rules() if self.agent.observation == "image" else environment.rules()
+        introduction = self.prompt.introduction(rules, grammar, self.agent)
         if self.agent.shows_images:
             introduction = introduction.replace(MARK, REPLACEMENT)
         return Context(self, introduction, grammar)

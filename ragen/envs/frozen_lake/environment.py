@@ -126,12 +126,21 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     def rules(self) -> str:
         """Return the task description, with the symbols of the configured observation."""
+        return self._rules(self._symbols())
+
+    def picture_rules(self) -> str:
+        """Return the task description, with what the picture shows."""
+        return self._rules(
+            "In the picture: pale tiles = ice, dark discs = holes, a green flag = goal, a red dot = player."
+        )
+
+    def _rules(self, meanings: str) -> str:
         return "\n".join(
             [
                 "You walk over a frozen lake and want to reach the goal without falling into a hole.",
                 self._rule_of_chance(),
                 "Reaching the goal pays 1 and everything else 0; the goal and every hole end the walk.",
-                self._symbols(),
+                meanings,
                 f"Actions: {', '.join(ACTIONS)}",
             ]
         )

@@ -174,6 +174,10 @@ class Mixture(Environment[MixtureSettings]):
         """Return the rules of the part."""
         return self.part.rules()
 
+    def picture_rules(self) -> str:
+        """See the part."""
+        return self.part.picture_rules()
+
     def state_digest(self) -> str:
         """Return the part's own digest, without its tag, so that states seen in training are recognised anywhere."""
         return self.part.state_digest()

@@ -163,14 +163,7 @@ class Sokoban(Environment[SokobanSettings]):
     def rules(self) -> str:
         """Return the task description and the meaning of the symbols of the configured vocabulary."""
         s = self.symbols
-        lines = [
-            "You are solving a Sokoban puzzle. You are the player, and you must push every box onto a target.",
-            "An action moves you one cell Up, Down, Left or Right. If a box is in that cell, you push it one cell "
-            "onward, provided that the cell behind it is free: not a wall, and not another box.",
-            "You cannot walk through walls or boxes, push two boxes at once, or pull a box.",
-            f"Every action costs {-ACTION_REWARD:g}. A box pushed onto a target earns {BOX_ON_TARGET_REWARD:g}, one "
-            f"pushed off a target loses {-BOX_OFF_TARGET_REWARD:g}, and all boxes on targets earn {SOLVED_REWARD:g}.",
-        ]
+        lines = self._rules()
         if self.settings.observation == "compact":
             lines.append(
                 f"The first line of the state gives zero-based coordinates, row and then column counted from the top "
@@ -186,6 +179,24 @@ class Sokoban(Environment[SokobanSettings]):
                 "columns to the right."
             )
         return "\n".join(lines)
+
+    def picture_rules(self) -> str:
+        """Return the task description, with what the picture shows."""
+        meanings = (
+            "In the picture: grey bricks = wall, red rings = targets, brown crates = boxes, green crates = boxes on "
+            "targets, the blue figure = player."
+        )
+        return "\n".join([*self._rules(), meanings])
+
+    def _rules(self) -> list[str]:
+        return [
+            "You are solving a Sokoban puzzle. You are the player, and you must push every box onto a target.",
+            "An action moves you one cell Up, Down, Left or Right. If a box is in that cell, you push it one cell "
+            "onward, provided that the cell behind it is free: not a wall, and not another box.",
+            "You cannot walk through walls or boxes, push two boxes at once, or pull a box.",
+            f"Every action costs {-ACTION_REWARD:g}. A box pushed onto a target earns {BOX_ON_TARGET_REWARD:g}, one "
+            f"pushed off a target loses {-BOX_OFF_TARGET_REWARD:g}, and all boxes on targets earn {SOLVED_REWARD:g}.",
+        ]
 
     def state_digest(self) -> str:
         """See `Environment.state_digest`; independent of the vocabulary and the form of observations."""

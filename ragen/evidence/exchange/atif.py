@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
+from starpo.ragen.evidence.exchange.messages import content_of
 from starpo.ragen.evidence.exchange.played import Played, Row
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
 from starpo.ragen.store.artifacts.keys import canonical_json
@@ -46,21 +47,16 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
         run: Name of its run.
         policy: Model of the policy, according to the settings of the run.
 
-    Raises:
-        ConfigError: If its prompts show images.
+    Returns:
+        The document. Images of its messages are files in a folder beside it (`image_path`).
     """
     rows = played.rows
-    if any(part.images for parts in played.told for part in parts):
-        raise ConfigError(
-            f"trajectory {rows[0]['trajectory_id']} shows images in its prompts, which ATIF documents written here do "
-            "not hold; export it with --format messages"
-        )
     steps: list[Document] = []
     seen: list[int] = []
     num_prompt = num_response = 0
     for turn, row in enumerate(rows):
         for part in played.told_anew(turn):
-            steps.append({"step_id": len(steps) + 1, "source": part.role, "message": part.text})
+            steps.append({"step_id": len(steps) + 1, "source": part.role, "message": content_of(part, _image)})
         seen = [] if row["is_context_start"] else seen
         seen = [*seen, *row["prompt_ids"]]
         steps.append(_agent_step(row, seen, len(steps) + 1))
@@ -81,6 +77,11 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
         },
         "extra": {"ragen": {**about, "success": played.success, "digest": rows_digest(rows)}},
     }
+
+
+def image_path(image: Image) -> str:
+    """Return the path of an image's file, relative to the folder of the documents that show it."""
+    return f"images/{image.digest}.png"
 
 
 def rows_digest(rows: Sequence[Row]) -> str:
@@ -123,6 +124,10 @@ def read_atif(value: Any) -> Trace:
         columns=columns,
         digest=name_of(ours.get("digest")),
     )
+
+
+def _image(image: Image) -> Document:
+    return {"type": "image", "source": {"media_type": "image/png", "path": image_path(image)}}
 
 
 def _agent_step(row: Row, seen: Sequence[int], step_id: int) -> Document:

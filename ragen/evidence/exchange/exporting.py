@@ -3,6 +3,7 @@
 Recorded --choice--> Played --format--> files of a new folder
 """
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.exchange.atif import atif_document
+from starpo.ragen.evidence.exchange.atif import atif_document, image_path
 from starpo.ragen.evidence.exchange.choosing import Choice
 from starpo.ragen.evidence.exchange.destination import file_name, new_folder
 from starpo.ragen.evidence.exchange.messages import message_lines
@@ -98,4 +99,14 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
         name = file_name(done.num_written, played.rows[0]["trajectory_id"])
         document = atif_document(played, recorded.run, model)
         (place / name).write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+        _write_images(played, place)
         done.num_written += 1
+
+
+def _write_images(played: Played, place: Path) -> None:
+    """Write the images of a trajectory beside its document; an image that several show is one file."""
+    for image in {image for parts in played.told for part in parts for image in part.images}:
+        file = place / image_path(image)
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(base64.b64decode(image.to_png()))

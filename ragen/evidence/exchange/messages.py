@@ -8,9 +8,10 @@ the chat template, so that the same template yields the same tokens; an opening 
 the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.evidence.exchange.content import (
     assistant_parts,
@@ -80,20 +81,24 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
 
 
 def _message(part: Part) -> Line:
-    message: Line = {"role": part.role, "content": _content(part)}
+    message: Line = {"role": part.role, "content": content_of(part, _image_url)}
     return message if part.is_new or part.role != "assistant" else {**message, "weight": 0}
 
 
-def _content(part: Part) -> str | list[Line]:
-    """Return the text of a message; with images a list of texts and images, in the form of OpenAI's API."""
+def content_of(part: Part, described: Callable[[Image], Line]) -> str | list[Line]:
+    """Return the text of a message; with images a list of texts and images, each as `described` describes it."""
     if not part.images:
         return part.text
     before, *texts = part.text.split(MARK)
     content: list[Line] = [{"type": "text", "text": before}] if before else []
     for image, text in zip(part.images, texts, strict=True):
-        content.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.to_png()}"}})
+        content.append(described(image))
         content += [{"type": "text", "text": text}] if text else []
     return content
+
+
+def _image_url(image: Image) -> Line:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.to_png()}"}}
 
 
 def _messages(value: Mapping[str, Any]) -> list[Any]:

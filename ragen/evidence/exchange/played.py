@@ -22,7 +22,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import attempts
+from starpo.ragen.store.attempts import attempts, read_attempts
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.imported import imported_facts
@@ -30,6 +30,8 @@ from starpo.schemas.imported import imported_facts
 Row = Mapping[str, Any]
 
 _ROWS_AT_ONCE = 2_000
+_STORED_IDS = "stored_ids"
+"""Column beside `prompt_ids`: the same tokens with placeholders for images, as they are stored."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,9 @@ class Recorded:
 
 
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:
-    turns, images = read_turns(store, stages["rollout"])
-    turns = _in_order(turns)
+    seen, images = read_turns(store, stages["rollout"])
+    stored = read_attempts(store, "turns", stages["rollout"], ["prompt_ids"]) if images is not None else seen
+    turns = _in_order(seen.append_column(_STORED_IDS, stored["prompt_ids"]))
     rewards, is_kept = None, {}
     if "reward" in stages:
         rewards = _in_order(store.read_table("rewards", stages["reward"]["rewards"]))
@@ -194,7 +197,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
             told, opening = _told(own, transcriber, images)
             yield Played(
                 iteration,
-                own,
+                [{**row, "prompt_ids": row[_STORED_IDS]} for row in own],
                 paid[first:last] if paid is not None else None,
                 is_kept.get(own[0]["group_id"]),
                 told,

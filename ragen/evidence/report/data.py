@@ -4,7 +4,7 @@ The embedded data is bounded: curves, filter decisions and stages of every itera
 iterations (requested ones, the last, the first, those at which a signal of collapse was raised, and evenly spaced
 others), as many as fit; and episodes of the evaluations, sampled in the same way.
 
-    runs/<run> + manifests + metrics, selection, turns, rewards, samples, episodes -> ReportData -> page
+    runs/<run> + manifests + metrics, selection, turns, images, rewards, samples, episodes -> ReportData -> page
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
+from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.learning.control.collapse import Verdict, diagnose
@@ -38,6 +39,8 @@ MAX_ROLLOUT_BYTES = 8 * 2**20
 """Maximum compressed size of all embedded training trajectories; a third more as base64 in the page."""
 MAX_EVALUATION_BYTES = 3 * 2**20
 """The same for evaluated episodes."""
+MAX_IMAGE_BYTES = 6 * 2**20
+"""Maximum size of all images in the page, in base64: 1,000 of 6 kB."""
 MAX_SAMPLED_ITERATIONS = 50
 """Maximum number of iterations with embedded training trajectories, and likewise with embedded evaluations."""
 
@@ -59,6 +62,8 @@ class ReportData:
         decisions: Decisions of the filter, by iteration and rank.
         rollouts: Embedded training trajectories, by iteration.
         evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
+        images: Images that the embedded prompts show, as many as fit: digest -> PNG file in base64.
+        num_images: Number of different images that the embedded prompts show.
         num_iterations: Number of iterations with a rollout.
         collected: Iterations that were the first to use their rollout; with Online-k, a subset.
         has_tokenizer: Whether prompts and the token boundaries of responses could be decoded.
@@ -77,6 +82,8 @@ class ReportData:
     decisions: list[Decision]
     rollouts: list[Embedded]
     evaluations: list[Embedded]
+    images: dict[str, str]
+    num_images: int
     num_iterations: int
     collected: list[int]
     has_tokenizer: bool
@@ -90,6 +97,7 @@ def gather(
     wanted: Sequence[int] = (),
     max_rollout_bytes: int = MAX_ROLLOUT_BYTES,
     max_evaluation_bytes: int = MAX_EVALUATION_BYTES,
+    max_image_bytes: int = MAX_IMAGE_BYTES,
     max_sampled_iterations: int = MAX_SAMPLED_ITERATIONS,
     on_batch: Callable[[str], None] = lambda _: None,
 ) -> ReportData:
@@ -101,6 +109,7 @@ def gather(
         wanted: Iterations whose trajectories are embedded first.
         max_rollout_bytes: Maximum compressed size of the embedded training trajectories, apart from wanted iterations.
         max_evaluation_bytes: Maximum compressed size of the embedded episodes.
+        max_image_bytes: Maximum size of the images in base64.
         max_sampled_iterations: Maximum number of iterations to sample, for each of the two.
         on_batch: Called with a description of the trajectories that are read next.
 
@@ -146,7 +155,9 @@ def gather(
                 if manifest and (batch := read_evaluation(reader, place, manifest)):
                     yield batch
 
-    embedded = sorted(embed(batches(), max_rollout_bytes, wanted), key=lambda e: e.iteration)
+    embedded = embed(batches(), max_rollout_bytes, wanted)
+    stored_images = _by_iteration(artifacts, "images")
+    shown = {place: e.images for e in embedded for place in stored_images.get(e.iteration, ())}
     stages = [(iteration, stage) for iteration, of_iteration in iterations.items() for stage in of_iteration]
     return ReportData(
         run=record,
@@ -159,8 +170,10 @@ def gather(
         updates={iteration: updates_before(stages, iteration) for iteration in iterations},
         failures=failures.get(collected[-1]) if collected else None,
         decisions=read_decisions(reader, artifacts),
-        rollouts=embedded,
+        rollouts=sorted(embedded, key=lambda e: e.iteration),
         evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
+        images=read_images(reader, shown, max_image_bytes),
+        num_images=len({digest for e in embedded for digest in e.images}),
         num_iterations=len(rollouts),
         collected=collected,
         has_tokenizer=tokenizer is not None,

@@ -40,6 +40,7 @@ class Embedded:
         num_trajectories: Number of embedded trajectories.
         num_all: Number of trajectories in the whole batch.
         num_not_drawn: Number of embedded trajectories without pictures, as the environment does not reproduce them.
+        images: Digests of the images that their prompts show, in order of first appearance.
     """
 
     iteration: int
@@ -48,6 +49,7 @@ class Embedded:
     num_trajectories: int
     num_all: int
     num_not_drawn: int
+    images: tuple[str, ...] = ()
 
 
 def sampled(iterations: Sequence[int], preferred: Iterable[int], limit: int) -> list[int]:
@@ -120,6 +122,7 @@ def _packed(batch: Batch, num_groups: int) -> Embedded:
         num_trajectories=len(members),
         num_all=sum(len(group["members"]) for group in batch.groups),
         num_not_drawn=sum(not member["drawn"] for member in members),
+        images=tuple(dict.fromkeys(name for member in members for turn in member["turns"] for name in turn["images"])),
     )
 
 

@@ -105,6 +105,7 @@ def _turn(observation: str, response: str, executed: list[str], replay: EpisodeR
         "finish": None,
         "forfeited": 0,
         "left": None,
+        "images": [],
         "frames": replay.frames[turn] if replay else [],
     }
 

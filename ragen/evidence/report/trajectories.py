@@ -1,17 +1,20 @@
 """Training rollouts in the format of the page: text, boards, rewards, results of filter and update, tokens.
 
-turns, rewards, selection, samples of one iteration -> Batch
+turns, turn_images, rewards, selection, samples of one iteration -> Batch
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
+from starpo.ragen.evidence.report.images import marked, shown_images
 from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
 from starpo.schemas.datasets import STATUSES
 from starpo.schemas.imported import FORMAT, imported_facts
@@ -87,6 +90,11 @@ def read_rollout(
     played = [row for table in tables if table is not None for row in table.to_pylist()]
     if all(table is None for table in tables):
         return None
+    images = shown_images(reader, by_kind.get("turn_images", ()))
+    for row in played:
+        shown = images.get((row["trajectory_id"], row["turn"]), [])
+        row["images"] = [one["image"] for one in shown]
+        row["prompt_ids"] = marked(row["prompt_ids"], shown)
     rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
     samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
     members: dict[str, list[Row]] = {}
@@ -151,14 +159,26 @@ def _trajectory(
 
 
 def _prompts(rows: list[Row], transcriber: Transcriber | None) -> list[Row | None]:
-    """Return for each turn whether it starts a new context, the size of its context, and the added messages."""
+    """Return for each turn whether it starts a new context, the size of its context, and the added messages.
+
+    A message has its role, its text, the number of characters cut off, its number of tokens, and its images.
+    """
     if transcriber is None:
         return [None] * len(rows)
     prompts: list[Row | None] = []
     size = 0
     for row, added in zip(rows, transcriber.read(rows), strict=True):
         size = (0 if row["is_context_start"] else size) + len(row["prompt_ids"])
-        messages = [[message.role, *shortened(message.text), message.num_tokens] for message in added]
+        waiting = iter(row["images"])
+        messages = [
+            [
+                message.role,
+                *shortened(message.text),
+                message.num_tokens,
+                [] if message.role == "assistant" else list(islice(waiting, message.text.count(MARK))),
+            ]
+            for message in added
+        ]
         prompts.append({"start": row["is_context_start"], "size": size, "added": messages})
         size += len(row["response_ids"])
     return prompts
@@ -180,6 +200,7 @@ def _turn(row: Row, reward: Row | None, frames: list[Any], token_lengths: TokenL
         "finish": row["finish_reason"],
         "forfeited": row["forfeited_actions"],
         "left": row["actions_left"],
+        "images": row["images"],
         "frames": frames,
     }
 

@@ -134,7 +134,7 @@ def iterations_asked(run: Run) -> str:
 
 def embedded_words(data: ReportData) -> list[str]:
     """Describe which trajectories are in the page, and where the others are, with counts."""
-    return [_rollout_words(data), _evaluation_words(data)]
+    return [_rollout_words(data), *_image_words(data), _evaluation_words(data)]
 
 
 def _rollout_words(data: ReportData) -> str:
@@ -167,6 +167,16 @@ def _rollout_words(data: ReportData) -> str:
             "the store."
         )
     return words
+
+
+def _image_words(data: ReportData) -> list[str]:
+    if not data.num_images:
+        return []
+    shown = len(data.images)
+    words = f"The model saw {counted(data.num_images, 'different image')} in these: "
+    if shown == data.num_images:
+        return [words + "all are shown."]
+    return [words + f"{shown:,} are shown, the others named by their digest; `ragen sql` reads them (images.png)."]
 
 
 def why_not_drawn(run: Run) -> str:

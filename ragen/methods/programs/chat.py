@@ -208,6 +208,8 @@ def refusal(error: ValidationError) -> Refusal:
     param = str(found["loc"][0])[:100]
     if found["type"] == "extra_forbidden":
         return Refusal(f"{place} is not supported: leave it out", code="unsupported_parameter", param=param)
+    if found["input"] == "image_url":
+        return Refusal(f"{place} is 'image_url': this endpoint takes no images; send text", param=param)
     return Refusal(f"{place} is {repr(found['input'])[:100]}. {found['msg']}", param=param)
 
 

@@ -29,7 +29,7 @@ async function unpack(packed) {
 // A text of prompts travels once a batch; messages name its place.
 function withTexts({ texts, groups }) {
   for (const { prompt } of groups.flatMap((group) => group.members).flatMap((member) => member.turns)) {
-    if (prompt) prompt.added = prompt.added.map(([role, place, cut, size]) => ({ role, text: texts[place], cut, size }));
+    if (prompt) prompt.added = prompt.added.map(([role, place, cut, size, images]) => ({ role, text: texts[place], cut, size, images }));
   }
   return groups;
 }

@@ -19,8 +19,8 @@ function promptBlock(turns, index) {
   return block;
 }
 
-function messageBlock({ role, text, cut, size }, turn, isNew) {
+function messageBlock({ role, text, cut, size, images }, turn, isNew) {
   const about = [isNew ? "new" : `from turn ${turn}`, size === null ? null : plural(size, "token")].filter(Boolean).join(" · ");
   return html("details", { class: "message", open: isNew }, html("summary", {}, html("span", { class: `pill ${role}` }, role), " ", html("span", { class: "muted" }, about)),
-    html("pre", { dir: "ltr" }, recorded(text)), more(cut));
+    html("pre", { dir: "ltr" }, withImages(text, images)), more(cut));
 }

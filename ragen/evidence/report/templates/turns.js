@@ -1,5 +1,7 @@
 // The turns of a trajectory: what was seen, said, carried out and paid.
 
+const TEXT_OF = { text: "Observation", both: "Observation, its text", image: "The environment's text, which the model did not see" };
+
 function turnCard(turns, index, advantage, onFrame) {
   const turn = turns[index];
   const strip = turn.frames.map((frame, step) => html("figure", { class: "frame", onclick: () => onFrame(index, step) },
@@ -26,7 +28,8 @@ function turnCard(turns, index, advantage, onFrame) {
     html("div", { class: "strip" }, strip),
     html("div", { class: "texts" },
       promptBlock(turns, index),
-      recordedBlock("Observation", turn.observation, cut.observation),
+      turn.images.length ? html("div", {}, html("h4", {}, "Observation, as the model saw it"), picture(turn.images[turn.images.length - 1])) : null,
+      recordedBlock(TEXT_OF[data.observation], turn.observation, cut.observation),
       html("div", { class: turn.ids.length ? "plain-text" : "" }, plain),
       turn.ids.length ? tokenBlock(turn, advantage) : null));
 }

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
@@ -22,6 +23,7 @@ from starpo.ragen.core.seeding import token_uniforms
 from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
 SAMPLING = SamplingConfig(temperature=0.8, max_response_tokens=7)
 SEEING = AgentConfig(prompt="state", observation="image")
@@ -153,3 +155,18 @@ def test_what_cannot_be_seen_is_said(tokenizer, folder, pictures):
         contexts.image_tokens.num_tokens(Image(np.zeros((33 * 32, 32, 3), np.uint8)))
     with pytest.raises(TemplateError, match="shows the observation 2 times"):
         contexts.add_message([], MARK + MARK, pictures[0])
+
+
+@pytest.mark.parametrize("settings", [FrozenLakeSettings(slip=0.0), SokobanSettings()], ids=lambda one: one.type)
+def test_who_sees_pictures_alone_is_told_of_pictures(settings):
+    tokenizer = make_tokenizer(patch_size=32)
+    said = {}
+    for shown in ("text", "image", "both"):
+        contexts = ContextBuilder(tokenizer, AgentConfig(observation=shown), 8)
+        environment = make(settings)
+        observation, _ = environment.reset(seed=0)
+        told = {"actions_left": 9, "reward": 0.0, "had_invalid_action": False, "image": contexts.look(environment)}
+        said[shown] = tokenizer.decode(contexts.start(environment).observe(observation, **told).prompt_ids)
+    assert "In the picture: " in said["image"]
+    assert "Symbols" not in said["image"]
+    assert all("Symbols" in said[shown] and "In the picture" not in said[shown] for shown in ("text", "both"))

@@ -1,5 +1,8 @@
 """Chat messages of prompts with images: texts and images in their order, as the model saw them."""
 
+import base64
+import json
+
 import numpy as np
 import pytest
 
@@ -10,12 +13,14 @@ from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.evidence.exchange.atif import atif_document
+from starpo.ragen.evidence.exchange.atif import read_atif
+from starpo.ragen.evidence.exchange.choosing import Choice
+from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.messages import message_lines
-from starpo.ragen.evidence.exchange.played import Played, _told
+from starpo.ragen.evidence.exchange.played import Played, Recorded, _told
+from starpo.ragen.evidence.exchange.trace import TraceFault
 
 IMAGES = [Image(np.full((64, 32, 3), shade, np.uint8)) for shade in (0, 1)]
 
@@ -59,6 +64,21 @@ def test_messages_hold_texts_and_images_in_order(played):
     assert contents == [[shown[0], text], f"b{MARK}", [shown[1], text], f"b{MARK}"]
 
 
-def test_atif_says_that_it_holds_none(played):
-    with pytest.raises(ConfigError, match="shows images in its prompts"):
-        atif_document(played, "run", "tiny")
+def test_atif_names_the_files_of_its_images(visual_run, tmp_path):
+    """A stored run, exported: the images are files, and the tokens are those that were stored."""
+    folder = tmp_path / "exported"
+    export_run(Recorded(visual_run, "seen"), "atif", folder, Choice())
+    (file,) = folder.glob("iteration-00000/*.json")
+    document = json.loads(file.read_text())
+    shown = [row["image"] for row in visual_run.read_table("turn_images", "d" * 32).to_pylist()]
+    contents = [step["message"] for step in document["steps"] if step["source"] == "user"]
+    paths = [part["source"]["path"] for parts in contents for part in parts if part["type"] == "image"]
+    assert paths == [f"images/{digest}.png" for digest in (shown[0], *shown[2::2])]  # a window of two turns
+    for path in paths:
+        image = Image.from_png(base64.b64encode((file.parent / path).read_bytes()).decode())
+        assert path == f"images/{image.digest}.png"
+    first = visual_run.read_table("turns", "d" * 32).to_pylist()[0]
+    steps = [step for step in document["steps"] if step["source"] == "agent"]
+    assert steps[0]["metrics"]["prompt_token_ids"] == first["prompt_ids"]
+    with pytest.raises(TraceFault, match="a part of type 'image'; texts alone can be imported"):
+        read_atif(document)

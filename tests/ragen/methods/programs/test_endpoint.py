@@ -153,7 +153,7 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages", "wizard"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages", "valid string"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "should be 'text'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "takes no images"),
         ({"messages": [{"role": "user", "tool_calls": [{}]}]}, "messages", "required"),
         ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
         ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
