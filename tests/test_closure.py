@@ -1,6 +1,6 @@
 """What the default flow loads: none of the rooms that a Sokoban run with torch does not enter, and few lines."""
 
-from infra.closure import loaded
+from tests.closure import loaded
 
 ROOMS = (
     "starpo.ragen.envs.",

@@ -1,7 +1,7 @@
 """Count the modules of this project that a command loads, over all its processes, and their lines.
 
-python infra/closure.py                                       what importing the default flow loads
-python infra/closure.py -m starpo.flows.cli train smoke --local   what a command of Python loads
+    python -m tests.closure                                          what importing the default flow loads
+    python -m tests.closure -m starpo.flows.cli train smoke --local  what a command of Python loads
 """
 
 import os
