@@ -1,7 +1,7 @@
 """Count the modules of this project that a command loads, over all its processes, and their lines.
 
-    python -m tests.closure                                          what importing the default flow loads
-    python -m tests.closure -m starpo.flows.cli train smoke --local  what a command of Python loads
+`python -m tests.closure` counts what importing the default flow loads. With arguments it counts what Python loads with
+these, as in `python -m tests.closure -m starpo.flows.cli train smoke --local`.
 """
 
 import os

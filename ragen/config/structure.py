@@ -56,7 +56,7 @@ def setting(annotation: Any, key: str, kind: Any = None) -> Any:
     """
     models = alternatives(annotation)
     chosen = (models.get(kind) or models.get(ANY_TARGET)) if isinstance(kind, str) else None
-    for model_of in [chosen] if chosen else models.values():
+    for model_of in [chosen] if chosen else list(models.values()):
         fields = model_of().model_fields
         if key in fields:
             return fields[key].annotation

@@ -6,10 +6,11 @@ so a run loads its own environment and no other.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import (
@@ -76,7 +77,7 @@ def with_type(model: type[S], name: str) -> type[S]:
     )
 
 
-def named_settings(names: Iterable[str], model_of: Callable[[str], type[Settings]]) -> Any:
+def named_settings(names: Collection[str], model_of: Callable[[str], type[Settings]]) -> Any:
     """Return the annotation of settings whose model depends on the name in their `type`.
 
     Args:
@@ -94,8 +95,8 @@ def named_settings(names: Iterable[str], model_of: Callable[[str], type[Settings
 
     tags = (*names, ANY_TARGET)
     choices = tuple(Annotated[Settings, NamedModel(model_of, name), Tag(name)] for name in tags)
-    union: Any = Union  # type checkers know only unions that are written out
-    return Annotated[SerializeAsAny[union[choices]], Discriminator(tag)]
+    as_any: Any = SerializeAsAny  # a variable, since the choices are no types to a type checker
+    return Annotated[as_any[Union[choices]], Discriminator(tag)]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class NamedModel:
         try:
             return self.model_of(self.name)
         except StarPOError:
-            return with_type(OpenSettings, self.name)
+            return _open_settings(self.name)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(self._validated)
@@ -127,8 +128,9 @@ class NamedModel:
             return {"type": "object", "title": self.name}
         model = self.model()
         place = f"{model.__module__}.{model.__qualname__}:{id(model)}"
-        described: Any = {**model.__pydantic_core_schema__, "ref": place}  # one definition, wherever it is used
-        return handler(core_schema.definitions_schema(described, []))
+        described: Any = model.__pydantic_core_schema__
+        # With a place it becomes one definition, wherever it is used.
+        return handler(core_schema.definitions_schema(described | {"ref": place}, []))
 
     def _validated(self, value: Any, info: ValidationInfo) -> Settings:
         try:
@@ -136,6 +138,11 @@ class NamedModel:
         except StarPOError as error:
             raise ValueError(str(error)) from error
         return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
+
+
+@cache
+def _open_settings(name: str) -> type[Settings]:
+    return with_type(OpenSettings, name)
 
 
 _is_by_name: ContextVar[bool] = ContextVar("_is_by_name", default=False)
