@@ -4,14 +4,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import print_rows
-from starpo.flows.console.studies import print_asked_result, print_known, run_study
+from starpo.flows.console.studies import print_result, run_study
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ConfigError
@@ -22,7 +21,6 @@ from starpo.ragen.studies.sweep import Sweep
 
 def eval_sweep(
     runs: Annotated[list[str] | None, typer.Argument(help="Runs whose checkpoints are evaluated.")] = None,
-    grid: Annotated[str | None, typer.Option(help="A TOML file of a sweep to start from.")] = None,
     iterations: Annotated[
         str | None, typer.Option(help="last, all, ends, every:10, or numbers of checkpoints: 10,20. Default: last.")
     ] = None,
@@ -44,9 +42,7 @@ def eval_sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the stored and missing cells.")] = False,
     result: Annotated[
         str | None,
-        typer.Option(
-            "--result", metavar="NAME", help="Only show a stored result, by its name or the sweep's TOML file."
-        ),
+        typer.Option("--result", metavar="NAME", help="Only show a stored result."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the stored results.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Cells at a time; they share the machine.")] = 1,
@@ -57,20 +53,20 @@ def eval_sweep(
     opened = open_store(store)
     studies = Sweeps(opened.url)
     if list_:
-        print_known(studies, None, as_json)
+        print_rows([{"sweep": known} for known in studies.names()], as_json, "results", "no result")
         return
     if result is not None:
-        print_asked_result(studies, None, result, as_json)
+        print_result(studies, result, as_json)
         return
-    if not runs and grid is None:
-        raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")
+    if not runs:
+        raise typer.BadParameter("name a run (`ragen runs` lists them)")
     given = {
-        "runs": runs or None, "iterations": "ends" if matrix and iterations is None else iterations,
+        "runs": runs, "iterations": "ends" if matrix and iterations is None else iterations,
         "is_matrix": matrix or None,
         "environments": environments, "temperatures": temperatures, "seeds": seeds,
         "num_prompts": prompts, "samples_per_prompt": samples,
     }  # fmt: skip
-    asked = asked_sweep(grid, name, {key: value for key, value in given.items() if value is not None})
+    asked = asked_sweep(name, {key: value for key, value in given.items() if value is not None})
     plan = plan_sweep(opened, asked)
     if dry_run:
         _print_plan(plan, opened, as_json)
@@ -88,23 +84,17 @@ def eval_sweep(
     run_study(studies, plan, asked, "eval-sweep/custom", parameters, look, as_json)
 
 
-def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) -> Sweep:
-    """Build the sweep that a command line describes: a file, changed by the given settings.
+def asked_sweep(name: str | None, given: Mapping[str, Any]) -> Sweep:
+    """Build the sweep that a command line describes.
 
     Args:
-        grid: The sweep to start from. None for the defaults.
-        name: Name of the result. None for the grid's name, or, if any setting is given, a name derived from the runs
-            and the settings.
+        name: Name of the result. None for a name derived from the runs and the settings.
         given: Settings as typed, with comma-separated lists.
 
     Raises:
         ConfigError: If the sweep is invalid.
     """
-    given = {setting: _parsed(setting, value) for setting, value in given.items()}
-    base = None if grid is None else Sweep.load(Path(grid))
-    if base is not None and not given and name is None:
-        return base
-    values = {**(base.model_dump(mode="json", exclude={"name"}) if base else {}), **given}
+    values = {setting: _parsed(setting, value) for setting, value in given.items()}
     return Sweep.make({"name": name or _default_name(values), **values}, "ragen eval-sweep")
 
 

@@ -59,23 +59,23 @@ def run_study(
         raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
 
 
-def print_known(studies: Kind, shipped: Shipped | None, as_json: bool) -> None:
+def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:
     """Print the shipped studies with their descriptions, and those with a result in the store."""
-    kind, results = studies.spec.word.split()[-1], studies.names()
-    about = {name: shipped.description(name) for name in shipped.names()} if shipped else {}
-    about |= {name: f"{studies.spec.word} of your own" for name in results if name not in about}
+    kind, results = shipped.word.split()[-1], studies.names()
+    about = {name: shipped.description(name) for name in shipped.names()}
+    about |= {name: f"{shipped.word} of your own" for name in results if name not in about}
     rows = [{kind: name, "about": text, "result": name in results} for name, text in about.items()]
     print_rows(rows, as_json, f"{kind}s", f"no {kind}")
 
 
-def print_asked_result(studies: Kind, shipped: Shipped | None, given: str, as_json: bool) -> None:
+def print_asked_result(studies: Kind, shipped: Shipped, given: str, as_json: bool) -> None:
     """Print the result of a study, given its name or its TOML file.
 
     Raises:
         ConfigError: If `given` is neither.
         StoreError: If it has no stored result.
     """
-    known = list(dict.fromkeys([*studies.names(), *(shipped.names() if shipped else ())]))
+    known = list(dict.fromkeys([*studies.names(), *shipped.names()]))
     if given not in known and not Path(given).is_file():
         raise ConfigError(
             f"'{given}' is neither the name of a result nor a TOML file{near(given, known)}; "

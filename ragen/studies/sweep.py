@@ -1,11 +1,4 @@
-"""`Sweep`: specification of an evaluation sweep, as a TOML file.
-
-runs = ["sokoban-s0-1a2b3c4d"]
-iterations = "every:10"            # or "last", "all", "ends", [10, 20]
-environments = ["sokoban"]         # default: the runs' own panels
-temperatures = [0.0, 0.5, 1.0]     # default: the runs' own
-seeds = [0, 1, 2]
-"""
+"""`Sweep`: specification of an evaluation sweep."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +17,7 @@ class Sweep(StudySpec):
     word = "a sweep"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-    """Name of its result; default: the name of the file."""
+    """Name of its result."""
     runs: list[str] = Field(default_factory=list)
     """Runs whose checkpoints are evaluated; at least one."""
     iterations: str | list[Annotated[int, Field(ge=0)]] = "last"

@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def ask(**given: object) -> Sweep:
-    return asked_sweep(None, None, given)
+    return asked_sweep(None, given)
 
 
 def test_a_command_line_is_a_sweep() -> None:
@@ -42,14 +42,6 @@ def test_a_command_line_is_a_sweep() -> None:
 def test_the_same_command_continues_the_same_sweep() -> None:
     assert ask(runs=["a"], seeds="0,1").name == ask(runs=["a"], seeds="0,1").name
     assert ask(runs=["a"], seeds="0,1").name != ask(runs=["a"], seeds="0,2").name
-
-
-def test_what_is_given_changes_a_sweep_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "nightly.toml").write_text('iterations = "all"\ntemperatures = [0.0, 0.5]\nruns = ["a"]\n')
-    path = str(tmp_path / "nightly.toml")
-    assert asked_sweep(path, None, {}) == Sweep.load(tmp_path / "nightly.toml")
-    changed = asked_sweep(path, "mine", {"runs": ["b"]})
-    assert (changed.name, changed.runs, changed.temperatures) == ("mine", ["b"], [0.0, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -117,26 +109,14 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
     assert "mine@0 sokoban T=0.5 seed=0" in shown
     assert "result.json" in shown
     eval_sweep(list_=True, store=store.url, as_json=True)
-    listed = {row["sweep"]: row["result"] for row in json.loads(capsys.readouterr().out)}
-    assert listed == {"s": True}
-
-
-def test_a_result_is_found_by_its_sweeps_file(
-    store: Store, result: SweepResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Sweeps(store.url).save(result)
-    (tmp_path / "file.toml").write_text('name = "s"\nruns = ["mine"]\n')
-    eval_sweep(result=str(tmp_path / "file.toml"), store=store.url, as_json=True)
-    assert SweepResult.model_validate_json(capsys.readouterr().out) == result
-    with pytest.raises(ConfigError, match=r"'no/such.toml' is neither the name of a result nor a TOML file; names: s"):
-        eval_sweep(result="no/such.toml", store=store.url)
+    assert json.loads(capsys.readouterr().out) == [{"sweep": "s"}]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
-        ((), 2, "name a run (`ragen runs` lists them), or a sweep with --grid"),
+        ((), 2, "name a run (`ragen runs` lists them)"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
         (("mine", "--dry-run", "--prompts", "0"), 1, "num_prompts = 0: should be greater than or equal to 1"),
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),

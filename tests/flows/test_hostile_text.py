@@ -100,7 +100,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
     ),
     "eval-sweep": (
         [["--list"], ["--list", "--json"], ["--result", "told"], ["--result", "told", "--json"]],
-        [["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"]],
+        [["--result", "evil"], [RUN, "--dry-run"]],
     ),
     "plan": ([["smoke", "--json"]], [[EVIL], ["smoke", "--gpu-memory", EVIL], ["smoke", "--speed-of", EVIL]]),
     "sql": ([

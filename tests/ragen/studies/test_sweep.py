@@ -1,7 +1,5 @@
 """Valid specifications of a sweep, and the checkpoints that they choose."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,8 +53,3 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
 def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Sweep.make({"name": "s", **values}, "mine")
-
-
-def test_a_file_gives_its_name(tmp_path: Path) -> None:
-    (tmp_path / "nightly.toml").write_text('runs = ["a"]\niterations = "all"\n')
-    assert Sweep.load(tmp_path / "nightly.toml") == Sweep(name="nightly", runs=["a"], iterations="all")
