@@ -59,7 +59,8 @@ class ContextFit:
         """The lengths of the first prompts, as the beginning of a sentence."""
         shortest, longest = self.lengths.shortest, self.lengths.longest
         lengths = f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
-        return f"{self.place}: first prompts of {lengths} tokens"
+        image = f" ({self.lengths.image})" if self.lengths.image else ""
+        return f"{self.place}: first prompts of {lengths} tokens{image}"
 
     @property
     def summary(self) -> str:

@@ -126,6 +126,13 @@ class ContextBuilder:
         self.image_tokens.num_tokens(image)
         return image
 
+    def describe(self, image: Image | None) -> str:
+        """Say how many tokens an image takes; empty without one."""
+        if image is None:
+            return ""
+        assert self.image_tokens is not None
+        return self.image_tokens.describe(image)
+
     def text_ids(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a user message's text."""
         return self._text_ids(text)

@@ -26,12 +26,14 @@ class PromptLengths:
         later: Longest addition of a second turn that shows the first observation again; 0 if an episode has one turn.
             The response before it is not counted. Observations that grow during an episode need more.
         num_states: Number of initial states.
+        image: What the image of the first state takes; empty if prompts show none.
     """
 
     shortest: int
     longest: int
     later: int
     num_states: int
+    image: str = ""
 
     def needed(self, agent: AgentConfig, max_response_tokens: int, num_turns: int) -> int:
         """Tokens of the context of turn `num_turns` with its response, if every response has its maximum length."""
@@ -57,17 +59,18 @@ def prompt_lengths(
     Raises:
         Exception: Whatever the environment raises.
     """
-    first, later = [], [0]
+    first, later, told = [], [0], ""
     for seed in range(num_states):
         world = make(settings)
         observation, _ = world.reset(seed=seed)
         context = contexts.start(world)
         left = contexts.agent.max_actions
         image = contexts.look(world)
+        told = told or contexts.describe(image)
         opening = context.observe(observation, actions_left=left, reward=None, had_invalid_action=False, image=image)
         first.append(len(opening.prompt_ids))
         if contexts.agent.max_turns > 1:
             context.respond(contexts.stop_token_ids[:1])
             context.observe(observation, actions_left=left, reward=-0.1, had_invalid_action=True, image=image)
             later.append(max(0, len(context.token_ids) - first[-1] - 1))
-    return PromptLengths(min(first), max(first), max(later), num_states)
+    return PromptLengths(min(first), max(first), max(later), num_states, told)

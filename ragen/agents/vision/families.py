@@ -139,7 +139,8 @@ class Qwen25VL:
     ) -> ImageTokens:
         """See `Family.image_tokens`."""
         start, pad, end = (config[f"{name}_token_id"] for name in ("vision_start", "image", "vision_end"))
-        return GridTokens((start,), pad, (end,), partial(self.grid, processor))
+        side = processor.patch_size * processor.merge_size if processor is not None else 0
+        return GridTokens((start,), pad, (end,), partial(self.grid, processor), side)
 
     def grid(self, processor: Any, image: Image) -> Grid:
         """See `Family.grid`."""
@@ -147,7 +148,12 @@ class Qwen25VL:
 
         side = processor.patch_size * processor.merge_size
         least, most = processor.size["shortest_edge"], processor.size["longest_edge"]
-        height, width = smart_resize(image.height, image.width, side, least, most)
+        try:
+            height, width = smart_resize(image.height, image.width, side, least, most)
+        except ValueError as error:
+            raise PolicyError(
+                f"an image of {image.height} x {image.width} pixels cannot be resized: {error}"
+            ) from error
         return height // side, width // side
 
     def num_deep(self, config: Any) -> int:
@@ -207,12 +213,12 @@ def _processor(name: str, folder: Path) -> Any:
     """Load an image processor of transformers, in its form without torchvision.
 
     Raises:
-        PolicyError: If the folder has none, or Pillow is not installed.
+        PolicyError: If the folder has none.
     """
     try:
         return getattr(transformers, name).from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises errors of many types
         raise PolicyError(
             f"the image processor in '{folder}' cannot be loaded: {named_line(error)}; it needs the model's own "
-            "preprocessor_config.json, and the package Pillow"
+            "preprocessor_config.json"
         ) from error

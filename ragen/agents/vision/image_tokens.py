@@ -38,6 +38,10 @@ class ImageTokens:
         """
         raise NotImplementedError
 
+    def describe(self, image: Image) -> str:
+        """Say how many tokens an image takes, and whether it is resized."""
+        return f"an image of {image.height} x {image.width} pixels takes {self.num_tokens(image):,}"
+
     def ids(self, image: Image) -> list[int]:
         """Return the tokens of an image; its placeholders begin after `before_ids`."""
         return [*self.before_ids, *[self.image_id] * self.num_tokens(image), *self.after_ids]
@@ -84,14 +88,26 @@ class GridTokens(ImageTokens):
 
     Attributes:
         grid: Returns rows and columns of an image's tokens.
+        side: Side length of a token in pixels.
     """
 
     grid: Callable[[Image], tuple[int, int]]
+    side: int
 
     def num_tokens(self, image: Image) -> int:
         """See `ImageTokens.num_tokens`."""
         rows, columns = self.grid(image)
         return rows * columns
+
+    def describe(self, image: Image) -> str:
+        """See `ImageTokens.describe`."""
+        height, width = (number * self.side for number in self.grid(image))
+        if (height, width) == (image.height, image.width):
+            return super().describe(image)
+        return (
+            f"{super().describe(image)}, as its processor resizes it to {height} x {width} (size in "
+            "preprocessor_config.json)"
+        )
 
 
 @dataclass(frozen=True)

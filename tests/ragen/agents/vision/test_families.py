@@ -19,6 +19,8 @@ from transformers import (
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.lengths import prompt_lengths
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.vision.embeddings import model_inputs
@@ -26,11 +28,14 @@ from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
 from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS
 from starpo.ragen.agents.vision.positions import grid_positions
-from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.context_fit import ContextFit
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.core.seeding import token_uniforms
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.learning.examples import Batch, examples_of
-from starpo.ragen.learning.learners.batches import micro_batches
+from starpo.ragen.learning.learners.batches import micro_batches, rectangles
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
 
 AROUND = ["<fake_token_around_image>", "<global-img>", "<image>"]
@@ -135,7 +140,9 @@ def forward(model, request, response):
     return torch.log_softmax(logits, -1)[range(len(response.token_ids)), response.token_ids]
 
 
-def test_engine_learner_and_transformers_agree(folder, shown):
+@pytest.mark.parametrize("num_in_sight", [3, 2], ids=["full", "window"])
+def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
+    """Three turns; in a window of two, the context of the third turn does not continue that of the second."""
     model, tokenizer = load_policy(folder)
     reference, _ = load_policy(folder)  # transformers' pass leaves positions behind
     tokens = tokenizer.image_tokens
@@ -143,21 +150,23 @@ def test_engine_learner_and_transformers_agree(folder, shown):
     engine.load(folder, "k")
     session = engine.session(SAMPLING, [31])
     table, prompts, responses, expected = ImageTable(), [], [], []
-    contexts = {name: ([], ()) for name in "abc"}
-    for turn in range(2):
+    spoken = {name: [] for name in "abc"}
+    for turn in range(3):
         asked = []
-        for number, (name, (ids, images)) in enumerate(contexts.items()):
-            image = shown[(number // 2 + turn) % 3]
-            place = PlacedImage(len(ids) + 1 + len(tokens.before_ids), tokens.num_tokens(image), image)
-            prompt = [*ids, 30, *tokens.ids(image), 32 + turn]
-            uniforms = token_uniforms(number, turn, 6)
-            asked.append(Request(name, prompt, uniforms, number, images=(*images, place)))
+        for number, (name, responses_before) in enumerate(spoken.items()):
+            prompt, places = [], []
+            for seen in range(max(0, turn + 1 - num_in_sight), turn + 1):
+                image = shown[(number // 2 + seen) % 3]
+                start = len(prompt) + 1 + len(tokens.before_ids)
+                places.append(PlacedImage(start, tokens.num_tokens(image), image))
+                prompt += [30, *tokens.ids(image), 32 + seen, *(responses_before[seen] if seen < turn else ())]
+            asked.append(Request(name, prompt, token_uniforms(number, turn, 6), number, images=tuple(places)))
         for request, response in zip(asked, session.generate(asked), strict=True):
             with torch.inference_mode():
                 wanted = forward(reference, request, response)
             np.testing.assert_allclose(response.logprobs, wanted, atol=1e-4)
-            contexts[request.sequence_id] = [*request.prompt_ids, *response.token_ids], request.images
-            if turn == 1:
+            spoken[request.sequence_id].append(response.token_ids)
+            if turn == 2:
                 prompts.append(table.put(request.prompt_ids, request.images))
                 responses.append(response.token_ids)
                 expected.append(wanted)
@@ -174,6 +183,47 @@ def test_engine_learner_and_transformers_agree(folder, shown):
     torch.testing.assert_close(scored, torch.cat(expected).float(), atol=1e-4, rtol=0)
 
 
+def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkeypatch):
+    """Log-probs, and the gradient of a weighted sum of them, through the encoder of images too."""
+
+    def norm(self, hidden):
+        return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+    model, tokenizer = load_policy(folder)
+    model.double().requires_grad_(True)
+    for kind in {type(module) for module in model.modules() if type(module).__name__.endswith("RMSNorm")}:
+        monkeypatch.setattr(kind, "forward", norm)  # transformers computes it in float32
+    tokens, table = tokenizer.image_tokens, ImageTable()
+    prompts, responses = [], [[40, 41 + number] for number in range(4)]
+    for number in range(4):
+        ids, places = [], []
+        for image in (shown[0], shown[1 + number % 2]):
+            places.append(PlacedImage(len(ids) + 1 + len(tokens.before_ids), tokens.num_tokens(image), image))
+            ids += [30, *tokens.ids(image), 32]
+        prompts.append(table.put(ids, places))
+    batch = Batch(examples_of(prompts, responses), table)
+    weight_N = torch.arange(1.0, batch.num_tokens + 1)
+
+    def learned(rows):
+        model.zero_grad()
+        logprobs_N = torch.zeros(batch.num_tokens, dtype=torch.float64)
+        for one in rows:
+            (logprobs_M,) = ResponseScores(model)(one, 1.0)
+            (logprobs_M * weight_N[one.token_M]).sum().backward()
+            logprobs_N[one.token_M] = logprobs_M.detach()
+        return logprobs_N, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    shared = micro_batches(batch, np.arange(4), 10_000, row_tokens=10_000)
+    assert sum(one.token_ids_ST.numel() for one in shared) < sum(len(one.token_ids) for one in batch.segments)
+    found, gradients = learned(shared)
+    expected, plain = learned(rectangles(batch, range(4), 2))
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
+    assert gradients.keys() == plain.keys()
+    assert any("vis" in name and gradient.abs().max() > 0 for name, gradient in plain.items())
+    for name, gradient in plain.items():
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-8, rtol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
+
+
 def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
     model, processor = smolvlm(make_tokenizer())
     model.base_model.image_processor = processor
@@ -187,6 +237,24 @@ def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
     (tmp_path / "policy" / "preprocessor_config.json").unlink()
     with pytest.raises(PolicyError, match=r"the image processor in .* cannot be loaded"):
         load_tokenizer(tmp_path / "policy")
+
+
+def test_a_processor_that_resizes_beyond_the_budget_is_told_with_numbers(tmp_path):
+    """The size that Qwen3-VL is shipped with enlarges a small board sixteenfold."""
+    tokenizer = make_tokenizer()
+    model, _ = qwen3(tokenizer)
+    size = {"shortest_edge": 65_536, "longest_edge": 1 << 20}
+    model.base_model.image_processor = Qwen2VLImageProcessorPil(size=size, patch_size=16)
+    save_policy(model, tokenizer, tmp_path)
+    agent = AgentConfig(prompt="state", observation="image")
+    contexts = ContextBuilder(load_tokenizer(tmp_path), agent, 8)
+    rollout = RolloutConfig(max_context_tokens=64, max_response_tokens=8)
+    lengths = prompt_lengths(FrozenLakeSettings(size=2), contexts)
+    misfit = ContextFit("environment", "frozen_lake", lengths, agent, rollout, None).misfit
+    assert "an image of 64 x 64 pixels takes 64, as its processor resizes it to 256 x 256" in misfit
+    assert "do not fit into rollout.max_context_tokens = 64" in misfit
+    with pytest.raises(PolicyError, match=r"an image of 32 x 32000 pixels cannot be resized: .*aspect ratio"):
+        contexts.image_tokens.num_tokens(Image(np.zeros((32, 32_000, 3), np.uint8)))
 
 
 def test_positions_in_two_dimensions():

@@ -1,0 +1,107 @@
+"""Generated tokens per second on images: whole FrozenLake episodes, torch engine against transformers' `generate`.
+
+As in `test_rollout.py`, both play the same lakes through the same loop with the same warm-started policy, in turn. The
+baseline puts the full prompts of all live trajectories into one left-padded batch at every turn, and computes each
+different image of the batch once.
+"""
+
+import os
+import statistics
+
+import pytest
+import torch
+
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.learning.imitation import imitate
+from tests.benchmarks.generate_session import GenerateSession
+from tests.benchmarks.test_rollout import CORES, tokens_per_s
+
+NUM_GROUPS, GROUP_SIZE, REPEATS = 16, 8, 5
+GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
+WARM_START = {"policy.demonstration_turns": 2000, "policy.warm_start_steps": 150}
+
+
+class SeeingGenerateSession(GenerateSession):
+    """Generation from the embeddings of text and patches."""
+
+    def generate(self, requests):
+        width = max(len(request.prompt_ids) for request in requests)
+        padding = [width - len(request.prompt_ids) for request in requests]
+        pad = self.model.config.pad_token_id
+        with torch.inference_mode():
+            ids = torch.tensor(
+                [[pad] * num + list(request.prompt_ids) for num, request in zip(padding, requests, strict=True)]
+            )
+            embedded = self.model.get_input_embeddings()(ids)
+            places = [
+                (row, padding[row] + place.position, place)
+                for row, request in enumerate(requests)
+                for place in request.images
+            ]
+            images = list({place.image.digest: place.image for _, _, place in places}.values())
+            num_tokens = places[0][2].num_tokens
+            features = dict(zip(images, self.model.model.vision(images).split(num_tokens), strict=True))
+            for row, start, place in places:
+                embedded[row, start : start + num_tokens] = features[place.image]
+            mask = (torch.arange(width) >= torch.tensor(padding)[:, None]).long()
+            output = self.model.generate(inputs_embeds=embedded, attention_mask=mask, generation_config=self.config)
+        return [self.response(row) for row in output.tolist()]
+
+
+@pytest.fixture(scope="module", params=["window", "full"])
+def warm_started(request, tmp_path_factory):
+    """Settings, and folder of a policy that has learnt the format, so that responses end properly."""
+    folder = tmp_path_factory.mktemp(request.param)
+    config = preset("frozen-lake-visual", {"agent.context": request.param, **WARM_START})
+    num_tokens = config.rollout.max_response_tokens
+    imitate(config.policy, config.environment, config.agent, num_tokens, frozenset(), folder)
+    return request.param, config, str(folder)
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(3600)
+def test_three_times_the_tokens_of_transformers_generate(warm_started):
+    name, config, folder = warm_started
+    sampling, limit, agent = config.rollout.sampling, config.rollout.max_context_tokens, config.agent
+    model, tokenizer = load_policy(folder)
+    contexts = ContextBuilder(tokenizer, agent, sampling.max_response_tokens)
+    workers = WorkerPool("torch", CORES)
+    job = RolloutJob(folder, name, config.environment, agent, sampling, limit)
+
+    def by_engine():
+        return play_shards(workers, job, make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES))
+
+    def by_generate(num_threads):
+        (episodes,) = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS)
+        before = torch.get_num_threads()
+        torch.set_num_threads(num_threads)
+        try:
+            session = SeeingGenerateSession(model, contexts.stop_token_ids, sampling)
+            return play(session, contexts, tokenizer, config.environment, agent, sampling, limit, episodes)
+        finally:
+            torch.set_num_threads(before)
+
+    by_engine()
+    ours, theirs, ratios = [], [], []
+    for _ in range(REPEATS):
+        speed, turns = tokens_per_s(by_engine)
+        baselines = {num: tokens_per_s(lambda num=num: by_generate(num))[0] for num in {1, CORES}}
+        ours.append(speed)
+        theirs.append(max(baselines.values()))
+        ratios.append(ours[-1] / theirs[-1])
+    images = [place["image"] for row in turns["images"].to_pylist() for place in row]
+    print(
+        f"\n{name}: {turns.num_rows} turns that show {len(images)} images, {len(set(images))} of them different\n"
+        f"  torch engine, {CORES} processes of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
+        f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
+        f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
+        f"load {os.getloadavg()[0]:.1f} on {CORES} cores"
+    )
+    assert statistics.median(ratios) >= 3
