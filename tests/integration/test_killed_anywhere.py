@@ -43,6 +43,8 @@ HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 SPARSE = {"iterations": 4, "checkpoint_every": 3}
 SPARSER = {"iterations": 13, "checkpoint_every": 10}
 """Settings of runs that do not keep every checkpoint."""
+VISUAL = {"policy.patch_size": 32, "agent.observation": "image", "evaluation.variants": {}}
+"""Settings of runs whose prompts show images."""
 LAST_MOMENT = {"any": 8, "inside": 2}
 """Minimum number of moments per artifact, by sort."""
 SEED = 20
@@ -216,10 +218,11 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
     [
         ({}, FEW),
         (SPARSE, FEW),
+        pytest.param(VISUAL, FEW, marks=pytest.mark.thorough),
         pytest.param({}, MANY, marks=pytest.mark.thorough),
         pytest.param(SPARSER, HUNDRED, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
-    ids=["4", "4-sparse", "25", "100-sparse"],
+    ids=["4", "4-sparse", "4-visual", "25", "100-sparse"],
     scope="module",
 )
 def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
