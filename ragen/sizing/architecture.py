@@ -37,12 +37,14 @@ class Vision:
         num_parameters: All its parameters, those that project onto the decoder's width included.
         num_patches: Number of patches that it encodes for each token.
         token_side: Side length in pixels of the square of an image that becomes a token.
+        num_inputs: Numbers of a patch.
         layers: Sizes of its layers; None if it has none.
     """
 
     num_parameters: int
     num_patches: int
     token_side: int
+    num_inputs: int
     layers: "Architecture | None" = None
 
 
@@ -224,7 +226,7 @@ def _patch_embedding(policy: TinyPolicy) -> Vision | None:
     """Count the embedded policy's `PatchEmbedding`: 8 x 8 cells of three colours, 32 rows and 32 columns."""
     if policy.patch_size is None:
         return None
-    return Vision((3 * 8 * 8 + 1 + 2 * 32) * policy.hidden_size, 1, policy.patch_size)
+    return Vision((3 * 8 * 8 + 1 + 2 * 32) * policy.hidden_size, 1, policy.patch_size, 3 * 8 * 8)
 
 
 def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
@@ -247,7 +249,8 @@ def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
         own["hidden_size"], own.get("depth") or own["num_hidden_layers"], heads, heads, own["hidden_size"] // heads,
         intermediate, 0, is_tied=True,
     )  # fmt: skip
-    return Vision(number, merged**2, own["patch_size"] * merged, layers)
+    num_inputs = 3 * own.get("temporal_patch_size", 1 if kind == "smolvlm" else 2) * own["patch_size"] ** 2
+    return Vision(number, merged**2, own["patch_size"] * merged, num_inputs, layers)
 
 
 def _of_config(file: Path) -> Architecture:

@@ -16,6 +16,7 @@ from starpo.ragen.sizing.memory import (
     activation_bytes,
     adapter_activation_bytes,
     attention_bytes,
+    image_bytes,
     kv_cache_bytes,
     logits_part,
     optimiser_bytes,
@@ -201,12 +202,12 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
 def _images(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, num_tokens: int) -> list[Part]:
     """Estimate what the encoder of images keeps, if the images of a micro-batch are all different."""
     vision, agent, update = architecture.vision, config.agent, config.update
-    if vision is None or vision.layers is None or not tokens.image:
+    if vision is None or not tokens.image:
         return []
     turns = agent.max_turns if agent.context == "full" else min(agent.window_turns, agent.max_turns)
     num_images = math.ceil(num_tokens / tokens.longest_context * turns)
-    patches = num_images * tokens.image * vision.num_patches
-    size = activation_bytes(vision.layers, patches, update.dtype, is_recomputed=update.activation_checkpointing)
+    num_seen = num_images * tokens.image
+    size = image_bytes(vision, num_seen, update.dtype, is_recomputed=update.activation_checkpointing)
     return [Part("activations of images", size, f"{num_images:,} images of {tokens.image} tokens in a micro-batch")]
 
 
