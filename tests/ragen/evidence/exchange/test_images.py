@@ -16,7 +16,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.evidence.exchange.atif import read_atif
-from starpo.ragen.evidence.exchange.choosing import Choice
+from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.messages import message_lines
 from starpo.ragen.evidence.exchange.played import Played, Recorded, _told
@@ -67,7 +67,7 @@ def test_messages_hold_texts_and_images_in_order(played):
 def test_atif_names_the_files_of_its_images(visual_run, tmp_path):
     """A stored run, exported: the images are files, and the tokens are those that were stored."""
     folder = tmp_path / "exported"
-    export_run(Recorded(visual_run, "seen"), "atif", folder, Choice())
+    export_run(Recorded(visual_run, "seen"), "atif", folder, parse_choice([]))
     (file,) = folder.glob("iteration-00000/*.json")
     document = json.loads(file.read_text())
     shown = [row["image"] for row in visual_run.read_table("turn_images", "d" * 32).to_pylist()]
