@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 
 _FLOW = ["-c", "import starpo.flows.starpo"]
 _NOTING = """
-import os, sys
+import sys
 
 class Noting:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name.partition(".")[0] == "starpo":
-            with open(os.environ["CLOSURE_FILE"], "a") as names:
+            with open({file!r}, "a") as names:
                 print(name, file=names)
 
 sys.meta_path.insert(0, Noting)
@@ -35,10 +35,10 @@ def loaded(arguments: list[str]) -> dict[str, int]:
         CalledProcessError: If the command fails.
     """
     with TemporaryDirectory() as folder:
-        (Path(folder) / "sitecustomize.py").write_text(_NOTING)
         file = Path(folder) / "names"
+        (Path(folder) / "sitecustomize.py").write_text(_NOTING.format(file=str(file)))
         path = os.pathsep.join([folder, *filter(None, sys.path)])
-        env = {**os.environ, "PYTHONPATH": path, "CLOSURE_FILE": str(file)}
+        env = {**os.environ, "PYTHONPATH": path}
         subprocess.run([sys.executable, *arguments], env=env, check=True, stdout=subprocess.DEVNULL)
         names = sorted(set(file.read_text().split()))
     specs = {name: find_spec(name) for name in names}
