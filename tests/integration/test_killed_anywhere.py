@@ -41,8 +41,16 @@ MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
 HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 """Number of kills of each sort."""
 SPARSE = {"iterations": 4, "checkpoint_every": 3}
-SPARSER = {"iterations": 13, "checkpoint_every": 10}
-"""Settings of runs that do not keep every checkpoint."""
+"""Settings of a run that does not keep every checkpoint."""
+LARGE = {
+    "iterations": 13,
+    "checkpoint_every": 10,
+    "policy.hidden_size": 512,
+    "policy.num_layers": 12,
+    "policy.intermediate_size": 2048,
+    "policy.warm_start_steps": 20,
+}
+"""The same with a policy of 47M parameters."""
 VISUAL = {"policy.patch_size": 32, "agent.observation": "image", "evaluation.variants": {}}
 """Settings of runs whose prompts show images."""
 LAST_MOMENT = {"any": 8, "inside": 2}
@@ -220,9 +228,9 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
         (SPARSE, FEW),
         pytest.param(VISUAL, FEW, marks=pytest.mark.thorough),
         pytest.param({}, MANY, marks=pytest.mark.thorough),
-        pytest.param(SPARSER, HUNDRED, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+        pytest.param(LARGE, HUNDRED, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
-    ids=["4", "4-sparse", "4-visual", "25", "100-sparse"],
+    ids=["4", "4-sparse", "4-visual", "25", "100-large"],
     scope="module",
 )
 def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(

@@ -52,13 +52,13 @@ def read_images(reader: Reader, wanted: Mapping[Place, Sequence[str]], max_bytes
         for digest in digests:
             if digest in images or digest not in stored:
                 continue
-            max_bytes -= len(stored[digest])
-            if max_bytes < 0:
-                return images
             try:
-                read_image(place.key, digest, stored[digest])
+                png = read_image(place.key, digest, stored[digest]).to_png()
             except ArtifactDamagedError as error:
                 reader.note(place, error)
-            else:
-                images[digest] = stored[digest]
+                continue
+            max_bytes -= len(png)
+            if max_bytes < 0:
+                return images
+            images[digest] = png
     return images

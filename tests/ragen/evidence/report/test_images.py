@@ -6,6 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
@@ -21,7 +22,8 @@ def turns_of(data):
 
 def test_prompts_name_their_images_and_the_page_holds_each_once(visual_run):
     data = gather(visual_run, "seen")
-    stored = {row["digest"]: row["png"] for row in visual_run.read_table("images", "d" * 32).to_pylist()}
+    rows = visual_run.read_table("images", "d" * 32).to_pylist()
+    stored = {row["digest"]: Image.from_png(row["png"]).to_png() for row in rows}  # compressed by themselves
     assert data.images == stored
     assert f"The model saw {len(stored)} different images in these: all are shown." in embedded_words(data)
     turns, texts = turns_of(data)
