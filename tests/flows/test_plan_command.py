@@ -61,7 +61,7 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "494,032,768 parameters",
         "9 checkpoints kept",
         "It fits.",
-        "`ragen validate sokoban-paper --play 16`",
+        "--speed-of RUN takes that of a stored run",
     ):
         assert part in said
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.examples import Example
@@ -18,6 +17,8 @@ from starpo.schemas.manifest import FileEntry
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+    from starpo.ragen.agents.vision.image_table import ImageTable
 
 OnProgress = Callable[[int, int], None]
 """Called with the amount of work done and its total."""
@@ -161,7 +162,7 @@ class FineTuner(Protocol):
         examples: Sequence[Example],
         folder: str | Path,
         on_progress: OnProgress | None = None,
-        images: ImageTable | None = None,
+        images: "ImageTable | None" = None,
     ) -> dict[str, float]:
         """Take the steps of a fine-tuning; the learner then holds no checkpoint.
 

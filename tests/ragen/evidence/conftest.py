@@ -17,6 +17,7 @@ from starpo.ragen.core.seeding import dynamics_seed, sampling_seed
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
+from tests.examples import put_folder
 
 TOKENIZER = make_tokenizer(patch_size=32)
 AGENT = AgentConfig(prompt="state", observation="image", context="window", window_turns=2, should_show_reward=False)
@@ -46,7 +47,7 @@ def visual_run(tmp_path):
     config = StarPOConfig(environment=LAKE, agent=AGENT, iterations=1, policy={"type": "tiny", "patch_size": 32})
     store.runs.create("seen", flow="starpo", preset=None, config=config.model_dump(mode="json"))
     TOKENIZER.save_pretrained(tmp_path / "tokenizer")
-    store.put_folder("checkpoint", str(tmp_path / "tokenizer"), facts("c" * 32))
+    put_folder(store, "checkpoint", str(tmp_path / "tokenizer"), facts("c" * 32))
     store.runs.record_stage("seen", 0, "warm_start", {"checkpoint": "c" * 32})
     episode = Episode("g0", 0, 1, dynamics_seed(1, 0), sampling_seed(1, 0))
     contexts = ContextBuilder(TOKENIZER, AGENT, 100)
