@@ -1,6 +1,7 @@
 """Programs at once: what the endpoint adds to a call, and memory over many episodes."""
 
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -80,8 +81,12 @@ def test_64_programs_wait_ten_milliseconds_for_the_endpoint_and_none_is_lost(tmp
     first, last = min(arrived for arrived, _ in answered), max(left for _, left in answered)
     engine_s = sum(end - begin for begin, end in session.spans)
     added_ms = (last - first - engine_s) / len(answered) * 1e3
-    print(f"\n{added_ms:.2f} ms a call, programs included; {len(answered) / len(session.spans):.1f} calls a round")
-    assert added_ms <= 10
+    waited_ms = statistics.median(left - arrived for arrived, left in answered) * 1e3
+    print(
+        f"\na call waits {waited_ms:.1f} ms at the endpoint in the median, {added_ms:.2f} ms for each with programs "
+        f"included; {len(answered) / len(session.spans):.1f} calls a round"
+    )
+    assert waited_ms <= 10
 
 
 def test_memory_is_flat_over_two_thousand_episodes(tmp_path):

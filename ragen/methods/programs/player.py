@@ -33,7 +33,7 @@ from starpo.ragen.methods.programs.trajectory import Policy, Trajectory
 
 MAX_RUNNING = 64
 """Programs that run at a time; further episodes of a shard begin as others end."""
-LINGER_S = 0.005
+LINGER_S = 0.002
 """How long a call waits for those of other programs before an engine at rest is given a batch."""
 NUM_REWARDING = 4
 """Commands that compute rewards at a time."""
