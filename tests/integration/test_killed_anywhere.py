@@ -43,13 +43,14 @@ HUNDRED = {"any": 32, "inside": 32, "computing": 24, "starting": 12}
 SPARSE = {"iterations": 4, "checkpoint_every": 3}
 """Settings of a run that does not keep every checkpoint."""
 LARGE = {
-    "iterations": 13, "checkpoint_every": 10, "evaluation.every": 6, "evaluation.num_prompts": 4,
+    "iterations": 13, "checkpoint_every": 10, "evaluation.every": 6, "evaluation.num_prompts": 2,
     "policy.hidden_size": 512, "policy.num_layers": 12, "policy.intermediate_size": 2048,
-    "policy.demonstration_turns": 100, "policy.warm_start_steps": 2, "policy.warm_start_batch_size": 4,
-    "rollout.num_groups": 2, "rollout.group_size": 2, "rollout.max_response_tokens": 32, "agent.max_turns": 2,
+    "policy.demonstration_turns": 8, "policy.warm_start_steps": 1, "policy.warm_start_batch_size": 1,
+    "rollout.num_groups": 1, "rollout.group_size": 2, "rollout.max_response_tokens": 30, "agent.max_turns": 1,
     "filter.strategy": "none", "filter.should_drop_zero_variance": False,
+    "update.num_minibatches": 1, "update.optimiser.type": "adamw",
 }  # fmt: skip
-"""Settings of a run of 47M parameters that plays little, so that most of its time goes into updates."""
+"""Settings of a run of 47M parameters that plays little, so that most of its time goes into checkpoints."""
 VISUAL = {"policy.patch_size": 32, "agent.observation": "image", "evaluation.variants": {}}
 """Settings of runs whose prompts show images."""
 LAST_MOMENT = {"any": 8, "inside": 2}
