@@ -3,6 +3,9 @@
 All live trajectories are in one left-padded batch, with the full prompt at every turn and without log-probs.
 """
 
+import os
+import statistics
+import time
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +13,8 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.config.rollout import SamplingConfig
+
+CORES = len(os.sched_getaffinity(0))
 
 
 class GenerateSession:
@@ -47,3 +52,43 @@ class GenerateSession:
 
     def close(self) -> None:
         pass
+
+
+def against_generate(by_engine, by_generate, repeats):
+    """Play with the engine, and with `generate` on one thread and on all cores, in turn.
+
+    Returns:
+        The engine's last turns, the median of the engine's tokens per second over the better baseline's, and both in
+        words.
+    """
+    by_engine()
+    ours, theirs, ratios = [], [], []
+    for _ in range(repeats):
+        speed, turns = tokens_per_s(by_engine)
+        ours.append(speed)
+        theirs.append(max(tokens_per_s(lambda num=num: _on_threads(num, by_generate))[0] for num in {1, CORES}))
+        ratios.append(ours[-1] / theirs[-1])
+    words = (
+        f"  torch engine, {CORES} processes of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
+        f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
+        f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
+        f"load {os.getloadavg()[0]:.1f} on {CORES} cores"
+    )
+    return turns, statistics.median(ratios), words
+
+
+def tokens_per_s(rollout):
+    """Play once; return tokens per second and the turns."""
+    started = time.perf_counter()
+    turns = rollout()
+    elapsed_s = time.perf_counter() - started
+    return sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s, turns
+
+
+def _on_threads(num_threads, by_generate):
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        return by_generate()
+    finally:
+        torch.set_num_threads(before)

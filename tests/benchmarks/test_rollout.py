@@ -6,12 +6,9 @@ turn, no log-probs, and the better of one thread and all cores. It alternates wi
 machine affects both.
 """
 
-import os
 import statistics
-import time
 
 import pytest
-import torch
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.prompting.context import ContextBuilder
@@ -25,10 +22,9 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.imitation import imitate
-from tests.benchmarks.generate_session import GenerateSession
+from tests.benchmarks.generate_session import CORES, GenerateSession, against_generate
 
 NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 7
-CORES = len(os.sched_getaffinity(0))
 GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
 ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 SAMPLING = SamplingConfig(max_response_tokens=64)
@@ -37,14 +33,6 @@ AGENTS = {
     "window": AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False),
     "full": AgentConfig(prompt="state", context="full", should_show_reward=False),
 }
-
-
-def tokens_per_s(rollout):
-    """Play once; return tokens per second and the turns."""
-    started = time.perf_counter()
-    turns = rollout()
-    elapsed_s = time.perf_counter() - started
-    return sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s, turns
 
 
 @pytest.fixture(scope="module", params=AGENTS)
@@ -68,32 +56,17 @@ def test_five_times_the_tokens_of_transformers_generate(warm_started):
     def by_engine():
         return play_shards(workers, job, make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES))
 
-    def by_generate(num_threads):
+    def by_generate():
         (episodes,) = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS)
-        before = torch.get_num_threads()
-        torch.set_num_threads(num_threads)
-        try:
-            session = GenerateSession(model, contexts.stop_token_ids, SAMPLING)
-            return play(session, contexts, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, episodes)
-        finally:
-            torch.set_num_threads(before)
+        session = GenerateSession(model, contexts.stop_token_ids, SAMPLING)
+        return play(session, contexts, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, episodes)
 
-    by_engine()
-    ours, theirs, ratios = [], [], []
-    for _ in range(REPEATS):
-        speed, turns = tokens_per_s(by_engine)
-        baselines = {num: tokens_per_s(lambda num=num: by_generate(num))[0] for num in {1, CORES}}
-        ours.append(speed)
-        theirs.append(max(baselines.values()))
-        ratios.append(ours[-1] / theirs[-1])
+    turns, ratio, words = against_generate(by_engine, by_generate, REPEATS)
     lengths = [len(ids) for ids in turns["response_ids"].to_pylist()]
     prompts = [len(ids) for ids in turns["prompt_ids"].to_pylist()]
     print(
         f"\n{name}: {turns.num_rows} turns, prompts of {statistics.mean(prompts):.0f} new tokens, responses of "
         f"{statistics.mean(lengths):.1f} (at most {max(lengths)})\n"
-        f"  torch engine, {CORES} processes of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
-        f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
-        f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
-        f"load {os.getloadavg()[0]:.1f} on {CORES} cores"
+        f"{words}"
     )
-    assert statistics.median(ratios) >= 5
+    assert ratio >= 5

@@ -5,9 +5,6 @@ baseline puts the full prompts of all live trajectories into one left-padded bat
 different image of the batch once.
 """
 
-import os
-import statistics
-
 import pytest
 import torch
 
@@ -20,8 +17,7 @@ from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.imitation import imitate
-from tests.benchmarks.generate_session import GenerateSession
-from tests.benchmarks.test_rollout import CORES, tokens_per_s
+from tests.benchmarks.generate_session import CORES, GenerateSession, against_generate
 
 NUM_GROUPS, GROUP_SIZE, REPEATS = 16, 8, 5
 GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
@@ -78,30 +74,15 @@ def test_three_times_the_tokens_of_transformers_generate(warm_started):
     def by_engine():
         return play_shards(workers, job, make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES))
 
-    def by_generate(num_threads):
+    def by_generate():
         (episodes,) = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS)
-        before = torch.get_num_threads()
-        torch.set_num_threads(num_threads)
-        try:
-            session = SeeingGenerateSession(model, contexts.stop_token_ids, sampling)
-            return play(session, contexts, tokenizer, config.environment, agent, sampling, limit, episodes)
-        finally:
-            torch.set_num_threads(before)
+        session = SeeingGenerateSession(model, contexts.stop_token_ids, sampling)
+        return play(session, contexts, tokenizer, config.environment, agent, sampling, limit, episodes)
 
-    by_engine()
-    ours, theirs, ratios = [], [], []
-    for _ in range(REPEATS):
-        speed, turns = tokens_per_s(by_engine)
-        baselines = {num: tokens_per_s(lambda num=num: by_generate(num))[0] for num in {1, CORES}}
-        ours.append(speed)
-        theirs.append(max(baselines.values()))
-        ratios.append(ours[-1] / theirs[-1])
+    turns, ratio, words = against_generate(by_engine, by_generate, REPEATS)
     images = [place["image"] for row in turns["images"].to_pylist() for place in row]
     print(
         f"\n{name}: {turns.num_rows} turns that show {len(images)} images, {len(set(images))} of them different\n"
-        f"  torch engine, {CORES} processes of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
-        f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
-        f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
-        f"load {os.getloadavg()[0]:.1f} on {CORES} cores"
+        f"{words}"
     )
-    assert statistics.median(ratios) >= 3
+    assert ratio >= 3
