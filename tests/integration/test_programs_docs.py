@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.guides import commands_of
+
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
 INSTALL = "\n".join(re.findall(r"^pip install .*", PAGE, re.MULTILINE))
-BLOCK = re.compile(r"^```(bash|toml|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (\S+\.(?:toml|py))\n")
 SHORTER = {
     "ragen train sokoban --local": {
         "policy.warm_start_steps": 150, "policy.demonstration_turns": 4000, "evaluation.num_prompts": 4
@@ -25,13 +25,8 @@ SHORTER = {
 @pytest.mark.integration
 @pytest.mark.timeout(900)
 def test_the_page_leads_from_an_agent_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
-    work, commands = tmp_path / "work", ["set -euo pipefail"]
-    for language, text in BLOCK.findall(PAGE):
-        if language == "bash":
-            commands.append(text)
-        elif named := FILE.match(text):
-            (work / named[1]).write_text(text)
-    script = "\n".join(commands)
+    work = tmp_path / "work"
+    script = "\n".join(["set -euo pipefail", *commands_of(PAGE, work)])
     for command, settings in SHORTER.items():
         assert script.count(command) == 1
         added = (f"--set {name}={value}" for name, value in settings.items())
