@@ -20,7 +20,7 @@ def encode_png(pixels: np.ndarray, *, is_compressed: bool = True) -> bytes:
             many images compresses them together, as Parquet files do.
     """
     height, width, _ = pixels.shape
-    colours, index = np.unique(pixels.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1]), return_inverse=True)
+    colours, index = np.unique(pixels.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1], np.int32), return_inverse=True)
     if len(colours) <= _MAX_COLOURS:
         image = PIL.Image.frombytes("P", (width, height), index.astype(np.uint8).tobytes())
         image.putpalette(

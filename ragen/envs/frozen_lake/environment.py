@@ -7,6 +7,7 @@ Transitions and rewards are those of Gymnasium's FrozenLake-v1, on random solvab
 
 import random
 from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -78,11 +79,7 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Draw a solvable map and place the player at its start."""
-        settings = self.settings
-        rng = python_random(seed, "frozen lake")
-        self._lake = draw_map(
-            settings.size, settings.frozen_probability, settings.placement, settings.min_distance, rng
-        )
+        self._lake = _lake(self.settings, seed)
         self._cell = self._lake.start
         self.reseed(dynamics_seed)
         return self.render(), {}
@@ -160,24 +157,13 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     def render_rgb(self) -> np.ndarray:
         """Render tiles of 32 x 32 pixels: pale ice, dark holes, a green flag, a red player (violet in a hole)."""
+        tiles = [
+            _tile(cell in self.lake.holes, cell == self._cell, cell == self.lake.goal)
+            for cell in range(self.lake.num_cells)
+        ]
         size = self.lake.size
-        picture = np.full((size * _TILE, size * _TILE, 3), _ICE, np.uint8)
-        y, x = np.mgrid[:_TILE, :_TILE] - (_TILE - 1) / 2
-        radius = np.hypot(x, y)
-        is_pole = (np.abs(x + 6) <= 1) & (np.abs(y) <= 11)
-        is_flag = (x >= -5) & (y <= 0) & (x - 9 <= -2 * np.abs(y + 5.5))
-        for cell in range(self.lake.num_cells):
-            row, column = self.lake.coordinates(cell)
-            tile = picture[row * _TILE : (row + 1) * _TILE, column * _TILE : (column + 1) * _TILE]
-            tile[[0, -1], :] = tile[:, [0, -1]] = _EDGE
-            if cell in self.lake.holes:
-                tile[radius <= 13] = _HOLE
-            if cell == self._cell:
-                tile[radius <= 8.5] = _DROWNED if cell in self.lake.holes else _PLAYER
-            if cell == self.lake.goal:  # over the player, so that both are visible at the goal
-                tile[is_pole] = _HOLE
-                tile[is_flag] = _GOAL
-        return picture
+        rows = [np.concatenate(tiles[top : top + size], axis=1) for top in range(0, len(tiles), size)]
+        return np.concatenate(rows, axis=0)
 
     def _rule_of_chance(self) -> str:
         slip = self.settings.slip
@@ -209,3 +195,27 @@ class FrozenLake(Environment[FrozenLakeSettings]):
         holes = " ".join(str(self.lake.coordinates(hole)) for hole in sorted(self.lake.holes)) or "none"
         player, goal = self.lake.coordinates(self._cell), self.lake.coordinates(self.lake.goal)
         return f"Player: {player}\nGoal: {goal}\nHoles: {holes}"
+
+
+@lru_cache(maxsize=4096)
+def _lake(settings: FrozenLakeSettings, seed: int) -> LakeMap:
+    """Draw the map of a seed, once for all members of its group."""
+    rng = python_random(seed, "frozen lake")
+    return draw_map(settings.size, settings.frozen_probability, settings.placement, settings.min_distance, rng)
+
+
+@cache
+def _tile(is_hole: bool, has_player: bool, is_goal: bool) -> np.ndarray:
+    """Draw a cell, once for all pictures."""
+    tile = np.full((_TILE, _TILE, 3), _ICE, np.uint8)
+    y, x = np.mgrid[:_TILE, :_TILE] - (_TILE - 1) / 2
+    radius = np.hypot(x, y)
+    tile[[0, -1], :] = tile[:, [0, -1]] = _EDGE
+    if is_hole:
+        tile[radius <= 13] = _HOLE
+    if has_player:
+        tile[radius <= 8.5] = _DROWNED if is_hole else _PLAYER
+    if is_goal:  # over the player, so that both are visible at the goal
+        tile[(np.abs(x + 6) <= 1) & (np.abs(y) <= 11)] = _HOLE
+        tile[(x >= -5) & (y <= 0) & (x - 9 <= -2 * np.abs(y + 5.5))] = _GOAL
+    return tile
