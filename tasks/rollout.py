@@ -1,4 +1,4 @@
-"""checkpoint -> turns; with `rollout.search` the siblings that were not chosen, with images those of the prompts."""
+"""checkpoint -> turns; with `rollout.search` the candidates of every turn too, with images those of the prompts."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -70,8 +70,9 @@ def rollout(
     if search is not None:
         code["search"] = SEARCHES[search.type]
     do, part = partial(_play, config, iteration, attempt, progress), str(attempt) if attempt else ""
-    beside = ("siblings",) if search is not None else ("images", "turn_images") if config.agent.shows_images else ()
-    outputs = (*beside, "turns")
+    siblings = () if search is None else ("siblings",)
+    images = ("images", "turn_images") if config.agent.shows_images else ()
+    outputs = (*siblings, *images, "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
 

@@ -169,11 +169,6 @@ class AgentConfig(Settings):
                 f"agent.observation = '{self.observation}' shows images, and programs are answered from text alone: "
                 "set agent.observation = 'text'"
             )
-        if self.shows_images and rollout.search is not None:
-            raise ValueError(
-                f"agent.observation = '{self.observation}' shows images, which rollout.search does not store: leave "
-                "one of the two out"
-            )
         if self.chat_template and rollout.engine_config.is_remote:
             raise ValueError(
                 f"rollout.engine = '{rollout.engine}' sends messages, which the server renders by its own chat "

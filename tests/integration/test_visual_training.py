@@ -28,20 +28,18 @@ from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
 from tests.examples import put_folder
 
-CONFIG = preset(
-    "smoke",
-    {
-        "policy.patch_size": 32,
-        "policy.demonstration_turns": 300,
-        "policy.warm_start_steps": 10,
-        "agent.observation": "image",
-        "rollout.num_groups": 2,
-        "filter.strategy": "none",
-        "filter.should_drop_zero_variance": False,
-        "evaluation.num_prompts": 4,
-        "evaluation.variants": {},
-    },
-)
+SETTINGS = {
+    "policy.patch_size": 32,
+    "policy.demonstration_turns": 300,
+    "policy.warm_start_steps": 10,
+    "agent.observation": "image",
+    "rollout.num_groups": 2,
+    "filter.strategy": "none",
+    "filter.should_drop_zero_variance": False,
+    "evaluation.num_prompts": 4,
+    "evaluation.variants": {},
+}
+CONFIG = preset("smoke", SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +94,23 @@ def test_the_learner_scores_as_the_engine_did(store, played):
     assert metrics["update/old_behaviour_gap_max"] < 1e-4
 
 
+@pytest.mark.parametrize("context", ["full", "window"])
+def test_a_search_stores_the_images_of_its_prompts_and_is_trained_on(store, played, context):
+    searching = {"agent.context": context, "rollout.search.type": "best_of", "update.search_rows": "weigh"}
+    config = preset("smoke", SETTINGS | searching)
+    keys = rollout(0, config, played["checkpoint"]).carry_out(store)
+    turns, images, places = (store.read_table(kind, keys[kind]) for kind in ("turns", "images", "turn_images"))
+    assert set(images["digest"].to_pylist()) == set(places["image"].to_pylist())
+    siblings = store.read_table("siblings", keys["siblings"])
+    assert siblings.num_rows == 4 * pc.sum(pc.equal(turns["origin"], "search")).as_py() > 0
+    keys |= reward(config.reward, keys["turns"]).carry_out(store)
+    keys |= variance_filter(config.filter, keys["turns"], keys["rewards"]).carry_out(store)
+    data = {kind: keys[kind] for kind in ("turns", "rewards", "selection")}
+    made = update(config, 0, played["checkpoint"], played["checkpoint"], data).carry_out(store)
+    metrics = metric_values(store.read_table("metrics", made["metrics"]))
+    assert metrics["update/old_behaviour_gap_max"] < 1e-4  # the engine read the images that are stored
+
+
 def test_played_again_it_is_the_same(store, played, tmp_path):
     other = Store(str(tmp_path))
     folder = store.local_folder("checkpoint", played["checkpoint"])
@@ -137,14 +152,9 @@ def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
         ({"policy.patch_size": 32}, "has no effect with agent.observation = 'text'"),
         ({"agent.observation": "image"}, "set policy.patch_size"),
         ({"policy.patch_size": 32, "agent.observation": "both", "rollout.engine": "vllm"}, "rollout.engine = 'vllm'"),
-        (
-            {"policy.patch_size": 32, "agent.observation": "image", "rollout.search.type": "best_of",
-             "update.search_rows": "weigh"},
-            "rollout.search does not store",
-        ),
     ],
-    ids=["blind prompt", "blind policy", "engine", "search"],
-)  # fmt: skip
+    ids=["blind prompt", "blind policy", "engine"],
+)
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         preset("smoke", settings)

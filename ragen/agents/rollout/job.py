@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from starpo.ragen.agents.rollout.siblings import TRAVELLING
+from starpo.ragen.agents.rollout.siblings import SIBLINGS_COLUMN
 from starpo.ragen.agents.rollout.turn_images import WITH_IMAGES
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
@@ -44,10 +44,9 @@ class RolloutJob:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns in which shards travel: those of `turns`, and each turn's candidates or images where it has any."""
-        if self.search is not None:
-            return TRAVELLING
-        return WITH_IMAGES if self.agent.shows_images else TURNS.schema
+        """Columns in which shards travel: those of `turns`, and each turn's images and siblings where it has any."""
+        schema = WITH_IMAGES if self.agent.shows_images else TURNS.schema
+        return schema if self.search is None else schema.append(SIBLINGS_COLUMN)
 
     def to_json(self) -> str:
         """Serialise the job for `from_json`."""

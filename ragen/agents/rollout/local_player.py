@@ -17,7 +17,7 @@ from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine,
 from starpo.ragen.agents.rollout.episode import UNKNOWN_DIGEST, Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import loop_of
-from starpo.ragen.agents.rollout.siblings import TRAVELLING, with_siblings
+from starpo.ragen.agents.rollout.siblings import with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import EngineError
@@ -76,7 +76,7 @@ class LocalPlayer:
                 turns = with_siblings(play(*place, deadline_s))
             else:
                 turns = load(SEARCHES, job.search.type)(*place, job.search, deadline_s)
-                if not (isinstance(turns, pa.Table) and turns.schema.equals(TRAVELLING)):
+                if not (isinstance(turns, pa.Table) and turns.schema.equals(job.schema)):
                     raise EngineError(
                         f"search '{job.search.type}' returned {type(turns).__name__}; expected a table of `turns` with "
                         "each turn's candidates (docs/extend.md)"

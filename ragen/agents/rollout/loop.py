@@ -102,9 +102,7 @@ def play(
         asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
         for episode, (_, response), text in zip(asking, finished, texts, strict=True):
             episode.respond(response, text)
-    rows = [row for episode in all_episodes for row in episode.rows]
-    turns = table_of(rows)
-    return with_images(turns, [row["images"] for row in rows]) if agent.shows_images else turns
+    return table_of([row for episode in all_episodes for row in episode.rows], agent.shows_images)
 
 
 def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:
@@ -178,7 +176,8 @@ def texts_of(
     return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def table_of(rows: list[Row]) -> pa.Table:
-    """Convert a shard's rows to dataset `turns`."""
+def table_of(rows: list[Row], has_images: bool = False) -> pa.Table:
+    """Convert a shard's rows to dataset `turns`, with each turn's images if prompts show some."""
     columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
-    return pa.Table.from_arrays(columns, schema=TURNS.schema)
+    turns = pa.Table.from_arrays(columns, schema=TURNS.schema)
+    return with_images(turns, [row["images"] for row in rows]) if has_images else turns

@@ -201,9 +201,8 @@ def play_searching(
     The arguments are those of `loop.play`, and `search`, which says how responses are selected, by their `score`.
 
     Returns:
-        Dataset `turns`, the rows of an episode together, in the order of `episodes`, with each turn's siblings as an
-        additional last column (`siblings.TRAVELLING`). Candidates of turns that the selected trajectory does not have
-        are dropped.
+        What `loop.play` returns, with each turn's siblings as an additional last column. Candidates of turns that the
+        selected trajectory does not have are dropped.
 
     Raises:
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
@@ -223,7 +222,7 @@ def play_searching(
     chosen = [min(beginnings, key=_place) for beginnings in beams]
     rows = [row for beginning in chosen for row in beginning.live.rows]
     siblings = [told for beginning in chosen for told in _siblings(beginning)]
-    return with_siblings(table_of(rows), siblings)
+    return with_siblings(table_of(rows, agent.shows_images), siblings)
 
 
 def _place(beginning: _Beginning) -> tuple[bool, float]:

@@ -25,7 +25,7 @@ from starpo.ragen.runs.verify.actions import Row, trajectories
 _COLUMNS = [
     "trajectory_id", "env_seed", "dynamics_seed", "turn", "observation", "is_context_start", "prompt_ids",
     "response_ids", "response", "think", "answer", "parsed_actions", "executed_actions", "action_rewards", "format_ok",
-    "finish_reason", "status", "actions_left",
+    "finish_reason", "status", "actions_left", "origin",
 ]  # fmt: skip
 
 
@@ -123,8 +123,11 @@ def _image_after(before: Row | None, environment: Environment[Any], contexts: Co
     """Execute the actions of the turn before, if there is one, and draw the state; None if prompts show no images."""
     if not contexts.agent.shows_images:
         return None
-    for action in before["executed_actions"] if before else ():
-        environment.step(action)
+    if before is not None:
+        if before["origin"] == "search":
+            environment.reseed(before["dynamics_seed"])
+        for action in before["executed_actions"]:
+            environment.step(action)
     return contexts.look(environment)
 
 

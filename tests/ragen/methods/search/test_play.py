@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
@@ -18,6 +19,7 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.turn_images import take_images
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
@@ -29,8 +31,10 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.methods.search.play import play_searching
 from starpo.ragen.methods.search.settings import BeamConfig, BestOfConfig, LookaheadConfig
 from starpo.ragen.runs.verify.actions import turn_differences
+from starpo.ragen.runs.verify.texts import text_differences
 from starpo.schemas.digest import content_digest
 from starpo.schemas.validate import validate
+from tests.ragen.agents.rollout.conftest import ScriptedEngine
 
 STATE = AgentConfig(prompt="state", max_turns=3, max_actions_per_turn=2)
 SAMPLING = SamplingConfig(max_response_tokens=60)
@@ -43,25 +47,35 @@ def say(actions: str) -> str:
 
 
 @pytest.fixture
-def searched(tokenizer, corridor, scripted_engine):
-    """`searched(search, said)`: rows and siblings, checked against their contracts, and the session.
+def searched(tokenizer, corridor):
+    """`searched(search, said)`: rows, siblings and images, checked against their contracts, and the session.
 
     `said` maps the sequence id of a candidate to its actions in each turn; turns are counted per sequence id.
     """
 
     def run(search, said, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None):
-        contexts = ContextBuilder(tokenizer, agent, SAMPLING.max_response_tokens)
+        reader = make_tokenizer(patch_size=32) if agent.shows_images else tokenizer
+        contexts = ContextBuilder(reader, agent, SAMPLING.max_response_tokens)
         script = said if callable(said) else lambda name, turn: say(said[name][turn])
-        session = scripted_engine(script).session(SAMPLING, contexts.stop_token_ids)
+        session = ScriptedEngine(reader, script).session(SAMPLING, contexts.stop_token_ids)
         settings = environment or corridor()
         table = play_searching(
-            session, contexts, tokenizer, settings, agent, SAMPLING, max_context_tokens, episodes, search, deadline_s
+            session, contexts, reader, settings, agent, SAMPLING, max_context_tokens, episodes, search, deadline_s
         )
         turns, siblings = take_siblings(table)
+        turns, places, images = take_images(turns) if agent.shows_images else (turns, None, None)
         validate(turns, "turns")
         validate(siblings, "siblings")
         assert list(turn_differences(turns, settings, agent)) == []
-        return SimpleNamespace(turns=turns, rows=turns.to_pylist(), siblings=siblings.to_pylist(), session=session)
+        assert list(text_differences(turns, settings, reader, contexts, places)) == []
+        return SimpleNamespace(
+            turns=turns,
+            rows=turns.to_pylist(),
+            siblings=siblings.to_pylist(),
+            session=session,
+            places=places,
+            images=images,
+        )
 
     return run
 
@@ -186,6 +200,25 @@ def test_slips_of_a_searched_walk_can_be_executed_again(searched):
     script = lambda name, turn: say(("Right", "Down", "Left || Down", "Up")[(len(name) + turn) % 4])  # noqa: E731
     for search in (BestOfConfig(), BeamConfig(), LookaheadConfig()):  # `searched` executes them again
         assert searched(search, script, environment=settings, episodes=episodes).turns.num_rows > 12
+
+
+@pytest.mark.parametrize("context", ["full", "window"])
+def test_a_searched_walk_shows_and_stores_its_own_pictures(searched, context):
+    """`searched` executes the actions again and draws the states: these are the pictures of the prompts."""
+    settings = FrozenLakeSettings(slip=0.6)
+    agent = STATE.model_copy(update={"context": context, "observation": "image"})
+    episodes = [Episode("g0", member, 3, member, member) for member in range(12)]
+    script = lambda name, turn: say(("Right", "Down", "Left || Down", "Up")[(len(name) + turn) % 4])  # noqa: E731
+    for search in (BestOfConfig(), BeamConfig(), LookaheadConfig()):
+        played = searched(search, script, environment=settings, agent=agent, episodes=episodes)
+        shown = played.places["image"].to_pylist()
+        assert sorted(set(shown)) == sorted(played.images["digest"].to_pylist())
+        assert len(set(shown)) > 3
+        asked = {tuple(place.image.digest for place in request.images) for request in played.session.requests}
+        seen: tuple[str, ...] = ()
+        for row, digest in zip(played.rows, shown, strict=True):
+            seen = (digest,) if row["is_context_start"] else (*seen, digest)
+            assert seen in asked
 
 
 @pytest.fixture(params=["best_of", "beam", "lookahead"])
