@@ -2,7 +2,7 @@
 
     <store>/<folder>/<name>/<asked>.json   the specification: `grid.json` of an ablation, `sweep.json` of a sweep
     <store>/<folder>/<name>/result.json    the result
-    <store>/<folder>/<name>/success.svg    its drawing, and possibly a second one, such as `signals.svg`
+    <store>/<folder>/<name>/success.svg    its drawing, and possibly a second one, `league.svg`
 
 They are functions of stored runs and cells alone and can be recomputed at any time: running the same study again
 replaces them.
@@ -20,8 +20,9 @@ from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.studies.ablation import AblationResult
-from starpo.ragen.studies.figures.catalogue import draw_figures
 from starpo.ragen.studies.figures.generalisation import draw_sweep
+from starpo.ragen.studies.figures.league import draw_league
+from starpo.ragen.studies.figures.success import draw_ablation
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import StudyResult, Table
@@ -133,6 +134,11 @@ class Studies(Generic[Asked, Result]):
         return f"{self.folder}/{checked_name(name, f'name of {self._what}')}/{file}"
 
 
+def _draw_ablation(result: AblationResult) -> dict[str, str]:
+    drawings = {"success.svg": draw_ablation(result)}
+    return drawings | ({"league.svg": draw_league(result)} if result.grid.figure == "league" else {})
+
+
 class Ablations(Studies[Grid, AblationResult]):
     """The ablations of one store."""
 
@@ -140,7 +146,7 @@ class Ablations(Studies[Grid, AblationResult]):
     spec, result, tables, method, conclude = (
         Grid, AblationResult, ablation_tables, ablation_method, ablation_conclusion,
     )  # fmt: skip
-    draw = draw_figures
+    draw = _draw_ablation
 
 
 class Sweeps(Studies[Sweep, SweepResult]):

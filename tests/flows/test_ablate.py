@@ -44,11 +44,9 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
     ("figure", "cells"),
     [
         ("fig-5-bandit", {"GRPO": "vanilla", "PPO": "critic"}),
-        ("fig-6-bandit", {"GRPO": "vanilla", "PPO": "critic"}),
         ("fig-7-bandit", {"100%": "vanilla", "25%": "filter 25%"}),
         ("fig-8-bandit", {"KL": "KL", "no KL": "vanilla", "no KL, clip-higher": "clip-higher"}),
         ("fig-10-bandit", {"k = 1": "fresh rollouts", "k = 5": "vanilla"}),
-        ("table-1-bandit", {"vanilla": "vanilla", "fresh rollouts": "fresh rollouts"}),
     ],
 )
 def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
