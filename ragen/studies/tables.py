@@ -3,7 +3,7 @@
 from starpo.ragen.studies.ablation import AblationResult, CellResult, PanelResult
 from starpo.ragen.studies.figures.league import league_table
 from starpo.ragen.studies.finding import fallen, judge_order, sentence
-from starpo.ragen.studies.generalisation import generalisation_conclusion, generalisation_table, score_text
+from starpo.ragen.studies.generalisation import generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval, share
 
@@ -54,11 +54,6 @@ def sweep_method(result: SweepResult) -> str:
         f"{mean}{result.confidence:.0%} interval (Wilson's where a prompt has one episode, else from resampling "
         "prompts); to the first: paired over prompts, bootstrap."
     )
-
-
-def sweep_conclusion(result: SweepResult) -> str:
-    """Summarise, for a matrix sweep, whether training on one environment helps on others; otherwise empty."""
-    return generalisation_conclusion(result) if result.sweep.is_matrix else ""
 
 
 def _finding(result: AblationResult) -> list[Table]:

@@ -1,6 +1,5 @@
 """Drawings of results, one figure per module.
 
-success       success over updates, and differences from the base: drawn for every ablation
-league        methods ranked at equal trajectories and at equal time
-generalisation  every run on the panels of all, as a heat map
+success  success over updates, and differences from the base: drawn for every ablation
+league   methods ranked at equal trajectories and at equal time
 """
