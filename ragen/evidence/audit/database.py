@@ -63,17 +63,15 @@ class Database:
         load: Load,
         explain_failure: Callable[[str], Exception] | None = None,
         decode: Decode = lambda run, tokens: None,
-        bounds: Runtime | None = None,
     ) -> None:
-        """Open the database without loading any view.
+        """Open the database without loading any view. Its resource limits are those of the process environment.
 
         Args:
             load: Loads a view; called at most once per view.
             explain_failure: Maps DuckDB's message for data that could not be read to the error to raise.
             decode: Decodes tokens to text.
-            bounds: Resource limits of a query (the `sql_...` fields); None for those of the process environment.
         """
-        self._bounds = bounds or Runtime.current()
+        self._bounds = Runtime.current()
         self._load = load
         self._decode = decode
         self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
