@@ -129,10 +129,6 @@ def refused(store: Store, path: str) -> str:
     return str(caught.value)
 
 
-def test_an_unknown_grid_suggests_near_ones(store: Store) -> None:
-    assert "did you mean 'filter-keep'" in refused(store, "filter-keeep")
-
-
 def test_an_unknown_preset_suggests_near_ones(grid_file, store: Store) -> None:
     message = refused(store, grid_file(SMALL.replace("smoke", "smok")))
     assert "mine.toml: preset = 'smok'" in message

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.cli.compare import differing_settings
-from starpo.ragen.core.errors import StarPOError, StoreError
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import Run
 
@@ -78,12 +78,6 @@ def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) 
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "file" / "two.svg"))
     assert "two.svg cannot be written" in str(error)
     assert "--output" in str(error)
-
-
-def test_a_comparison_with_an_unknown_run_suggests_near_ones(store: str) -> None:
-    error = refusal("compare", "half", "quater", "--store", store)
-    assert isinstance(error, StoreError)
-    assert "did you mean quarter" in str(error)
 
 
 @pytest.mark.parametrize(
