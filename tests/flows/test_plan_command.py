@@ -82,6 +82,19 @@ def test_gpus_of_unknown_memory_are_not_guessed(monkeypatch: pytest.MonkeyPatch)
         plan("smoke", gpus=2)
 
 
+def test_what_does_not_fit_says_what_would(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned("sokoban-paper", capsys, gpu_memory="24GB")
+    assert not found["fits"]
+    assert "each has 24.0 GiB" in found["reasons"][0]
+    assert found["would_fit_with"]
+
+
+def test_settings_change_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    before = planned("sokoban-paper", capsys, gpu_memory="80GB")
+    after = planned("sokoban-paper", capsys, "update.activation_checkpointing=true", gpu_memory="80GB")
+    assert after["peak_bytes"] < before["peak_bytes"]
+
+
 def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
     found = planned("sokoban-paper", capsys)
     assert found["machine"]["memory_bytes"] == 12 * GIB
