@@ -158,20 +158,6 @@ def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path)
     assert plan_ablation(grid, store, folder=tmp_path).cells[0].config.iterations == 8
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("filter.keep", "filter.kep", "mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'"),
-        ("seeds = ", "seeds == ", "mine.toml: is not TOML"),
-    ],
-)
-def test_bad_input_is_refused_with_the_file_and_the_place(
-    grid_file, store: Store, old, new, expected, tmp_path
-) -> None:
-    assert expected in refused(store, grid_file(SMALL.replace(old, new)))
-    assert not (tmp_path / "store").exists()
-
-
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: pytest.fail("work began"))
     folder = tmp_path / "other"
