@@ -12,16 +12,13 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation import AblationResult, RunOutcome, summarise
 from starpo.ragen.studies.cells import Cell, expand
-from starpo.ragen.studies.figures.catalogue import FIGURES
-from starpo.ragen.studies.figures.figure import Figure
 from starpo.ragen.studies.grid import Grid, check_grid
-from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
+from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_training_success
 from starpo.tasks.loop.plan import RunPlan, plan_run
 from starpo.tasks.loop.rollback import ended_as
 from starpo.tasks.loop.run_code import default_run_name
@@ -85,28 +82,28 @@ class AblationPlan:
             store: Where the runs are stored.
             errors: Run -> its error, for runs that failed.
         """
-        figure = FIGURES[self.grid.figure]
         names = store.runs.names()
         outcomes = {
-            (run.cell.label, run.seed): _outcome(store, run, ended_as(run.name, names), errors.get(run.name), figure)
+            (run.cell.label, run.seed): _outcome(
+                store, ended_as(run.name, names), errors.get(run.name), needs_times=self.grid.figure == "league"
+            )
             for run in self.runs
         }
         return summarise(self.grid, self.cells, outcomes)
 
 
-def _outcome(store: Store, run: CellRun, name: str, error: str | None, figure: Figure) -> RunOutcome:
+def _outcome(store: Store, name: str, error: str | None, *, needs_times: bool) -> RunOutcome:
     """Read the outcome of a run, under the name that it ended as; a failed run's training metrics are kept."""
     evaluations: Evaluations | None = None
-    series: dict[str, Series] = {}
+    training: Series = {}
     seconds: Series = {}
     try:
-        series = read_series(store, name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
+        training = read_training_success(store, name)
         evaluations = read_evaluations(store, name) if error is None else None
-        seconds = read_seconds(store, name) if figure.needs_times else {}
+        seconds = read_seconds(store, name) if needs_times else {}
     except StoreError as damage:
         error = error or f"its measurements cannot be read: {damage}"
-    drawn = series if figure.metrics else {}
-    return RunOutcome(name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn)
+    return RunOutcome(name, evaluations, training, error, seconds)
 
 
 def plan_ablation(

@@ -56,7 +56,7 @@ class Shipped:
             if path.suffix == ".toml":
                 hint = near(path.stem, names)
                 raise ConfigError(f"{path}: no such file; expected {self.word} by name or a TOML file{hint}")
-            hint = replaced("preset", name_or_path) or near(name_or_path, names)
+            hint = replaced(self.word.split()[-1], name_or_path) or near(name_or_path, names)
             raise ConfigError(
                 f"'{name_or_path}' is neither {self.word} nor a TOML file{hint}; "
                 f"{self.word.split()[-1]}s: {', '.join(names)}{self.advice}"

@@ -14,6 +14,18 @@ GONE: dict[str, dict[str, str]] = {
         "sokoban-paper-starpo": 'extends = ["sokoban-paper", "starpo"] in a TOML file',
         "sokoban-paper-public-code": 'extends = ["sokoban-paper", "starpo-public-code"] in a TOML file',
     },
+    "grid": {
+        **dict.fromkeys(
+            ("fig-6-bandit", "fig-6-frozen-lake", "fig-6-sokoban"),
+            "`ragen diagnose RUN`, of the runs of fig-5-*, says which signal was raised when",
+        ),
+        **dict.fromkeys(
+            ("fig-11-bandit", "fig-11-frozen-lake", "fig-11-sokoban", "table-1-bandit", "table-1-sokoban"),
+            "`ragen sql` shows the metric over the iterations of a run (docs/findings.md)",
+        ),
+        "dependence-bandit": "`ragen diagnose RUN` shows I(X; Z) and H(Z|X) of every probe",
+        "gradients-bandit": "`ragen diagnose RUN --gradients` shows them by the groups' reward std",
+    },
     "setting": {
         "checkpoint_keep_last": "the newest checkpoint is derived from the last kept one (`checkpoint_every`)",
         "split_rule": "a seed always selects the goal at the seed modulo the size of its split",
@@ -21,6 +33,9 @@ GONE: dict[str, dict[str, str]] = {
     },
     "audit": {
         "reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says",
+        "baselines": "the audits 'rewards' and 'errors' find failed trajectories that count",
+        "retokenisation": "training uses the stored tokens; `ragen verify RUN` decodes them again",
+        "contamination": "`ragen evaluate RUN` measures prompts that training started from apart (num_seen_prompts)",
         "outliers": "`ragen sql` orders the view 'trajectories' by what you look for",
     },
 }
@@ -29,5 +44,5 @@ GONE: dict[str, dict[str, str]] = {
 
 def replaced(kind: str, name: str) -> str:
     """Return "; it has gone: ..." for a name that has, or an empty string."""
-    known = GONE[kind].get(name)
+    known = GONE.get(kind, {}).get(name)
     return f"; it has gone: {known}" if known else ""

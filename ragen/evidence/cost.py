@@ -16,7 +16,7 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
-from starpo.ragen.evidence.times import stage_seconds
+from starpo.ragen.evidence.times import first_uses, stage_seconds
 from starpo.ragen.sizing.hours import Pace, num_examples, num_passes, num_played
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
@@ -125,19 +125,15 @@ def pace_of(store: Store, run: str) -> Pace:
 
 def _manifests(store: Store, record: Run) -> dict[Place, Manifest]:
     reader = Reader(store)
-    artifacts = places(reader.iterations(record))
-    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
-    return {place: manifest for place, manifest in found if manifest is not None}
+    return reader.manifests(places(reader.iterations(record)))
 
 
 def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
     """Return what a run with these manifests cost."""
-    first: dict[tuple[str, str], Place] = {}
-    for place in manifests:
-        first.setdefault((place.kind, place.key), place)
     begun = run.created.isoformat()  # both are in UTC, so that they sort as text
-    own = {place: m for place in first.values() if (m := manifests[place]).provenance.get("written_at", "") >= begun}
-    reused = {place: manifests[place] for place in first.values() if place not in own}
+    first = first_uses(manifests)
+    own = {place: manifest for place, manifest in first.items() if manifest.provenance.get("written_at", "") >= begun}
+    reused = {place: manifest for place, manifest in first.items() if place not in own}
     machines: dict[str, float] = {}
     for machine in dict.fromkeys(map(_machine, own.values())):
         there = {place: manifest for place, manifest in own.items() if _machine(manifest) == machine}

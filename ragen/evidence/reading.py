@@ -91,6 +91,11 @@ class Reader:
             self.note(place, error)
             return None
 
+    def manifests(self, artifacts: Sequence[Place]) -> dict[Place, Manifest]:
+        """Read the manifests of several artifacts; those that cannot be read are left out."""
+        found = zip(artifacts, side_by_side(self.manifest, artifacts), strict=True)
+        return {place: manifest for place, manifest in found if manifest is not None}
+
     def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
         """Read a dataset; None if it cannot be read, or if `place` is None."""
         if place is None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
+from starpo.ragen.evidence.reading import Place, Reader, places
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Manifest
@@ -35,9 +35,7 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
         StoreError: If there is no such run.
     """
     record, reader = store.runs.get(run), Reader(store)
-    artifacts = places(reader.iterations(record))
-    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
-    manifests = {place: manifest for place, manifest in found if manifest is not None}
+    manifests = reader.manifests(places(reader.iterations(record)))
     seconds, between = stage_seconds(manifests), seconds_between(manifests)
     if between:
         seconds[BETWEEN] = dict.fromkeys(between, median(between.values()))
@@ -64,7 +62,7 @@ def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
     artifact (Online-k) counts only once.
     """
     seconds: dict[str, Series] = {}
-    for place, manifest in _first_uses(manifests).items():
+    for place, manifest in first_uses(manifests).items():
         value = manifest.provenance.get("seconds")
         if value is not None:
             of_stage = seconds.setdefault(place.stage, {})
@@ -75,7 +73,7 @@ def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
 def update_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
     """Map part of the update (score, train, review) -> iteration -> its wall-clock seconds."""
     seconds: dict[str, Series] = {}
-    for place, manifest in _first_uses(manifests).items():
+    for place, manifest in first_uses(manifests).items():
         for name, value in (manifest.provenance.get("timings") or {}).items():
             if name.endswith("_s") and not name.endswith("_per_s"):
                 seconds.setdefault(name.removesuffix("_s"), {})[place.iteration] = float(value)
@@ -89,7 +87,7 @@ def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
     concurrently. The value is meaningless if the run was interrupted or uses artifacts of another run: use the median.
     """
     spans: dict[int, list[tuple[float, float]]] = {}
-    for place, manifest in _first_uses(manifests).items():
+    for place, manifest in first_uses(manifests).items():
         seconds, written_at = manifest.provenance.get("seconds"), manifest.provenance.get("written_at")
         if seconds is not None and written_at is not None:
             end = datetime.fromisoformat(written_at).timestamp()
@@ -105,8 +103,8 @@ def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
     return found
 
 
-def _first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:
-    """Drop the places of artifacts that an earlier place already uses."""
+def first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:
+    """Drop the places of artifacts that an earlier place already uses (Online-k)."""
     first: dict[tuple[str, str], Place] = {}
     for place in manifests:
         first.setdefault((place.kind, place.key), place)

@@ -91,8 +91,6 @@ class CellResult(Part):
     """Seed -> iteration at which training success had halved for good; None if it never did."""
     at_equal_time: EqualTime | None = None
     """Result after training for as long as the base, if the grid's figure needs it; None for the base."""
-    series: dict[int, dict[str, Series]] = Field(default_factory=dict)
-    """Seed -> metric -> iteration -> value, for the metrics that the grid's figure draws."""
     panels: dict[str, PanelResult]
     """Results by the environment's name; empty if no run finished."""
 
@@ -158,7 +156,6 @@ class RunOutcome:
         training: Success in training, by iteration.
         error: Why it failed, if it did.
         seconds: Iteration -> seconds of training before it, if the grid's figure needs them.
-        series: Metrics that the grid's figure draws.
     """
 
     run: str
@@ -166,7 +163,6 @@ class RunOutcome:
     training: Series = field(default_factory=dict)
     error: str | None = None
     seconds: Series = field(default_factory=dict)
-    series: Mapping[str, Series] = field(default_factory=dict)
 
 
 def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, int], RunOutcome]) -> AblationResult:
@@ -194,7 +190,6 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
             at_equal_time=None
             if cell.is_base
             else _at_equal_time(ends[cell.label], ends[base], seconds[cell.label], seconds[base]),
-            series={seed: dict(run.series) for seed, run in runs.items() if run.series},
             panels={
                 name: _panel_result(measured, {} if cell.is_base else panels[base].get(name, {}))
                 for name, measured in panels[cell.label].items()

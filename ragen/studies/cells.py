@@ -74,8 +74,7 @@ def expand(
         for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **(methods or {})}.items())
     ]
     _check_distinct(cells, source)
-    if grid.figure != "length":  # it does not compare success, so its cells may train on different environments
-        _check_same_panel(cells, source)
+    _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
 

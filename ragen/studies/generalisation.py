@@ -1,6 +1,6 @@
 """Generalisation: every run on the panels of all runs, before and after training.
 
-SweepResult of a matrix -> entries -> table, conclusion, heat map
+SweepResult of a matrix -> entries -> table
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,10 @@ class Entry:
     Attributes:
         first: Score of its first checkpoint; None if not measured.
         last: Score of its last checkpoint, with the gain over the first; None if not measured.
-        is_own: Whether the run trains on this environment.
     """
 
     first: Score | None
     last: Score | None
-    is_own: bool
-
-    @property
-    def words(self) -> str:
-        """First and last success in percent, and the interval of the last."""
-        if self.last is None:
-            return "not measured"
-        before = f"{100 * self.first.success:.0f} \u2192 " if self.first and self.first is not self.last else ""
-        return f"{before}{100 * self.last.success:.0f}%\n{100 * self.last.low:.0f} to {100 * self.last.high:.0f}"
 
 
 def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
@@ -38,13 +28,13 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
     environment stand together."""
     order = list(result.runs.values())
     found = {}
-    for run, trained_on in sorted(result.runs.items(), key=lambda item: order.index(item[1])):
+    for run in sorted(result.runs, key=lambda run: order.index(result.runs[run])):
         of_run = [standing for standing in result.leaderboard if standing.run == run]
         coolest = min((standing.temperature for standing in of_run), default=0.0)
         by_iteration = {standing.iteration: standing.scores for standing in of_run if standing.temperature == coolest}
         ends = [by_iteration[at] for at in sorted(by_iteration)] or [{}]
         for panel in result.environments:
-            found[run, panel] = Entry(ends[0].get(panel), ends[-1].get(panel), panel == trained_on)
+            found[run, panel] = Entry(ends[0].get(panel), ends[-1].get(panel))
     return found
 
 
@@ -63,19 +53,6 @@ def generalisation_table(result: SweepResult) -> Table:
     ]
     title = "generalisation: success on every panel, first checkpoint and last"
     return Table(title, rows, ("run", "trains on", "panel"))
-
-
-def generalisation_conclusion(result: SweepResult) -> str:
-    """Summarise in a sentence on how many panels that a run does not train on its success rises and falls."""
-    lasts = [entry.last for entry in entries(result).values() if entry.last and not entry.is_own]
-    gains = [last.gain for last in lasts if last.gain]
-    if not gains:
-        return ""
-    rises, falls = sum(gain.low > 0 for gain in gains), sum(gain.high < 0 for gain in gains)
-    return (
-        f"From the first checkpoint to the last, success rises on {rises} and falls on {falls} of {len(gains)} panels "
-        f"that a run does not train on (the whole {result.confidence:.0%} interval of the paired difference)."
-    )
 
 
 def score_text(score: Score | None) -> str:

@@ -48,8 +48,6 @@ from starpo.ragen.core.visible import quoted
 from starpo.ragen.studies.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
-FigureName = Literal["success", "signals", "length", "responses", "dependence", "gradients", "league"]
-"""Figures in the style of the papers; `ragen.studies.figures` implements each."""
 MIN_SEEDS = 3
 """With fewer, differences between seeds cannot be told apart from differences between cells."""
 _ITS_OWN = ("name", "finding", "figure")
@@ -79,11 +77,9 @@ class Grid(StudySpec):
     """Settings of all cells, by dotted path."""
     finding: Finding | None = None
     """What a paper reports about these cells."""
-    figure: FigureName = "success"
-    """What is tabulated, and perhaps drawn, in addition to success. 'signals': which signal falls first. 'length':
-    length of the reasoning over training; its cells may train on different environments. 'responses': how different
-    responses are. 'dependence': I(X; Z) against success. 'gradients': gradients by the standard deviation of a group's
-    returns. 'league': every cell's difference from the base, at equal trajectories and at equal time."""
+    figure: Literal["success", "league"] = "success"
+    """What is tabulated and drawn in addition to success. 'success': nothing. 'league': every cell's difference from
+    the base, at equal trajectories and at equal time."""
 
     @classmethod
     def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:

@@ -4,13 +4,14 @@ run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
@@ -77,26 +78,15 @@ def read_evaluations(store: Store, run: str) -> Evaluations:
     return panels
 
 
-def read_series(store: Store, run: str, stages: Collection[str], names: tuple[str, ...]) -> dict[str, Series]:
-    """Read metrics of a run, by iteration.
-
-    Args:
-        store: The store that has the run.
-        run: Its name.
-        stages: Stages whose metrics are read.
-        names: Names of metrics, or prefixes that end in '/'.
+def read_training_success(store: Store, run: str) -> Series:
+    """Read the success of a run in training, by iteration.
 
     Raises:
         StoreError: If an artifact is missing or damaged.
     """
-    recorded = store.runs.iterations(run).values()
-    keys = dict.fromkeys(
-        keys["metrics"] for of in recorded for stage, keys in of.items() if stage in stages and "metrics" in keys
-    )
-    tables = [store.read_table("metrics", key) for key in keys]
-    series = metric_series(pa.concat_tables(tables)) if tables else {}
-    beginnings = tuple(name for name in names if name.endswith("/"))
-    return {name: values for name, values in series.items() if name in names or name.startswith(beginnings)}
+    measured = [stages["diagnose"]["metrics"] for stages in store.runs.iterations(run).values() if "diagnose" in stages]
+    tables = [store.read_table("metrics", key) for key in dict.fromkeys(measured)]
+    return metric_series(pa.concat_tables(tables)).get(SUCCESS, {}) if tables else {}
 
 
 def read_seconds(store: Store, run: str) -> Series:

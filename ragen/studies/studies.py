@@ -2,7 +2,7 @@
 
     <store>/<folder>/<name>/<asked>.json   the specification: `grid.json` of an ablation, `sweep.json` of a sweep
     <store>/<folder>/<name>/result.json    the result
-    <store>/<folder>/<name>/success.svg    its drawing, and possibly a second one, such as `signals.svg`
+    <store>/<folder>/<name>/success.svg    the drawing of an ablation, and possibly a second one, `league.svg`
 
 They are functions of stored runs and cells alone and can be recomputed at any time: running the same study again
 replaces them.
@@ -20,8 +20,8 @@ from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.studies.ablation import AblationResult
-from starpo.ragen.studies.figures.catalogue import draw_figures
-from starpo.ragen.studies.figures.generalisation import draw_sweep
+from starpo.ragen.studies.figures.league import draw_league
+from starpo.ragen.studies.figures.success import draw_ablation
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.leaderboard import SweepResult
 from starpo.ragen.studies.result import StudyResult, Table
@@ -31,7 +31,6 @@ from starpo.ragen.studies.tables import (
     ablation_conclusion,
     ablation_method,
     ablation_tables,
-    sweep_conclusion,
     sweep_method,
     sweep_tables,
 )
@@ -53,7 +52,7 @@ class Studies(Generic[Asked, Result]):
         tables: Returns the tables of a result.
         method: Explains the columns of the tables.
         conclude: Whether a paper's finding is reproduced, in a sentence; empty if no finding is specified.
-        draw: Returns figures and pages of a result, by file name.
+        draw: Returns drawings of a result, by file name.
     """
 
     word: ClassVar[str]
@@ -64,8 +63,8 @@ class Studies(Generic[Asked, Result]):
     result: ClassVar[type[StudyResult]]
     tables: ClassVar[Callable[[Any], list[Table]]]
     method: ClassVar[Callable[[Any], str]]
-    conclude: ClassVar[Callable[[Any], str]]
-    draw: ClassVar[Callable[[Any], dict[str, str]]]
+    conclude: ClassVar[Callable[[Any], str]] = lambda _: ""
+    draw: ClassVar[Callable[[Any], dict[str, str]]] = lambda _: {}
 
     def __init__(self, store_url: str) -> None:
         self._location = Location(store_url)
@@ -133,6 +132,11 @@ class Studies(Generic[Asked, Result]):
         return f"{self.folder}/{checked_name(name, f'name of {self._what}')}/{file}"
 
 
+def _draw_ablation(result: AblationResult) -> dict[str, str]:
+    drawings = {"success.svg": draw_ablation(result)}
+    return drawings | ({"league.svg": draw_league(result)} if result.grid.figure == "league" else {})
+
+
 class Ablations(Studies[Grid, AblationResult]):
     """The ablations of one store."""
 
@@ -140,15 +144,14 @@ class Ablations(Studies[Grid, AblationResult]):
     spec, result, tables, method, conclude = (
         Grid, AblationResult, ablation_tables, ablation_method, ablation_conclusion,
     )  # fmt: skip
-    draw = draw_figures
+    draw = _draw_ablation
 
 
 class Sweeps(Studies[Sweep, SweepResult]):
     """The sweeps of one store, and the cells that they have measured, which garbage collection protects."""
 
     word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
-    spec, result, tables, method, conclude = Sweep, SweepResult, sweep_tables, sweep_method, sweep_conclusion
-    draw = draw_sweep
+    spec, result, tables, method = Sweep, SweepResult, sweep_tables, sweep_method
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
         """Record which cells have been measured, replacing the previous record."""

@@ -1,9 +1,9 @@
 """Tables of results: success by cell and panel and, beside an ablation's, what a paper found; a sweep's leaderboard."""
 
 from starpo.ragen.studies.ablation import AblationResult, CellResult, PanelResult
-from starpo.ragen.studies.figures.catalogue import FIGURES
+from starpo.ragen.studies.figures.league import league_table
 from starpo.ragen.studies.finding import fallen, judge_order, sentence
-from starpo.ragen.studies.generalisation import generalisation_conclusion, generalisation_table, score_text
+from starpo.ragen.studies.generalisation import generalisation_table, score_text
 from starpo.ragen.studies.leaderboard import Standing, SweepResult
 from starpo.ragen.studies.result import Table, interval, share
 
@@ -19,11 +19,11 @@ def ablation_tables(result: AblationResult) -> list[Table]:
 
 
 def ablation_verdicts(result: AblationResult) -> dict[str, str]:
-    """Return claim -> verdict on whether it shows here: for cells, for their order, and for the figure's claims."""
+    """Return claim -> verdict on whether it shows here: for cells, and for their order."""
     if result.grid.finding is None:
         return {}
     order = {_ORDER: judge_order(result.order)} if result.grid.finding.order else {}
-    return {**result.verdicts, **order, **FIGURES[result.grid.figure].verdicts(result)}
+    return {**result.verdicts, **order}
 
 
 def ablation_conclusion(result: AblationResult) -> str:
@@ -56,21 +56,16 @@ def sweep_method(result: SweepResult) -> str:
     )
 
 
-def sweep_conclusion(result: SweepResult) -> str:
-    """Summarise, for a matrix sweep, whether training on one environment helps on others; otherwise empty."""
-    return generalisation_conclusion(result) if result.sweep.is_matrix else ""
-
-
 def _finding(result: AblationResult) -> list[Table]:
-    figure, finding = FIGURES[result.grid.figure], result.grid.finding
+    finding, league = result.grid.finding, [league_table(result)] if result.grid.figure == "league" else []
     if finding is None:
-        return figure.tables(result)
+        return league
     rows = []
     for cell in result.cells:
         panel, number = cell.panels.get(result.panel), finding.numbers.get(cell.label)
         row = {"cell": cell.label, "paper": share(number), "here": _end(panel)}
         rows.append({**row, "training": fallen(cell.fell), "shows?": result.verdicts.get(cell.label, "")})
-    tables = [Table(f"{finding.source}: {finding.claim}", rows, ("cell", "training", "shows?")), *figure.tables(result)]
+    tables = [Table(f"{finding.source}: {finding.claim}", rows, ("cell", "training", "shows?")), *league]
     others = {what: verdict for what, verdict in ablation_verdicts(result).items() if what not in result.verdicts}
     if others:
         shown = [{"what": what, "shows?": verdict} for what, verdict in others.items()]

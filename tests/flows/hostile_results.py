@@ -19,7 +19,7 @@ def hostile_ablation(name: str) -> AblationResult:
     return AblationResult(
         name=name,
         grid=Grid(
-            name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="responses",
+            name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="league",
             finding=Finding(
                 source=HOSTILE[0], claim=HOSTILE[-1], numbers=dict.fromkeys(HOSTILE, 0.5),
                 expected=dict.fromkeys(HOSTILE, "higher"),
@@ -30,7 +30,6 @@ def hostile_ablation(name: str) -> AblationResult:
             AblationCell(
                 label=evil, values={evil: evil}, is_base=evil == HOSTILE[0], runs={0: "mine", 1: evil, 2: f"{evil}2"},
                 errors={1: evil, 2: f"ConfigError: {evil}"}, panels={"sokoban": PANEL, evil: PANEL},
-                series={0: {evil: {0: 0.5, 1: 0.25}}},
             )
             for evil in HOSTILE
         ],

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
-from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
+from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.store import Store
 
 
@@ -32,10 +32,6 @@ def test_what_the_run_was_asked_stays(store: str) -> None:
     assert isinstance(error, ConfigError)
     assert "override rollout.temperature" in str(error)
     assert "rollout.engine" in str(error)
-
-
-def test_unknown_run(store: str) -> None:
-    assert isinstance(refusal("yong", "--store", store), StoreError)
 
 
 def test_run_without_a_checkpoint(store: str) -> None:

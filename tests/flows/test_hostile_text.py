@@ -153,15 +153,12 @@ def test_every_command_is_here() -> None:
     assert set(leaves()) == set(ARGUMENTS)
 
 
-@pytest.mark.parametrize("is_coloured", [False, True], ids=["plain", "coloured"])
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_nothing_raw_gets_out(
-    command: str, is_coloured: bool, ragen: Ragen, original: Path, store: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """In the terminal and on pages; data are exported as they are."""
-    if is_coloured:
-        monkeypatch.setenv("FORCE_COLOR", "1")
+    command: str, ragen: Ragen, original: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the terminal, which is coloured, and on pages; data are exported as they are."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
     places = {"{out}": str(tmp_path), "{evil_file}": str(next(original.parent.glob("a*.parquet")))}
     if command in REFUSE_BROKEN:
         shutil.rmtree(store / "runs" / BROKEN)

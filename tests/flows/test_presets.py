@@ -11,7 +11,6 @@ from starpo.ragen.advice import advise
 from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.learning.learners.batches import num_steps
 from starpo.ragen.sizing.architecture import architecture_of
@@ -102,30 +101,6 @@ def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
         assert kept / num_steps(kept, cell.update) == 48
 
 
-@pytest.mark.parametrize("environment", ["sokoban", "bandit", "frozen-lake"])
-def test_the_papers_presets_take_both_algorithms(environment: str, tmp_path: Path) -> None:
-    robust, vanilla = preset(f"{environment}-paper"), extended(tmp_path, f"{environment}-paper", "starpo")
-    assert (robust.filter.strategy, robust.filter.keep, robust.update.kl_coefficient) == ("top_fraction", 0.25, 0.0)
-    assert (vanilla.filter.strategy, vanilla.update.kl_coefficient) == ("none", 0.001)
-    assert (robust.update.clip_high, vanilla.update.clip_high) == (0.28, 0.2)
-    assert robust.environment == vanilla.environment
-    assert robust.update.needs_critic
-    assert vanilla.update.needs_critic
-
-
-def test_the_3b_preset_trains_adapters_with_ten_times_the_learning_rates() -> None:
-    config, full = preset("sokoban-paper-3b-lora"), preset("sokoban-paper")
-    assert config.update.lora is not None
-    assert (config.update.lora.rank, config.update.lora.alpha, config.update.lora.targets) == (64, 64.0, None)
-    assert config.rollout.vllm.max_lora_rank == 64
-    assert config.update.optimiser.learning_rate == pytest.approx(10 * full.update.optimiser.learning_rate)
-    assert config.update.critic.optimiser.learning_rate == pytest.approx(
-        10 * full.update.critic.optimiser.learning_rate
-    )
-    assert config.environment == full.environment
-    assert config.filter == full.filter
-
-
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
 def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
     config = preset(name)
@@ -135,10 +110,6 @@ def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
 
 
 SMOLLM2 = [name for name in names() if name.endswith("-smollm2")]
-
-
-def test_the_carried_model_has_a_preset_for_four_environments() -> None:
-    assert SMOLLM2 == ["bandit-smollm2", "countdown-smollm2", "frozen-lake-smollm2", "sokoban-smollm2"]
 
 
 @pytest.mark.parametrize("name", SMOLLM2)
@@ -185,10 +156,6 @@ def test_settings_to_extend_others_with_are_listed_and_say_how_to_use_them() -> 
             read("starpo-s")
 
 
-def test_override_reaches_the_setting() -> None:
-    assert preset("sokoban", {"filter.keep": 0.25}).filter.keep == 0.25
-
-
 TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 
 
@@ -229,25 +196,6 @@ def test_a_method_leaves_nothing_of_another(name: str) -> None:
 def test_every_method_says_what_it_is_and_where_it_is_from() -> None:
     for name in METHODS.names():
         assert re.search(r"\(.*(\d{4}\.\d{5}|verl).*\)$", METHODS.description(name)), name
-
-
-def test_what_makes_methods_what_they_are() -> None:
-    def objective(name: str) -> UpdateConfig:
-        return preset("smoke", method(name)).update
-
-    assert (objective("gigpo").advantage, objective("gigpo").gamma_turn) == ("gigpo", 0.95)
-    assert objective("trico").model_copy(update={"advantage_on": "all", "loss_on": "all"}) == objective("bi_level_gae")
-    assert (objective("gspo").ratio, objective("gspo").clip_low, objective("gspo").clip_high) == (
-        "sequence",
-        3e-4,
-        4e-4,
-    )
-    assert preset("smoke", method("dapo")).filter.strategy == "none"
-    assert objective("grpo").needs_critic is False
-    assert {name for name in METHODS.names() if objective(name).needs_critic} == {
-        "ppo", "bi_level_gae", "trico", "turn_ppo", "hiper"
-    }  # fmt: skip
-    assert {name for name in METHODS.names() if objective(name).needs_prm} == {"istar"}
 
 
 def test_an_unknown_method_lists_those_there_are() -> None:

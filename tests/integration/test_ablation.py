@@ -10,11 +10,8 @@ from starpo.flows.ablation import ablation
 from starpo.flows.ablation_plan import AblationPlan, plan_ablation
 from starpo.flows.study import CellsFailedError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.figures.catalogue import FIGURES
-from starpo.ragen.studies.finding import Finding
-from starpo.ragen.studies.grid import FigureName, Grid
+from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
-from starpo.ragen.studies.tables import ablation_verdicts
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -75,25 +72,16 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Ablati
     assert prompts[0] == prompts[1]
 
 
-@pytest.mark.parametrize("name", [name for name in FIGURES if name != "success"])
-def test_every_figure_is_made_of_stored_runs(
-    study: tuple[Store, AblationPlan, int, str], name: FigureName, tmp_path: Path
-) -> None:
-    """Two iterations give little data; figures draw what there is and state what is missing."""
+def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
     store, grid, _, _ = study
-    finding = Finding(source="RAGEN", claim="a claim", numbers={GOOD[0]: 0.2})
-    asked = replace(grid, grid=grid.grid.model_copy(update={"figure": name, "finding": finding}))
+    asked = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
     failed = next(run.name for run in asked.runs if run.cell.label == FAILED)
     result, records = asked.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
     records.save(result)
     assert records.get("clip") == result
-    drawn = {FIGURES[name].file, "success.svg"} - {""}
-    assert set(records.files("clip")) == {"result.json", *drawn}
-    for file in drawn:
-        assert (tmp_path / "ablations" / "clip" / file).read_text().startswith("<svg")
-    if FIGURES[name].metrics and name != "gradients":  # gradients are measured only on request
-        assert result.cells[0].series[0]
-    assert all(ablation_verdicts(result).values())
+    assert set(records.files("clip")) == {"result.json", "success.svg", "league.svg"}
+    assert (tmp_path / "ablations" / "clip" / "league.svg").read_text().startswith("<svg")
+    assert result.cells[2].at_equal_time is not None
 
 
 def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, AblationPlan, int, str]) -> None:

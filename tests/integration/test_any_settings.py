@@ -188,7 +188,7 @@ def trained(config: StarPOConfig, folder: Path) -> Direct:
     return runner
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(2, 10))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, 10))])
 def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
     name, settings = drawn(seed)
     first, second = (trained(preset(name, settings), tmp_path / folder) for folder in "ab")
@@ -197,7 +197,7 @@ def test_a_run_repeats_to_the_byte(seed: int, tmp_path: Path) -> None:
     assert not any(map(math.isinf, measured))
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(2, 10))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, 10))])
 def test_an_update_is_the_same_however_it_is_computed(seed: int, tmp_path: Path) -> None:
     name, settings = drawn(seed, [ONE_STEP | change for change in OTHERWISE.values()])
     runner = trained(preset(name, settings | ONE_STEP), tmp_path)

@@ -66,10 +66,3 @@ def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
 def test_an_empty_store_is_no_fault(tmp_path: Path) -> None:
     state = audit(store=str(tmp_path), return_state=True)
     assert (state.is_completed(), state.message) == (True, "there is no run to audit")
-
-
-def test_an_unknown_run_is_named(tmp_path: Path) -> None:
-    store_run(Store(str(tmp_path)), "mine", ())
-    state = audit(run="mien", store=str(tmp_path), return_state=True)
-    assert state.is_failed()
-    assert "did you mean mine" in str(state.message)

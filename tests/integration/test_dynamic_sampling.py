@@ -26,7 +26,6 @@ from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
 from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.verify import verify_run
-from starpo.tasks.rollout import rollout
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -99,19 +98,6 @@ def test_the_update_is_on_the_kept_groups_of_all_attempts(finished: tuple[Store,
     trained = set(store.read_table("samples", update.key)["group_id"].to_pylist())
     assert trained == {row["group_id"] for row in groups(store, data) if row["kept"]}
     assert {group >= f"g{NUM_GROUPS:04d}" for group in trained} == {False, True}
-
-
-@pytest.mark.thorough
-def test_first_attempt_is_that_of_a_plain_run(finished: tuple[Store, str]) -> None:
-    """And the attempts together start where one larger rollout would."""
-    store, run = finished
-    stages = store.runs.iteration(run, 0)
-    plain = preset("smoke", {"rollout.num_groups": NUM_GROUPS, "rollout.group_size": 2})
-    assert rollout(0, plain, stages["warm_start"]["checkpoint"]).key == stages["rollout"]["turns"]
-    _, again = train(Path(store.url), **{"rollout.num_groups": 2 * NUM_GROUPS, "iterations": 1})
-    both = groups(store, recorded_data(store.runs.iteration(again, 0)))
-    seeds = [row["env_seed"] for row in groups(store, recorded_data(stages))]
-    assert [row["env_seed"] for row in both][: 2 * NUM_GROUPS] == seeds[: 2 * NUM_GROUPS]
 
 
 def test_the_plan_knows_every_stage(finished: tuple[Store, str], tmp_path: Path) -> None:
@@ -233,18 +219,6 @@ def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str]
     store, again = train(tmp_path)
     assert again == run
     assert digests(store, run) == digests(original, run)
-
-
-@pytest.mark.thorough
-def test_dropped_checkpoints_are_derived_from_all_attempts(finished: tuple[Store, str]) -> None:
-    """Only the first and the newest checkpoint are kept; those between are derived to verify what used them."""
-    store, run = train(Path(finished[0].url), checkpoint_every=100, iterations=3, fresh="own")
-    dropped = store.runs.iteration(run, 1)["update"]["checkpoint"]
-    assert store.dropped("checkpoint", dropped) is not None
-    assert verify_run(store, run).is_faultless
-    derived = CliRunner().invoke(app, ["checkpoint", run, "--iteration", "2", "--store", store.url])
-    assert derived.exit_code == 0, derived.output
-    assert store.has("checkpoint", dropped)
 
 
 def test_exhausted_attempts_train_on_what_varies(finished: tuple[Store, str], caplog: pytest.LogCaptureFixture) -> None:

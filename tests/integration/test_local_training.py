@@ -13,7 +13,7 @@ from starpo.flows.console.local_training import train_here
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.terminal import Console
-from starpo.ragen.core.errors import LearnerError, StoreError
+from starpo.ragen.core.errors import StoreError
 from starpo.ragen.runs.work import Output
 from starpo.ragen.store import Store
 from tests.flows.command import ragen
@@ -57,7 +57,6 @@ def test_it_is_found_complete_when_it_is_started_again(local: Store) -> None:
     ("error", "status", "message"),
     [
         (KeyboardInterrupt(), "cancelled", "from outside"),
-        (LearnerError("the loss is not finite"), "failed", "LearnerError: the loss is not finite"),
         (KeyError("a bug"), "failed", "KeyError"),
     ],
 )

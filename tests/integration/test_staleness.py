@@ -11,13 +11,11 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
-from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
-from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 
@@ -70,32 +68,11 @@ def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
     assert min(gaps[1:]) > 0.01
 
 
-def test_the_plan_knows_every_stage(finished: tuple[Store, str]) -> None:
-    store, run = finished
-    config = recorded_config(run, store.runs.get(run).config, "")
-    plan = plan_run(store, run, config)
-    assert plan.new == []
-    assert plan.assumed == {}
-    assert len([stage for stage in plan.stages if stage.stage.name == "rollout"]) == 3
-
-
 def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
     checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]
     assert [str(finding.verdict) for finding in checked] == ["same"] * 3
-
-
-@pytest.mark.thorough
-def test_dropped_checkpoints_give_the_same_digests(
-    finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
-) -> None:
-    """Only the first and the newest checkpoint are kept; the rollout ahead is still played by the right one."""
-    begun(tmp_path)
-    store, run = train(tmp_path, checkpoint_every=100)
-    assert store.dropped("checkpoint", store.runs.iteration(run, 0)["update"]["checkpoint"]) is not None
-    assert digests(store, run) == digests(*finished)
-    assert verify_run(store, run).is_faultless
 
 
 @pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])

@@ -111,26 +111,8 @@ def count_turns_from_one(turns: pa.Table) -> pa.Table:
     return turns.set_column(place, turns.field(place), later)
 
 
-def leave_rewards_out(turns: pa.Table) -> pa.Table:
-    """Drop the column of action rewards, without which the next stage fails."""
-    return turns.drop_columns(["action_rewards"])
-
-
-@pytest.mark.parametrize(
-    ("break_contract", "column", "rule"),
-    [
-        (count_turns_from_one, "turn", "counts 0, 1, 2"),
-        pytest.param(leave_rewards_out, "action_rewards", "is a column of type", marks=pytest.mark.thorough),
-    ],
-)
 def test_rollout_that_breaks_its_contract_stops_the_run(
-    finished: tuple[Path, str],
-    tmp_path: Path,
-    begun: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    break_contract: Callable[[pa.Table], pa.Table],
-    column: str,
-    rule: str,
+    finished: tuple[Path, str], tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, play = preset("smoke"), shards.play_shards
     num_rollouts = 0
@@ -141,15 +123,15 @@ def test_rollout_that_breaks_its_contract_stops_the_run(
         if job.sampling != config.rollout.sampling:  # an evaluation
             return turns
         num_rollouts += 1
-        return turns if num_rollouts == 1 else break_contract(turns)
+        return turns if num_rollouts == 1 else count_turns_from_one(turns)
 
     monkeypatch.setattr(shards, "play_shards", play_wrongly)
-    with pytest.raises(DataError, match=rf"dataset 'turns'.*\n- column '{column}' {rule}"):
+    with pytest.raises(DataError, match=r"dataset 'turns'.*\n- column 'turn' counts 0, 1, 2"):
         starpo(config, preset="smoke", store=begun(tmp_path), run="broken")
     store = Store(str(tmp_path))
     state = store.runs.state("broken")
     assert state.status == "failed"
-    assert f"column '{column}'" in state.message
+    assert "column 'turn'" in state.message
     assert len(list((tmp_path / "quarantine").iterdir())) == 1
     folder, run = finished
     whole = Store(str(folder)).runs.iterations(run)

@@ -120,8 +120,7 @@ def gather(
     record, reader = store.runs.get(run), Reader(store)
     iterations = reader.iterations(record)
     artifacts = places(iterations)
-    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
-    manifests = {place: manifest for place, manifest in found if manifest is not None}
+    manifests = reader.manifests(artifacts)
     series = _read_series(reader, artifacts)
     verdict = diagnose(series)
     signalled = [signal.iteration for signal in verdict.signals]

@@ -5,7 +5,6 @@ AblationResult -> standings, best first -> table, draw_league -> SVG
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg
 from starpo.ragen.studies.ablation import AblationResult, CellResult
-from starpo.ragen.studies.figures.figure import Figure
 from starpo.ragen.studies.result import Difference, Table, share
 
 
@@ -74,11 +73,3 @@ def _row(result: AblationResult, cell: CellResult) -> dict[str, str]:
         "at equal time": share(timed.success if timed else None),
         "difference then": str(then or ""),
     }
-
-
-LEAGUE = Figure(
-    "league.svg",
-    draw_league,
-    needs_times=True,
-    tables=lambda result: [league_table(result)],
-)

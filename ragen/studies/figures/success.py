@@ -5,7 +5,6 @@ AblationResult -> draw_ablation -> SVG
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
 from starpo.ragen.studies.ablation import AblationResult, CellResult
-from starpo.ragen.studies.figures.figure import Figure
 
 _BASE = "#1f2430"
 
@@ -61,6 +60,3 @@ def _note(cell: CellResult, name: str) -> str:
         said.append(f"last {panel.last:.1%}{peak}")
     said += [f"{len(cell.errors)} of {len(cell.runs)} runs failed"] if cell.errors else []
     return "; ".join(said)
-
-
-SUCCESS_CURVES = Figure("success.svg", draw_ablation)

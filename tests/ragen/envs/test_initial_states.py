@@ -31,13 +31,6 @@ def test_excluded_states_are_redrawn_in_a_fixed_order():
     assert fresh_env_seed(LAKE, "x", 1, excluded=frozenset({digest(LAKE, first), digest(LAKE, second)})) == third
 
 
-def test_no_training_state_is_a_panel_state():
-    small = FrozenLakeSettings(size=2)
-    panel = frozenset(digest(small, derive_seed("panel", i)) for i in range(8))
-    training = [fresh_env_seed(small, "train", i, excluded=panel) for i in range(100)]
-    assert not panel & {digest(small, seed) for seed in training}
-
-
 def test_few_states_are_shared_by_panel_and_training():
     bandit = BanditSettings()
     everything = frozenset(digest(bandit, seed) for seed in range(400))

@@ -86,11 +86,6 @@ def named(base, cells, **changes):
     return expand(Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], **changes), base, "mine.toml")
 
 
-def test_cells_without_success_may_differ_in_panels(base):
-    cells = {"a": {}, "b": {"evaluation.panel_seed": 99}}
-    assert [cell.label for cell in named(base, cells, figure="length")] == ["a", "b"]
-
-
 def test_named_cells_differ_in_any_settings(base):
     vanilla, ours = named(base, {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25, "online_k": 5}})
     assert (vanilla.is_base, ours.is_base, vanilla.config) == (True, False, base)

@@ -8,7 +8,7 @@ from starpo.ragen.studies.grid import Grid
 BASE = """
 preset = "bandit"
 seeds = [0, 1, 2]
-figure = "signals"
+figure = "league"
 
 [cells.vanilla]
 

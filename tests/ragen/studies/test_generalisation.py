@@ -1,13 +1,12 @@
-"""Generalisation matrix: what each run trains on, success before and after, and what could not be measured."""
+"""Generalisation matrix: success before and after, and what could not be measured."""
 
 import pytest
 
-from starpo.ragen.studies.figures.generalisation import draw_sweep
-from starpo.ragen.studies.generalisation import entries, generalisation_conclusion, generalisation_table
+from starpo.ragen.studies.generalisation import entries, generalisation_table
 from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.result import Difference
 from starpo.ragen.studies.sweep import Sweep
-from starpo.ragen.studies.tables import sweep_conclusion, sweep_tables
+from starpo.ragen.studies.tables import sweep_tables
 
 TRAINED = {"b": "bandit", "s": "sokoban", "b2": "bandit"}
 PANELS = ["bandit", "sokoban"]
@@ -45,14 +44,6 @@ def result() -> SweepResult:
     )  # fmt: skip
 
 
-def test_an_entry_has_both_ends_and_knows_its_own_environment(result) -> None:
-    found = entries(result)
-    assert found["b", "bandit"].is_own
-    assert found["b", "bandit"].words == "20 \u2192 90%\n80 to 100"
-    assert not found["b", "sokoban"].is_own
-    assert (found["s", "bandit"].last, found["s", "bandit"].words) == (None, "not measured")
-
-
 def test_a_higher_temperature_does_not_stand_in_for_the_lowest(result) -> None:
     cold = [of.model_copy(update={"scores": {}}) if of.run == "s" else of for of in result.leaderboard]
     hot = [of.model_copy(update={"temperature": 1.0}) for of in result.leaderboard]
@@ -68,18 +59,3 @@ def test_the_table_has_a_row_a_run_and_panel(result) -> None:
     }  # fmt: skip
     assert [row["last"] for row in rows if row["run"] == "s"] == ["not measured", "0.900 [0.800, 1.000]"]
     assert sweep_tables(result)[1].rows == rows
-
-
-def test_a_sentence_says_where_training_helps(result) -> None:
-    assert generalisation_conclusion(result).startswith(
-        "From the first checkpoint to the last, success rises on 1 and falls on 1 of 2 panels that a run does not"
-    )
-    plain = result.model_copy(update={"sweep": Sweep(name="g")})
-    assert sweep_conclusion(plain) == ""
-    firsts = [of for of in result.leaderboard if not of.iteration]
-    assert generalisation_conclusion(result.model_copy(update={"leaderboard": firsts})) == ""
-
-
-def test_only_a_matrix_is_drawn_as_one(result) -> None:
-    assert list(draw_sweep(result)) == ["generalisation.svg"]
-    assert draw_sweep(result.model_copy(update={"sweep": Sweep(name="g")})) == {}

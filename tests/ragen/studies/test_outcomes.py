@@ -6,7 +6,7 @@ import pytest
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_series
+from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_training_success
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
@@ -62,14 +62,12 @@ def put_metrics(store, iteration, stage, **values):
     store.runs.record_stage("mine", iteration, stage, {"metrics": key})
 
 
-def test_series_are_of_the_stages_and_names_that_are_asked_for(store):
+def test_training_success_is_by_iteration(store):
+    assert read_training_success(store, "mine") == {}
     for iteration in (0, 1):
-        put_metrics(store, iteration, "diagnose", rollout__success_rate=0.5, rollout__entropy=1.0)
-        put_metrics(store, iteration, "gradient_probe", gradients__bucket_1__task_norm=2.0 + iteration)
-    found = read_series(store, "mine", {"diagnose", "gradient_probe"}, ("rollout/success_rate", "gradients/"))
-    assert found == {"rollout/success_rate": {0: 0.5, 1: 0.5}, "gradients/bucket_1/task_norm": {0: 2.0, 1: 3.0}}
-    assert read_series(store, "mine", {"diagnose"}, ("rollout/success",)) == {}  # not a complete name
-    assert read_series(store, "mine", {"update"}, ("gradients/",)) == {}
+        put_metrics(store, iteration, "diagnose", rollout__success_rate=0.5 + iteration / 4, rollout__entropy=1.0)
+        put_metrics(store, iteration, "update", update__entropy=1.0)
+    assert read_training_success(store, "mine") == {0: 0.5, 1: 0.75}
 
 
 def set_seconds(artifact, seconds):

@@ -3,25 +3,22 @@
 import numpy as np
 import pytest
 
-from starpo.ragen.studies.ranks import correlation_over_runs, order_of_cells, spearman
+from starpo.ragen.studies.ranks import order_of_cells
 
 
 @pytest.mark.parametrize(
-    ("ys", "rho"),
+    ("successes", "rho"),
     [
-        ([1.0, 2.0, 30.0], 1.0),
-        ([3.0, 2.0, 1.0], -1.0),
-        ([1.0, 3.0, 2.0], 0.5),  # 1 - 6 * (0 + 1 + 1) / (3 * 8)
-        ([1.0, 1.0, 2.0], np.sqrt(3) / 2),  # ranks 0.5, 0.5, 2: covariance 1.5, norms sqrt(2) and sqrt(1.5)
+        ([0.1, 0.2, 0.9], 1.0),
+        ([0.3, 0.2, 0.1], -1.0),
+        ([0.1, 0.3, 0.2], 0.5),  # 1 - 6 * (0 + 1 + 1) / (3 * 8)
+        ([0.1, 0.1, 0.2], np.sqrt(3) / 2),  # ranks 0.5, 0.5, 2: covariance 1.5, norms sqrt(2) and sqrt(1.5)
     ],
 )
-def test_rho_by_hand(ys: list[float], rho: float) -> None:
-    assert spearman(np.array([0.0, 1.0, 2.0]), np.array(ys)) == pytest.approx(rho)
-
-
-def test_without_an_order_there_is_no_rho() -> None:
-    assert spearman(np.array([0.0]), np.array([1.0])) is None
-    assert spearman(np.array([0.0, 1.0]), np.array([1.0, 1.0])) is None
+def test_rho_by_hand(successes: list[float], rho: float) -> None:
+    found = order_of_cells(np.array(successes)[:, None, None])
+    assert found is not None
+    assert found.rho == pytest.approx(rho)
 
 
 def rates(*shares: float) -> np.ndarray:
@@ -58,22 +55,3 @@ def test_prompts_that_one_cell_lacks_do_not_count_for_it() -> None:
     found = order_of_cells(cells)
     assert found is not None
     assert (found.rho, found.high) == pytest.approx((1.0, 1.0))
-
-
-def test_the_interval_is_over_whole_runs() -> None:
-    """Two runs rise and one falls; whole runs are resampled, so the interval spans -1 to 1."""
-    xs = np.arange(5.0)
-    found = correlation_over_runs([(xs, xs), (xs, xs), (xs, -xs)])
-    assert found is not None
-    assert found.low == pytest.approx(-1.0)
-    assert found.high == pytest.approx(1.0)
-    assert found.num == 15
-
-
-def test_one_run_says_nothing_of_others() -> None:
-    xs = np.arange(5.0)
-    found = correlation_over_runs([(xs, xs), (np.empty(0), np.empty(0))])
-    assert found is not None
-    assert (found.rho, found.low, found.high) == (pytest.approx(1.0), -1.0, 1.0)
-    assert correlation_over_runs([]) is None
-    assert correlation_over_runs([(xs, np.ones(5)), (xs, np.ones(5))]) is None  # no order

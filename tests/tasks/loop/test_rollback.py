@@ -213,9 +213,3 @@ def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
 def test_remedies_that_could_not_be_applied_are_refused_before_the_run(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         preset("smoke", overrides)
-
-
-def test_settings_without_a_collapse_are_what_they_were() -> None:
-    config: StarPOConfig = preset("smoke")
-    assert config.diagnostics.on_collapse == "log"
-    assert rolled_back("mine", config, 7) is None

@@ -32,11 +32,6 @@ def test_think_and_answer():
     assert parsed == ParsedResponse("box is above", "Up || Left", ("Up", "Left"), ("Up", "Left"), True)
 
 
-def test_answer_alone_without_thinking():
-    parsed = parse("<answer>Down</answer>", grammar=ACTIONS, agent=NO_THINK)
-    assert parsed == ParsedResponse(None, "Down", ("Down",), ("Down",), True)
-
-
 def test_white_space_may_stand_around_the_tags():
     parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse(" t\nt ", "\nup\n", ("Up",), ("Up",), True)

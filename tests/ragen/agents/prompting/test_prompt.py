@@ -26,14 +26,6 @@ def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
     )
 
 
-def test_introduction_with_one_action_a_turn():
-    assert (
-        FullPrompt()
-        .introduction(RULES, NAMES, AgentConfig(max_actions_per_turn=1))
-        .endswith("Your available actions are: Up, Down\nTake one action a turn.")
-    )
-
-
 def test_first_turn():
     assert message(AgentConfig()) == (
         "Turn 1:\n"

@@ -45,28 +45,6 @@ def test_a_template_that_asks_for_the_date_is_told_a_fixed_one(make_tokenizer):
     assert "Today is 2024-07-26." in opening
 
 
-def test_template_without_a_system_role_works(make_tokenizer):
-    tokenizer = make_tokenizer("gemma")
-    pieces = derive_pieces(tokenizer, AgentConfig())
-    assert text_of(tokenizer, pieces) == [
-        "<bos><start_of_turn>user\n",
-        "<end_of_turn>\n<start_of_turn>model\n",
-        "<end_of_turn>\n<start_of_turn>user\n",
-        "<end_of_turn><eos>",
-    ]
-
-
-def test_space_before_the_assistant_text_is_left_to_the_model(make_tokenizer):
-    tokenizer = make_tokenizer("mistral")
-    pieces = derive_pieces(tokenizer, AgentConfig())
-    assert text_of(tokenizer, pieces) == [
-        "<bos>[INST] ",
-        "[/INST]",
-        "</s>[INST] ",
-        "</s>",
-    ]
-
-
 @pytest.mark.parametrize("name", APPEND_ONLY)
 @pytest.mark.parametrize("num_turns", [1, 2, 5])
 def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_turns):

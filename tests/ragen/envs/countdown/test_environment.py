@@ -64,14 +64,6 @@ def test_it_is_told_and_the_answer_is_shown():
         environment.step("2 * (3 + 5)")
 
 
-@pytest.mark.parametrize("said", ["2 + x", "2 + 3 = 5", "", "1 || 2", "٣", "(" * 201, "__import__('os')", "2 + 3\n+ 5"])
-def test_what_the_grammar_does_not_read_is_refused(said):
-    environment = puzzle((2, 3, 5), 16)
-    assert environment.grammar.read(said) != said
-    with pytest.raises(EnvironmentFault, match="is not an expression"):
-        environment.step(said)
-
-
 @pytest.mark.parametrize(
     "settings", [SMALL, CountdownSettings(), CountdownSettings(num_numbers=5, min_target=100, max_target=999)], ids=str
 )

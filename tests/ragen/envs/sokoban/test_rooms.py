@@ -1,7 +1,4 @@
-import json
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -47,38 +44,6 @@ def test_lengths_of_solutions_are_uniform():
     # 10 lengths, 200 expected for each, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; four of them are 54.
     assert set(counts) == set(range(3, 13))
     assert all(abs(count - 200) <= 54 for count in counts.values())
-
-
-def test_same_seed_same_room_in_another_process():
-    """Public implementations seeded rooms with the salted `hash` of a string, so no two processes agreed."""
-    program = (
-        "import json; from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play; "
-        "from starpo.ragen.core.seeding import python_random as rng; "
-        "print(json.dumps([[reverse_play(rng(s), 6, 6, 1, 300).to_text(), reverse_play(rng(s), 8, 8, 2, 12).to_text(), "
-        "at_distance(rng(s), 6, 6, 6, 10).to_text()] for s in range(20)]))"
-    )
-    rooms = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", program],
-                env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
-                capture_output=True,
-                check=True,
-                text=True,
-            ).stdout
-        )
-        for hash_seed in ("1", "2")
-    ]
-    here = [
-        [
-            reverse_play(python_random(s), 6, 6, 1, 300).to_text(),
-            reverse_play(python_random(s), 8, 8, 2, 12).to_text(),
-            at_distance(python_random(s), 6, 6, 6, 10).to_text(),
-        ]
-        for s in range(20)
-    ]
-    assert rooms == [here, here]
-    assert len({room for three in here for room in three}) == 60
 
 
 def test_impossible_wishes_end_with_advice(monkeypatch):

@@ -21,12 +21,6 @@ def encode(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
 
 
-def test_the_lengths_are_those_of_the_tokens_texts() -> None:
-    text = "<think>X up</think><answer>Up || Left</answer>"
-    # one token each: <think> 7, X 1, ' up' 3, </think> 8, <answer> 8, Up 2, ' ||' 3, ' Left' 5, </answer> 9
-    assert LENGTHS.measure(encode(text), text) == [7, 1, 3, 8, 8, 2, 3, 5, 9]
-
-
 def test_the_end_token_is_no_part_of_the_text() -> None:
     assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
 
@@ -56,12 +50,6 @@ def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch
     turn = batch.groups[0]["members"][0]["turns"][0]
     assert turn["response"] == shown
     assert sum(turn["lengths"]) == len(shown.encode("utf-16-le")) // 2
-
-
-def test_half_a_character_is_the_replacement_character() -> None:
-    ids = encode("€")[:2]
-    recorded = TOKENIZER.decode(ids)
-    assert sum(LENGTHS.measure(ids, recorded) or []) == len(recorded) > 0
 
 
 @given(st.text(max_size=30))
