@@ -2,10 +2,10 @@
 
     pytest -m benchmark tests/benchmarks/test_s3_overhead.py -s        (S3_PRESET=smoke for a quick look)
 
-Two processes run the same settings, one with its store on disk, one on S3 (moto's server). Each works only while the
-other waits, so that both find the machine in the same condition. An iteration ends where a rollout has ended and
-everything is stored, so it includes the writes in the background. Also printed: the calls to the server per iteration,
-and their seconds, summed over threads.
+Two processes run the same settings, one with its store on disk, one on S3 (Ceph's gateway if installed, else moto's
+server). Each works only while the other waits, so that both find the machine in the same condition. An iteration ends
+where a rollout has ended and everything is stored, so it includes the writes in the background. Also printed: the calls
+to the server per iteration, and their seconds, summed over threads.
 """
 
 import json
@@ -93,12 +93,21 @@ class TurnTaker:
 
 
 def server(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Start moto's server; return the environment variables of its clients."""
+    """Start Ceph's gateway or moto's server; return the environment variables of its clients."""
+    program = [sys.executable, str(request.config.rootpath / "infra/s3/ceph.py")]
+    run = f"/tmp/ceph-{uuid.uuid4().hex[:8]}"
+    where = ["--folder", os.environ.get("CEPH_FOLDER", str(request.config.rootpath / "var/ceph")), "--run", run]
+    started = subprocess.run([*program, "start", *where], capture_output=True, text=True)
+    if started.returncode == 0:
+        request.addfinalizer(lambda: subprocess.run([*program, "stop", *where], check=True, capture_output=True))
+        print("server: Ceph's gateway")
+        return dict(line.removeprefix("export ").split("=", 1) for line in started.stdout.splitlines())
     from moto.server import ThreadedMotoServer
 
     moto = ThreadedMotoServer("127.0.0.1", 0)
     moto.start()
     request.addfinalizer(moto.stop)
+    print("server: moto")
     account = {"AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_DEFAULT_REGION": "us-east-1"}
     return {"AWS_ENDPOINT_URL": "http://{}:{}".format(*moto.get_host_and_port()), **account}
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -67,6 +68,22 @@ def endpoint(s3_server: Callable[..., AbstractContextManager[str]]) -> Iterator[
     """Address of moto's server, which has no buckets yet."""
     with s3_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def ceph() -> Iterator[dict[str, str]]:
+    """Environment variables for clients of Ceph's gateway; skips tests if it is not installed."""
+    program = [sys.executable, str(_ROOT / "infra/s3/ceph.py")]
+    with tempfile.TemporaryDirectory(prefix="ceph-") as run:
+        where = ["--folder", os.environ.get("CEPH_FOLDER", str(_ROOT / "var/ceph")), "--run", run]
+        started = subprocess.run([*program, "start", *where], capture_output=True, text=True)
+        if "run `install` first" in started.stderr:
+            pytest.skip("Ceph is not installed (python infra/s3/ceph.py install)")
+        assert started.returncode == 0, started.stderr
+        try:
+            yield dict(line.removeprefix("export ").split("=", 1) for line in started.stdout.splitlines())
+        finally:
+            subprocess.run([*program, "stop", *where], check=True, capture_output=True)
 
 
 @pytest.fixture

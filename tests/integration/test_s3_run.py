@@ -1,8 +1,10 @@
-"""A whole run on object storage has the digests of a local one, through faults and an outage."""
+"""A whole run on object storage has the digests of a local one, through faults, an outage, and on a real server."""
 
+import os
 import time
 import uuid
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -108,3 +110,21 @@ def dies_after(number: int) -> Schedule:
     """Schedule that lets this many requests pass, and no later ones."""
     count = iter(range(1_000_000))
     return lambda method, path: None if next(count) < number else Fault.RESET_BEFORE
+
+
+@pytest.mark.ceph
+def test_on_ceph(
+    config: StarPOConfig,
+    expected: Digests,
+    ceph: dict[str, str],
+    s3_account: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in ceph.items():
+        monkeypatch.setenv(name, value)
+    store = new_store()
+    run = starpo(config, preset="smoke", store=store.url)
+    assert digests(store, run) == expected
+    assert verify_store(Location(store.url)).damages == []
+    shown = (Path(os.environ["XDG_CACHE_HOME"]) / "starpo").iterdir()
+    assert not [folder for folder in shown if folder.name.startswith("part-")]

@@ -1,8 +1,9 @@
-"""The store on an S3 server: moto's, on loopback, started here."""
+"""The store on real S3 servers: moto's, and Ceph's gateway if it is installed; on loopback, started here."""
 
 import hashlib
 import os
 import shutil
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,10 +22,19 @@ from tests.examples import example, example_turns, put_folder
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture(scope="module", params=["moto", pytest.param("ceph", marks=pytest.mark.ceph)])
+def server(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Environment variables with the server's address and, if it has accounts, the credentials."""
+    if request.param == "ceph":
+        return dict(request.getfixturevalue("ceph"))
+    return {"AWS_ENDPOINT_URL": request.getfixturevalue("endpoint")}
+
+
 @pytest.fixture
-def bucket(endpoint: str, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+def bucket(server: dict[str, str], s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """Empty bucket, accessed through boto3, so that tests see its contents independently of the store."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
     made = boto3.Session().resource("s3").create_bucket(Bucket=f"bucket-{uuid.uuid4().hex}")
     yield made
     made.objects.all().delete()
@@ -175,3 +185,20 @@ def test_what_was_just_stored_is_not_fetched(bucket: Any) -> None:
     bucket.Object(f"turns/k/{manifest.files[0].path}").delete()
     assert store.read_table("turns", "k").equals(example("turns"))
     assert Path(store.local_folder("turns", "k"), "part-00000.parquet").is_file()
+
+
+@pytest.mark.ceph
+@pytest.mark.parametrize("account", [{"AWS_ACCESS_KEY_ID": "no-such-key"}, {"AWS_SECRET_ACCESS_KEY": "wrong-secret"}])
+def test_wrong_credentials(
+    ceph: dict[str, str], s3_account: dict[str, str], account: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**ceph, **account}.items():
+        monkeypatch.setenv(name, value)
+    started = time.monotonic()
+    with pytest.raises(
+        StoreError, match=r"cannot read s3://bucket/x/runs/r/run\.json.*\nCheck the credentials"
+    ) as caught:
+        Store("s3://bucket/x").runs.create("r", flow="f", preset=None, config={})
+    assert time.monotonic() - started < 10
+    for value in (*ceph.values(), *account.values()):
+        assert value not in str(caught.value) or value.startswith(("http", "us-", "when"))
