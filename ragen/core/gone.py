@@ -33,9 +33,6 @@ GONE: dict[str, dict[str, str]] = {
     },
     "audit": {
         "reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says",
-        "baselines": "the audits 'rewards' and 'errors' find failed trajectories that count",
-        "retokenisation": "training uses the stored tokens; `ragen verify RUN` decodes them again",
-        "contamination": "`ragen evaluate RUN` measures prompts that training started from apart (num_seen_prompts)",
         "outliers": "`ragen sql` orders the view 'trajectories' by what you look for",
     },
 }

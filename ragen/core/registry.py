@@ -272,7 +272,10 @@ AUDITS = Registry(
         "rewards": "starpo.ragen.evidence.audit.rewards:rewards_add_up",
         "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",
         "errors": "starpo.ragen.evidence.audit.errors:error_rows",
+        "baselines": "starpo.ragen.evidence.audit.baselines:incomplete_in_baselines",
         "staleness": "starpo.ragen.evidence.audit.stale_use:stale_use",
+        "retokenisation": "starpo.ragen.evidence.audit.retokenisation:retokenisation_drift",
+        "contamination": "starpo.ragen.evidence.audit.contamination:contaminated_panels",
     },
 )
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""

@@ -7,7 +7,7 @@ rollouts, whichever run it belongs to.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import pyarrow.parquet as pq
@@ -30,10 +30,13 @@ class TrainingStates:
         num_unknown: Number of training stages (rollouts, a warm start) whose states are no longer in the store; 0 if
             `digests` is complete. The earlier training of a pretrained policy is known only if its folder records it,
             as folders written by `ragen checkpoint --output` do.
+        demonstrated: Those of `digests` that the first checkpoint records: from its demonstrations, or from the
+            policy's earlier training.
     """
 
     digests: frozenset[str]
     num_unknown: int
+    demonstrated: frozenset[str] = field(default=frozenset(), compare=False)
 
     def seen(self, panel: Panel) -> frozenset[str]:
         """Return the states of a panel from which training started; empty if the panel is exhaustive."""
@@ -68,6 +71,7 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
     Raises:
         ArtifactDamagedError: If an artifact of the lineage is not what was written.
     """
+    demonstrated: frozenset[str] = frozenset()
     known: set[str] = set()
     rollouts: dict[str, None] = {}
     num_unknown = 0
@@ -82,14 +86,14 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
         if step.states is None:
             num_unknown += 1
         else:
-            known |= step.states
+            demonstrated = step.states
         current = step.parent
     for turns in rollouts:
         try:
             known |= _initial_states(store.url, turns)
         except ArtifactMissingError:
             num_unknown += 1
-    return TrainingStates(frozenset(known), num_unknown)
+    return TrainingStates(demonstrated | known, num_unknown, demonstrated)
 
 
 @lru_cache(maxsize=16_384)

@@ -102,7 +102,7 @@ def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path
     ragen("report", "half", "--store", store, "-o", str(path))
     page = path.read_text()
     assert 'id="audits"' in page
-    for title in ("Staleness", "Error rows"):
+    for title in ("Incomplete trajectories in baselines", "Staleness", "Re-tokenisation drift", "Contaminated panels"):
         assert f"<td>{title}</td>" in page
     ragen("report", "half", "--store", store, "-o", str(without), "--no-audits")
     assert 'id="audits"' not in without.read_text()

@@ -54,6 +54,9 @@ Load = Callable[[str], Any]
 Decode = Callable[[str, Sequence[int]], str | None]
 """Run, tokens -> their text; None if the run has no tokenizer. Called only for the rows and columns a query needs."""
 
+Retokenise = Callable[[str, Sequence[Sequence[int]]], list[list[int]] | None]
+"""Run, token lists -> the tokens of each list after decoding and re-encoding; None if the run has no tokenizer."""
+
 
 class Database:
     """SQL views that are loaded when a query first names them. Use as a context manager, from a single thread."""
@@ -63,6 +66,7 @@ class Database:
         load: Load,
         explain_failure: Callable[[str], Exception] | None = None,
         decode: Decode = lambda run, tokens: None,
+        retokenise: Retokenise = lambda run, texts: None,
     ) -> None:
         """Open the database without loading any view. Its resource limits are those of the process environment.
 
@@ -70,10 +74,12 @@ class Database:
             load: Loads a view; called at most once per view.
             explain_failure: Maps DuckDB's message for data that could not be read to the error to raise.
             decode: Decodes tokens to text.
+            retokenise: Decodes tokens and encodes the text again.
         """
         self._bounds = Runtime.current()
         self._load = load
         self._decode = decode
+        self.retokenise = retokenise
         self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
         self._spill = tempfile.TemporaryDirectory(prefix="ragen-sql-")
         self._connection = self._connect()

@@ -23,6 +23,7 @@ import pyarrow.fs
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
+from starpo.ragen.evidence.audit.panels import panels
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
@@ -54,7 +55,7 @@ def open_database(
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and its place in the run.)
     """
     views = _StoredViews(store, runs, should_verify, iteration)
-    return Database(views.load, views.explain, views.decode)
+    return Database(views.load, views.explain, views.decode, views.retokenise)
 
 
 class _StoredViews:
@@ -74,6 +75,9 @@ class _StoredViews:
             parts = self._parts(view)
             uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
             return _dataset(view, parts, uses)
+        if view == "panels":
+            self._loaded.append("episodes")
+            return panels(self._store, self._named)
         return self._runs_table if view == "runs" else self._artifacts_table
 
     def decode(self, run: str, tokens: Sequence[int]) -> str | None:
@@ -82,6 +86,17 @@ class _StoredViews:
         if tokenizer is None:
             return None
         return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def retokenise(self, run: str, texts: Sequence[Sequence[int]]) -> list[list[int]] | None:
+        """Decode and re-encode token lists, special tokens included; None if no checkpoint has the run's tokenizer."""
+        tokenizer = self._tokenizer(run)
+        if tokenizer is None:
+            return None
+        backend = tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.no_truncation()
+        decoded = backend.decode_batch([list(ids) for ids in texts], skip_special_tokens=False)
+        return [encoding.ids for encoding in backend.encode_batch_fast(decoded, add_special_tokens=False)]
 
     def explain(self, said: str) -> Exception:
         """Return the error for files that could not be read; it names the damaged artifact, if there is one."""

@@ -10,14 +10,15 @@ An iteration may consist of several rollouts (`rollout.max_attempts`): the colum
 tells which of them a row belongs to.
 
 `trajectories` aggregates turns and joins the results of later stages; `prompts` is the text of the prompts given to the
-model; `runs` and `artifacts` describe the store rather than its contents.
+model; `panels` lists the initial states of evaluations and whether training had begun in them; `runs` and `artifacts`
+describe the store rather than its contents.
 """
 
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from starpo.schemas.datasets import DATASETS, STATUSES, UNKNOWN_FINISH
+from starpo.schemas.datasets import DATASETS, ERROR_STATUSES, STATUSES, UNKNOWN_FINISH
 from starpo.schemas.imported import FORMAT, sql_lacks
 
 
@@ -93,11 +94,31 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
             ),
         ]
     ),
+    "panels": pa.schema(
+        [
+            *_FRONT,
+            _column("initial_state_digest", pa.string(), "digest of an initial state that was evaluated"),
+            _column(
+                "is_seen", pa.bool_(), "whether a rollout or demonstration behind the evaluated policy had begun in it"
+            ),
+            _column("is_demonstrated", pa.bool_(), "whether a demonstration behind the policy had"),
+            _column(
+                "num_unknown",
+                pa.int64(),
+                "stages of the policy's training that are no longer in the store, so that more may have been seen",
+            ),
+            _column("environment", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
+            *_BACK,
+        ]
+    ),
 }
-"""Views of the records of runs and artifacts."""
+"""Views of the records of runs, artifacts and evaluations."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
+
+IS_ERROR = f"status in ({', '.join(repr(status) for status in ERROR_STATUSES)})"
+"""SQL condition for a turn or an episode that an error or the deadline ended."""
 
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
 """SQL condition for a response imported from a source without tokens. Token counts are null for it."""

@@ -14,7 +14,7 @@ from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.database import Database, Retokenise
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.metrics.table import metrics_table
@@ -163,17 +163,17 @@ Ask = Callable[..., Database]
 def tables() -> Iterator[Ask]:
     """`tables(turns=table, ...) -> Database`: views over tables in memory, each under run 'r' and iteration 0.
 
-    A list holds one table per iteration. Views of records are used unchanged.
+    A list holds one table per iteration. Views of records are used unchanged; `retokenise` is passed to `Database`.
     """
     opened: list[Database] = []
 
-    def open_tables(**given: pa.Table | Iterable[pa.Table]) -> Database:
+    def open_tables(retokenise: Retokenise = lambda *_: None, **given: pa.Table | Iterable[pa.Table]) -> Database:
         loaded = {
             kind: t if kind in RECORD_VIEWS else _view(kind, [t] if isinstance(t, pa.Table) else list(t))
             for kind, t in given.items()
         }
         empty = {name: schema.empty_table() for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()}
-        opened.append(Database(lambda view: {**empty, **loaded}[view]))
+        opened.append(Database(lambda view: {**empty, **loaded}[view], retokenise=retokenise))
         return opened[-1]
 
     yield open_tables

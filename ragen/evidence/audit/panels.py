@@ -1,0 +1,53 @@
+"""View `panels`: the initial states of a run's evaluations, and whether training had begun in them before.
+
+artifacts `episodes` -> the evaluated checkpoint -> training_states -> one row per initial state
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from starpo.ragen.evidence.audit.named import NamedArtifact
+from starpo.ragen.evidence.audit.views import RECORD_VIEWS
+from starpo.ragen.runs.training_states import TrainingStates, training_states
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
+
+_NOTHING_KNOWN = TrainingStates(frozenset(), 1)
+"""For episodes that were not played by a stored checkpoint."""
+
+
+def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
+    """Build the view: one row per initial state of each artifact of kind `episodes`.
+
+    Args:
+        store: Store that holds the artifacts and the lineage of their checkpoints.
+        named: Artifacts of any kind; kinds other than `episodes` are skipped.
+
+    Raises:
+        ArtifactMissingError: If an artifact of `named` is missing.
+        ArtifactDamagedError: If one is damaged, or something in the lineage of its checkpoint is.
+    """
+    rows = []
+    for artifact in named:
+        if artifact.kind != "episodes":
+            continue
+        manifest = store.manifest("episodes", artifact.key)
+        checkpoint, environment = manifest.inputs.get("checkpoint"), manifest.settings.get("environment")
+        trained = training_states(store, checkpoint) if checkpoint else _NOTHING_KNOWN
+        digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
+        rows += [
+            {
+                "run": artifact.run,
+                "iteration": artifact.iteration,
+                "initial_state_digest": digest,
+                "is_seen": digest in trained.digests,
+                "is_demonstrated": digest in trained.demonstrated,
+                "num_unknown": trained.num_unknown,
+                "environment": canonical_json(environment) if environment else None,
+                "artifact": artifact.key,
+                "is_reused": artifact.is_reused,
+            }
+            for digest in digests.unique().to_pylist()
+        ]
+    return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["panels"])
