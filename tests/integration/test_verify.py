@@ -34,7 +34,7 @@ CHECKS = {
     "variance_filter": {"selection"},
     "diagnose": {"metrics"},
     "probe": {"metrics"},
-    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers", "advantages"},
+    "update": {"checkpoint", "samples", "metrics", "numbers", "advantages"},
 }
 
 

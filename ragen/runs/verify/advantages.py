@@ -25,7 +25,7 @@ _TOLERANCE = 1e-5
 def advantage_differences(
     trajectories: Sequence[Trajectory], kept_share: float, config: UpdateConfig, samples: pa.Table
 ) -> Iterator[str]:
-    """Compare group, return and advantage of each row of `samples` with what the trajectories give.
+    """Compare group, return, tokens and advantage of each row of `samples` with what the trajectories give.
 
     Args:
         trajectories: Trajectories of the update, at least one with a response token.
@@ -34,7 +34,7 @@ def advantage_differences(
         samples: Dataset `samples` of the update.
 
     Yields:
-        A sentence for each row that differs. Rows of other trajectories are left to `token_differences`.
+        A sentence for each row that differs, and for each trajectory without a row.
     """
     tokens = ResponseTokens(trajectories)
     unknown = Scores(*torch.full((2, len(tokens)), torch.nan))
@@ -47,8 +47,13 @@ def advantage_differences(
     for trajectory, advantage in zip(trajectories, advantages.tolist(), strict=True):
         row = rows.get(trajectory.trajectory_id)
         if row is None:
+            yield f"trajectory {quoted(trajectory.trajectory_id)} was trained on, and samples has no row for it"
             continue
-        expected = {"group_id": trajectory.group_id, "trajectory_return": trajectory.trajectory_return}
+        expected = {
+            "group_id": trajectory.group_id,
+            "trajectory_return": trajectory.trajectory_return,
+            "num_tokens": trajectory.num_response_tokens,
+        }
         differing = [name for name, value in expected.items() if row[name] != value]
         if not abs(row["advantage"] - advantage) <= allowed:
             expected["advantage"] = advantage

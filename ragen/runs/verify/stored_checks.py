@@ -59,7 +59,6 @@ class StoredChecks:
                     evaluation_differences(episodes, sound["metrics"].table, headline(sound["episodes"])),
                 )
         if visit.stage == "update" and "samples" in sound:
-            yield "tokens", "samples", self._token_differences(sound["samples"])
             config = self._config.at(visit.iteration).update
             if not visit.excuse and not visit.is_misplaced and has_arithmetic_advantages(config):
                 yield "advantages", "samples", self._advantage_differences(config, sound["samples"])
@@ -105,14 +104,6 @@ class StoredChecks:
             self.recomputation.check_can_be_played(visit, turns.manifest)
         shown = None if turn_images is None else turn_images.table
         yield from text_differences(turns.table, self._config.environment, tokenizer, contexts, shown)
-
-    def _token_differences(self, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.runs.verify.tokens import token_differences
-
-        assert samples.manifest is not None
-        inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        yield from token_differences(turns, rewards, selection, samples.table)
 
     def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
         from starpo.ragen.learning.learners.trajectories import assemble
