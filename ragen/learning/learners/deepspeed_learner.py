@@ -27,7 +27,6 @@ from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.tokens import trainable_tokens
@@ -129,21 +128,10 @@ class DeepSpeedLearner:
         trained.unlink()
         return loss
 
-    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """Compute the policy's gradient before any step (see `Learner.gradient`)."""
-        return self._numbers("gradient", trajectories, context)
-
-    def gradient_spreads(
-        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
-    ) -> list[dict[str, GradientSpread]]:
-        """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`)."""
-        packed, groups = self._packed(trajectories), [list(bucket) for bucket in buckets]
-        header, _ = self._ask("gradient_spreads", packed, context=dataclasses.asdict(context), buckets=groups)
-        return [{term: GradientSpread(**found) for term, found in bucket.items()} for bucket in header["buckets"]]
-
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """Score all response tokens under the policy (see `Learner.logprobs`)."""
-        return self._numbers("logprobs", trajectories, context)
+        _, numbers = self._ask("logprobs", self._packed(trajectories), context=dataclasses.asdict(context))
+        return torch.from_numpy(np.frombuffer(numbers, dtype=np.float32).copy())
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
@@ -163,10 +151,6 @@ class DeepSpeedLearner:
         if self._ranks is not None:
             self._ranks.close()
         self._ranks, self._checkpoint_key, self._is_loaded = None, None, False
-
-    def _numbers(self, verb: str, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        _, numbers = self._ask(verb, self._packed(trajectories), context=dataclasses.asdict(context))
-        return torch.from_numpy(np.frombuffer(numbers, dtype=np.float32).copy())
 
     def _packed(self, trajectories: list[Trajectory]) -> bytes:
         self._check_loaded()

@@ -30,7 +30,6 @@ from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
-from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext
@@ -140,20 +139,11 @@ class RankLearner:
         held.num_restarted = 0
         return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
 
-    def gradient(self, trajectories: bytes, context: UpdateContext) -> bytes:
-        """See `Learner.gradient`; the bytes of a float32 array."""
-        return measuring.gradient(self._inputs(self._loaded(), trajectories, context)).numpy().tobytes()
-
-    def gradient_spreads(
-        self, trajectories: bytes, context: UpdateContext, buckets: list[list[str]]
-    ) -> tuple[dict[str, Any], bytes]:
-        """See `Learner.gradient_spreads`."""
-        found = measuring.gradient_spreads(self._inputs(self._loaded(), trajectories, context), buckets)
-        return {"buckets": [{term: dataclasses.asdict(s) for term, s in bucket.items()} for bucket in found]}, b""
-
-    def logprobs(self, trajectories: bytes, context: UpdateContext) -> bytes:
+    def logprobs(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
         """See `Learner.logprobs`; the bytes of a float32 array."""
-        return measuring.logprobs(self._inputs(self._loaded(), trajectories, context)).numpy().tobytes()
+        held = self._loaded()
+        inputs = self._inputs(held, trajectories, context)
+        return {}, inputs.score(held.models["policy"], inputs.micro_batches()).logprobs_N.numpy().tobytes()
 
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""
@@ -250,11 +240,9 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb in ("fine_tune", "update", "gradient_spreads"):
+    if verb in ("fine_tune", "update", "logprobs"):
         answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
         return answered
-    if verb in ("gradient", "logprobs"):
-        return {}, getattr(learner, verb)(data, **request)
     assert verb in ("load", "save", "save_policy")
     return getattr(learner, verb)(**request) or {}, b""
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
@@ -94,38 +93,6 @@ class Learner(Protocol):
             context: Position of the update in the run.
             on_progress: Called with (forward passes done, their total), where the total is known; a backward pass
                 counts as two.
-
-        Raises:
-            LearnerError: If there is nothing to train on, or a loss is not finite.
-        """
-
-    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """Compute the gradient that an update would start with; the learner does not change.
-
-        Returns:
-            Gradient of the policy's loss over all trajectories as one mini-batch at the loaded checkpoint: all
-            trainable parameters concatenated, on the CPU. The ratio to the policy at the update's start is 1, so
-            nothing is clipped unless `ratio_to` = 'behaviour'. float32
-
-        Raises:
-            LearnerError: If there is nothing to train on, or a loss is not finite.
-        """
-
-    def gradient_spreads(
-        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
-    ) -> list[dict[str, GradientSpread]]:
-        """Measure the spread of the groups' gradients, for each term of the policy's loss; the learner does not change.
-
-        A group's gradient is its contribution to `gradient` times the number of groups, so the mean over all groups is
-        `gradient`. Advantages are those of an update on all trajectories.
-
-        Args:
-            trajectories: Trajectories of the update.
-            context: Position that the update would have in the run.
-            buckets: Ids of the groups in each bucket; a group without response tokens has no gradient.
-
-        Returns:
-            Spreads of each bucket: 'task' and, if the settings have them, 'kl' and 'entropy', weighted as in the loss.
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.

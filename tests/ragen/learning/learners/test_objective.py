@@ -16,6 +16,7 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
+from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, KINDS, THINK
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
@@ -57,7 +58,7 @@ def update(folder, trajectories, context, **settings):
 def gradient(folder, trajectories, context, **settings) -> torch.Tensor:
     learner = TorchLearner(UpdateConfig(**{**BASE, **settings}), num_threads=1)
     learner.load(folder, "start", None)
-    return learner.gradient(trajectories, context)
+    return initial_gradient(learner, trajectories, context)
 
 
 def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make_trajectories, context):
