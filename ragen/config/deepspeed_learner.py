@@ -25,14 +25,3 @@ class DeepSpeedConfig(LearnerConfig):
     def sharding(self) -> Sharding:
         """How it distributes an update."""
         return Sharding(self.num_ranks, self.zero_stage, self.offload_optimizer)
-
-    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
-        """Return higher stages over all GPUs, then those with offloading."""
-        return [
-            {
-                "update.learner": "deepspeed", "update.deepspeed.num_ranks": num_gpus,
-                "update.deepspeed.zero_stage": stage, "update.deepspeed.offload_optimizer": is_offloaded,
-            }
-            for stage, is_offloaded in ((2, False), (3, False), (2, True), (3, True))
-            if num_gpus > 1 or is_offloaded
-        ]  # fmt: skip

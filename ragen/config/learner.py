@@ -37,7 +37,3 @@ class LearnerConfig(Settings):
     def sharding(self) -> Sharding:
         """How it distributes an update."""
         return Sharding()
-
-    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
-        """Return settings by dotted path with which it holds less on each of these GPUs, mildest first."""
-        return []
