@@ -1,6 +1,6 @@
 """Settings of learner 'deepspeed'."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 

@@ -1,7 +1,7 @@
 """`LearnerConfig`: what a learner declares of itself, readable without importing it or its packages."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from starpo.ragen.core.settings import Settings
 

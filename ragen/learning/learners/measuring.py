@@ -75,8 +75,8 @@ def gradient_spreads(
 ) -> list[dict[str, GradientSpread]]:
     """Measure the spread of the groups' gradients, for each term of the policy's loss.
 
-    A group's gradient is its contribution to `initial_gradient` times the number of groups, so the mean over all groups is
-    `initial_gradient`. Advantages are those of an update on all trajectories.
+    A group's gradient is its contribution to `initial_gradient` times the number of groups, so the mean over all groups
+    is `initial_gradient`. Advantages are those of an update on all trajectories.
 
     Args:
         learner: A torch learner with the models that the update needs (`able_to_measure`).
