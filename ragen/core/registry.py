@@ -76,11 +76,6 @@ REWARDS = Registry(
             needs="scene",
             options="starpo.ragen.config.reward_components:StatementOptions",
         ),
-        "agreement": Entry(
-            "starpo.ragen.learning.reward.reasoning:agreement",
-            needs="scene",
-            options="starpo.ragen.config.reward_components:AgreementOptions",
-        ),
         "reasoning_format": Entry(
             "starpo.ragen.learning.reward.reasoning:reasoning_format",
             options="starpo.ragen.config.reward_components:ReasoningFormatOptions",

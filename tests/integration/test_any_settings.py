@@ -72,7 +72,6 @@ SPACE: dict[str, tuple[Any, ...]] = {
         ["environment", "format", "forfeit"],
         ["environment", "format", "reasoning_format"],
         ["environment", "format", "grounding"],
-        ["environment", "format", "agreement"],
     ),
     "reward.normalisation": ("none", "mean", "mean_std", "asymmetric_clip"),
     "reward.normalisation_scope": ("group", "environment", "batch"),

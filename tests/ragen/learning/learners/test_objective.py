@@ -300,7 +300,6 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
             {"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}},
             "top_p = 0.9 samples from a truncated distribution",
         ),
-        ({"online_max_kl": 0.1, "rollout": {"top_p": 0.9}}, "set rollout.top_p = 1"),
         (
             {"update": {"effective_sample_reference": 0.9}, "rollout": {"top_p": 0.9}},
             "samples from a truncated distribution",
