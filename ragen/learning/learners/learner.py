@@ -1,23 +1,17 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel
-
-    from starpo.ragen.agents.vision.image_table import ImageTable
 
 OnProgress = Callable[[int, int], None]
 """Called with the amount of work done and its total."""
@@ -119,35 +113,4 @@ class Learner(Protocol):
         """
 
 
-class FineTuner(Protocol):
-    """Learner that also fine-tunes policies by supervised learning (`LearnerConfig.fine_tunes`)."""
-
-    def fine_tune(
-        self,
-        policy: PretrainedPolicy,
-        model: "PreTrainedModel",
-        examples: Sequence[Example],
-        folder: str | Path,
-        on_progress: OnProgress | None = None,
-        images: "ImageTable | None" = None,
-    ) -> dict[str, float]:
-        """Take the steps of a fine-tuning; the learner then holds no checkpoint.
-
-        Args:
-            policy: Where the model is from; its `fine_tuning` must be set.
-            model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
-                weights are changed in place.
-            examples: What it imitates.
-            folder: Local folder for files as large as the weights; nothing is left there.
-            on_progress: Called with (steps done, total steps).
-            images: Images of the examples; None if they are of text alone.
-
-        Returns:
-            Loss and accuracy, as in `supervised.learn`.
-
-        Raises:
-            LearnerError: If a gradient is not finite.
-        """
-
-
-__all__ = ["FineTuner", "Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
+__all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
