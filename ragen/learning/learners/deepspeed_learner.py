@@ -10,10 +10,6 @@ import os
 import weakref
 from importlib.util import find_spec
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
@@ -89,11 +85,6 @@ class DeepSpeedLearner:
         self.checkpoint_key = None
         header, samples = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
         return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
-
-    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """Score all response tokens under the policy (see `Learner.logprobs`)."""
-        _, numbers = self._ask("logprobs", self._packed(trajectories), context=dataclasses.asdict(context))
-        return torch.from_numpy(np.frombuffer(numbers, dtype=np.float32).copy())
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""

@@ -104,12 +104,6 @@ class RankLearner:
         held.num_restarted = 0
         return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
 
-    def logprobs(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
-        """See `Learner.logprobs`; the bytes of a float32 array."""
-        held = self._loaded()
-        inputs = self._inputs(held, trajectories, context)
-        return {}, inputs.score(held.models["policy"], inputs.micro_batches()).logprobs_N.numpy().tobytes()
-
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""
         stored, weights = self._gathered()
@@ -205,9 +199,8 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb in ("update", "logprobs"):
-        answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
-        return answered
+    if verb == "update":
+        return learner.update(data, **request)
     assert verb in ("load", "save", "save_policy")
     return getattr(learner, verb)(**request) or {}, b""
 

@@ -11,7 +11,7 @@ from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 OnProgress = Callable[[int, int], None]
 """Called with the amount of work done and its total."""
@@ -90,16 +90,6 @@ class Learner(Protocol):
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
-        """
-
-    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """Score all response tokens under the policy; the learner does not change.
-
-        Returns:
-            Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
-
-        Raises:
-            LearnerError: If there is no response token, or one's log-probability is not finite.
         """
 
     def save(self, folder: str, checkpoint_key: str) -> None:

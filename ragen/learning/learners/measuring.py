@@ -1,4 +1,4 @@
-"""What an update would do, measured before any step: gradients, their spread over groups, other objectives.
+"""What an update would do, measured before any step: gradients, their spread over groups, other objectives, log-probs.
 
 The learner does not change: where a process reward model has to take its step, a copy of it does.
 """
@@ -53,6 +53,19 @@ def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
     most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
     kl_coefficient = max(config.kl_coefficient for config in configs)
     return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
+
+
+def token_logprobs(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+    """Score all response tokens under the policy.
+
+    Returns:
+        Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
+
+    Raises:
+        LearnerError: If there is no response token, or one's log-probability is not finite.
+    """
+    with _at_start(learner, trajectories, context) as inputs:
+        return inputs.score(inputs.models["policy"], inputs.micro_batches()).logprobs_N
 
 
 def initial_gradient(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:

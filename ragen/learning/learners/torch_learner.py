@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
@@ -84,12 +83,6 @@ class TorchLearner:
         self._num_restarted = 0
         self._checkpoint = checkpoint
         return result
-
-    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """Score all response tokens under the policy (see `Learner.logprobs`)."""
-        with self._runner.alone():
-            inputs = self._inputs(trajectories, context)
-            return inputs.score(self._models["policy"], inputs.micro_batches()).logprobs_N
 
     @contextmanager
     def at_start(self, trajectories: list[Trajectory], context: UpdateContext) -> Iterator[UpdateInputs]:

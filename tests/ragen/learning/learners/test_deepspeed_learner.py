@@ -206,22 +206,6 @@ def test_images_agree_with_the_torch_learner(visual_folder, make_trajectories, c
         assert not any(torch.equal(stored[name], before[name]) for name in trained)
 
 
-def test_logprobs_are_those_of_the_torch_learner_and_change_nothing(
-    policy_folder, make_trajectories, context, tmp_path, ranks
-):
-    trajectories = make_trajectories(5)
-    alone = TorchLearner(PPO, num_threads=1)
-    alone.load(policy_folder, "start", policy_folder)
-    logprobs = alone.logprobs(trajectories, context)
-    for stage in (1, 3):
-        team = DeepSpeedLearner(spread(PPO, stage, offload_optimizer=stage == 1), ranks=ranks)
-        undisturbed = train(team, policy_folder, trajectories, context, tmp_path / f"{stage}", num_updates=1)
-        team.load(policy_folder, "start", policy_folder)
-        torch.testing.assert_close(team.logprobs(trajectories, context), logprobs, atol=1e-5, rtol=1e-4)
-        result = team.update(trajectories, dataclasses.replace(context, seed=0))
-        assert result.metrics == undisturbed[0].metrics
-
-
 def test_a_run_changes_learner_between_updates_moments_included(
     policy_folder, make_trajectories, context, tmp_path, ranks
 ):
