@@ -90,7 +90,6 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "update.reward_placement": ("turn_end", "trajectory_end"),
     "update.advantage_on": ("all", "all", "think", "answer", "format"),
     "update.loss_on": ("all", "all", "think", "answer", "format"),
-    "update.shaping": ([], ["asymmetric_clip"], ["by_group_std"], ["by_kept_share", "by_length"], ["zero"]),
     "update.ratio": ("token", "token", "turn_geometric", "turn_arithmetic", "sequence"),
     "update.surrogate": tuple(SURROGATES),
     "update.kl_coefficient": (0.0, 0.01),

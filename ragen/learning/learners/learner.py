@@ -30,7 +30,6 @@ class UpdateContext:
         seed: Seed of the shuffling.
         temperature: Temperature of the rollout; log-probs are those of the distribution that was sampled from.
         max_response_tokens: Maximum response length of the rollout, for Dr. GRPO's denominator.
-        kept_share: Share of the played groups that are trained on.
     """
 
     iteration: int
@@ -38,7 +37,6 @@ class UpdateContext:
     seed: int
     temperature: float
     max_response_tokens: int
-    kept_share: float = 1.0
 
 
 @dataclass(frozen=True)

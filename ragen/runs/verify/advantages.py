@@ -22,14 +22,11 @@ _TOLERANCE = 1e-5
 """Of advantages, which are stored as means of float32 numbers: relative to the largest, if that is above 1."""
 
 
-def advantage_differences(
-    trajectories: Sequence[Trajectory], kept_share: float, config: UpdateConfig, samples: pa.Table
-) -> Iterator[str]:
+def advantage_differences(trajectories: Sequence[Trajectory], config: UpdateConfig, samples: pa.Table) -> Iterator[str]:
     """Compare group, return, tokens and advantage of each row of `samples` with what the trajectories give.
 
     Args:
         trajectories: Trajectories of the update, at least one with a response token.
-        kept_share: Share of the played groups that are trained on.
         config: Settings of the update, whose estimator needs none of these.
         samples: Dataset `samples` of the update.
 
@@ -38,7 +35,7 @@ def advantage_differences(
     """
     tokens = ResponseTokens(trajectories)
     unknown = Scores(*torch.full((2, len(tokens)), torch.nan))
-    of_tokens = assign_credit(trajectories, tokens, config, unknown, None, None, kept_share).advantages_N
+    of_tokens = assign_credit(trajectories, tokens, config, unknown, None, None).advantages_N
     advantages = tokens.sums(of_tokens) / tokens.lengths_B.clamp(min=1)
     if not bool(advantages.isfinite().all()):  # an estimator of one's own that reads probabilities
         return

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -112,8 +111,7 @@ class StoredChecks:
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
         turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
-        yield from advantage_differences(assemble(turns, rewards, selection), kept_share, config, samples.table)
+        yield from advantage_differences(assemble(turns, rewards, selection), config, samples.table)
 
     def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
         for key in of_kind(inputs, kind):

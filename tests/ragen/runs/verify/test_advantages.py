@@ -43,7 +43,7 @@ def trained(play_rollout) -> tuple[list[Trajectory], pa.Table]:
 
 def test_those_that_the_rewards_give_agree(trained) -> None:
     trajectories, samples = trained
-    assert list(advantage_differences(trajectories, 1.0, GRPO, samples)) == []
+    assert list(advantage_differences(trajectories, GRPO, samples)) == []
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_others_are_found(trained, column, change) -> None:
     rows = samples.to_pylist()
     place = max(range(len(rows)), key=lambda number: abs(rows[number]["advantage"]))
     rows[place][column] = change(rows[place][column])
-    (found,) = advantage_differences(trajectories, 1.0, GRPO, pa.Table.from_pylist(rows))
+    (found,) = advantage_differences(trajectories, GRPO, pa.Table.from_pylist(rows))
     assert found.startswith(f"trajectory '{rows[place]['trajectory_id']}': {column} is ")
 
 
 def test_a_row_that_is_missing_is_found(trained) -> None:
     trajectories, samples = trained
-    (found,) = advantage_differences(trajectories, 1.0, GRPO, samples.slice(1))
+    (found,) = advantage_differences(trajectories, GRPO, samples.slice(1))
     assert found.endswith("samples has no row for it")
 
 
