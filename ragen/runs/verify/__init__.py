@@ -8,7 +8,6 @@ verdict        outcome of a check: same, different, not shown, left out, damaged
 differences    first difference between two datasets or two folders
 actions        stored actions executed again in the environment
 texts          token ids against recorded texts: responses decoded, prompts rebuilt
-siblings       the choice of search against its candidates
 advantages     stored advantages against those that the stored rewards give
 numbers        metrics and headlines against the rows that they follow from
 scratch        temporary store for the inputs and outputs of a stage, so that the verified store is never written

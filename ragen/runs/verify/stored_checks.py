@@ -18,7 +18,6 @@ from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.numbers import evaluation_differences, rollout_differences, update_differences
 from starpo.ragen.runs.verify.recomputation import NotComputedError, Recomputation
 from starpo.ragen.runs.verify.scratch import Stored
-from starpo.ragen.runs.verify.siblings import sibling_differences
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.schemas.imported import is_imported
@@ -45,9 +44,6 @@ class StoredChecks:
             yield "actions", "turns", self._action_differences(visit, sound["turns"])
             yield "texts", "turns", self._text_differences(visit, sound["turns"], sound.get("turn_images"))
             yield "numbers", "turns", rollout_differences(turns, headline(sound["turns"]))
-            search = self._config.at(visit.iteration).rollout.search
-            if search is not None and "siblings" in sound:
-                yield "choices", "siblings", sibling_differences(sound["siblings"].table, turns, search)
         if visit.stage == "evaluate" and "episodes" in sound:
             episodes = sound["episodes"].table
             yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])

@@ -32,7 +32,7 @@ class CheckResult:
     Attributes:
         iteration: Iteration of the run.
         stage: Name in the run's record, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
-        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'numbers', 'choices', 'place'
+        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'numbers', 'advantages', 'place'
             or 'seals'.
         verdict: Outcome.
         detail: The reason, or the first difference; empty for SAME.
