@@ -59,7 +59,7 @@ def test_unchanged_updates_are_found_and_changed_ones_compared(store: Store) -> 
 
 
 def test_every_stage_is_verified(store: Store) -> None:
-    verdicts = {finding.verdict for finding in verify_run(store, "base", with_warm_start=True).findings}
+    verdicts = {finding.verdict for finding in verify_run(store, "base").findings}
     assert verdicts == {Verdict.SAME}
 
 

@@ -4,7 +4,7 @@ verifier       `verify`: stages of a run, one by one, recomputed and compared
 recomputation  the work of a stage again, or why it is not done again
 stored_checks  stored artifacts against each other and the environment
 chosen         a recorded stage with the work expected in its place; which iterations are verified
-verdict        outcome of a check: same, different, not shown, left out, damaged
+verdict        outcome of a check: same, different, not shown, damaged
 differences    first difference between two datasets or two folders
 actions        stored actions executed again in the environment
 texts          token ids against recorded texts: responses decoded, prompts rebuilt

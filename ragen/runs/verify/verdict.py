@@ -14,8 +14,6 @@ class Verdict(StrEnum):
     """The results differ, and nothing excuses it."""
     NOT_SHOWN = "not shown"
     """Undecided: it could not be recomputed, or need not give the same result; the detail gives the reason."""
-    LEFT_OUT = "left out"
-    """Skipped because it takes long and was not requested."""
     DAMAGED = "damaged"
     """The stored artifact is missing, or differs from what was written."""
 
