@@ -22,8 +22,8 @@ def check_memory(config: StarPOConfig) -> None:
     memory is unknown here, or if the policy's sizes are unknown.
 
     Raises:
-        DoesNotFitError: With the required and the available memory, and settings that would fit; or because the address
-            space of processes is limited too much (`ulimit -v`).
+        DoesNotFitError: With the required and the available memory, and what makes a run smaller; or because the
+            address space of processes is limited too much (`ulimit -v`).
     """
     runtime = Runtime.current()
     if not runtime.should_check_memory or "RAY_ADDRESS" in os.environ:

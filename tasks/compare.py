@@ -91,6 +91,7 @@ def _compare_gradients(
     store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Compare both gradients at the base's checkpoint; identical data and settings need no computation."""
+    from starpo.ragen.learning.learners.measuring import able_to_measure, initial_gradient
     from starpo.ragen.runs.placement import learner_at
     from starpo.ragen.runs.replay.comparison import compare_directions
     from starpo.ragen.runs.update import stored_trajectories
@@ -99,10 +100,10 @@ def _compare_gradients(
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
 
     def gradient(side: Side) -> np.ndarray:
-        trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
+        trajectories = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
         needed = reference if side.config.kl_coefficient > 0 else None
-        learner = learner_at(store, base.before, side.config, needed)
-        return learner.gradient(trajectories, replace(context, kept_share=kept_share)).numpy()
+        learner = learner_at(store, base.before, able_to_measure([side.config]), needed)
+        return initial_gradient(learner, trajectories, context).numpy()
 
     return compare_directions("gradient", [(gradient(base), gradient(branch))])
 

@@ -33,6 +33,7 @@ def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, refere
 
 
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
+    from starpo.ragen.learning.learners.measuring import able_to_measure, gradient_spreads
     from starpo.ragen.learning.metrics.gradients import buckets, gradient_metrics
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.runs.placement import learner_at
@@ -40,12 +41,13 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
 
     selection = read_attempts(store, "selection", work.inputs)
     groups = buckets(selection)
-    learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
+    learner = learner_at(store, work.inputs["checkpoint"], able_to_measure([config]), work.inputs.get("reference"))
     assert work.seed is not None
-    trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
+    trajectories = stored_trajectories(store, config, work.inputs, should_keep_all=True)
     values: dict[str, float] = {}
     if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors
-        spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
+        context = update_context(work.settings, work.seed)
+        spreads = gradient_spreads(learner, trajectories, context, groups)
         values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)
     yield Output("metrics", table, is_deterministic=learner.is_deterministic)

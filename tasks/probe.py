@@ -39,6 +39,7 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     from starpo.ragen.agents.policy.load import load_tokenizer
     from starpo.ragen.learning.learners.learner import UpdateContext
+    from starpo.ragen.learning.learners.measuring import able_to_measure, token_logprobs
     from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.learning.metrics.template import template_metrics
@@ -49,7 +50,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     iteration, temperature = work.settings["iteration"], work.settings["temperature"]
     turns, images = read_turns(store, work.inputs)
     checkpoint = work.inputs["checkpoint"]
-    learner = learner_at(store, checkpoint, config, work.inputs.get("reference"))
+    learner = learner_at(store, checkpoint, able_to_measure([config]), work.inputs.get("reference"))
     tokenizer = load_tokenizer(policy_folder(store, checkpoint))
     values: dict[str, float] = {}
     for choice in CHOICES:
@@ -59,8 +60,8 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
         if len(set(contexts)) < 2:
             continue  # needs reasoning under at least two prompts
         context = UpdateContext(iteration, iteration + 1, work.seed, temperature, 0)
-        logprobs = learner.logprobs(crossed(reasoned, images), context).numpy()
-        for unit, scores_NN in matrices(logprobs, reasoned).items():
+        scores = token_logprobs(learner, crossed(reasoned, images), context).numpy()
+        for unit, scores_NN in matrices(scores, reasoned).items():
             found = template_metrics(scores_NN, contexts)
             values |= {f"{choice}/{unit}/{name}": value for name, value in found.items()}
     named = {f"reasoning/{name}": value for name, value in values.items()}

@@ -18,7 +18,7 @@ from starpo.ragen.evidence.cost import in_words, pace_of
 from starpo.ragen.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
 from starpo.ragen.sizing.estimate import Estimate, estimate, num_gpus
-from starpo.ragen.sizing.fit import flags, misfits, remedies
+from starpo.ragen.sizing.fit import ADVICE, misfits
 from starpo.ragen.sizing.hours import run_seconds
 from starpo.ragen.sizing.storage import checkpoint_bytes, num_kept_checkpoints
 
@@ -46,12 +46,11 @@ def plan(
     is_this = gpus is None and gpu_memory is None
     found = estimate(config, architecture, machine)
     seconds = run_seconds(config, pace_of(open_store(store), speed_of)) if speed_of else None
-    host = host_memory() if is_this else None
-    reasons = misfits(found, host)
-    helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
+    reasons = misfits(found, host_memory() if is_this else None)
+    is_too_large = bool(reasons)
     reasons += _full_contexts(config)
     if as_json:
-        print_json(_facts(preset, config, found, seconds, reasons, helpful))
+        print_json(_facts(preset, config, found, seconds, reasons))
         return
     _print_tables(preset, config, found, is_this)
     say(Console(), f"{'time':<8} {_time(preset, speed_of, seconds)}")
@@ -60,8 +59,8 @@ def plan(
         console.print("It fits.", style="green")
         return
     console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
-    for overrides in helpful:
-        say(console, f"would fit with {flags(overrides)}")
+    if is_too_large:
+        say(console, ADVICE)
 
 
 def _full_contexts(config: StarPOConfig) -> list[str]:
@@ -96,7 +95,6 @@ def _facts(
     found: Estimate,
     seconds: dict[str, float] | None,
     reasons: list[str],
-    helpful: list[dict[str, Any]],
 ) -> dict[str, Any]:
     architecture, memory = found.architecture, found.memory
     return {
@@ -122,7 +120,6 @@ def _facts(
         },
         "fits": not reasons,
         "reasons": reasons,
-        "would_fit_with": helpful,
     }
 
 

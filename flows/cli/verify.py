@@ -28,7 +28,6 @@ def verify(
     last: Annotated[int | None, typer.Option("--to", min=0, help="Last iteration. Default: the run's last.")] = None,
     stage: Annotated[list[str] | None, typer.Option(help="Only this stage; may be repeated.")] = None,
     sample: Annotated[str, typer.Option(help="Share of the iterations, evenly spread, such as 10%.")] = "100%",
-    warm_start: Annotated[bool, typer.Option("--warm-start", help="Recompute a long warm start too.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,7 +50,6 @@ def verify(
                 last=last,
                 stages=stage or [],
                 share=share,
-                with_warm_start=warm_start,
                 on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
             )
     if as_json:
@@ -70,7 +68,7 @@ def verify(
 
 
 def _outcome(verification: "Verification") -> str:
-    """Summarise the outcome in words, as the exit code does, and name what was left out."""
+    """Summarise the outcome in words, as the exit code does."""
     num_faults = sum(finding.verdict.is_fault for finding in verification.findings)
     num_not_shown, total = verification.count(Verdict.NOT_SHOWN), len(verification.findings)
     match verification.outcome:
@@ -78,10 +76,7 @@ def _outcome(verification: "Verification") -> str:
             return f"NOT verified: faults: {num_faults}"
         case "not shown":
             return f"no difference found, but {num_not_shown} of {total} checks are NOT SHOWN"
-    left_out = [finding.stage for finding in verification.findings if finding.verdict is Verdict.LEFT_OUT]
-    return (
-        f"verified, except for {', '.join(left_out)} (left out; --warm-start includes it)" if left_out else "verified"
-    )
+    return "verified"
 
 
 def _share(text: str) -> float:
@@ -111,6 +106,5 @@ def _notes(findings: list[CheckResult]) -> list[str]:
     lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]
     if len(lines) > _MAX_SHOWN:
         lines = [*lines[:_MAX_SHOWN], f"and {len(faults) - _MAX_SHOWN} more; --json shows all"]
-    unproved = (Verdict.NOT_SHOWN, Verdict.LEFT_OUT)
-    reasons = Counter((f.verdict, f.stage, f.detail) for f in findings if f.verdict in unproved)
-    return lines + [f"{verdict}: {stage} ({count}): {detail}" for (verdict, stage, detail), count in reasons.items()]
+    reasons = Counter((f.stage, f.detail) for f in findings if f.verdict is Verdict.NOT_SHOWN)
+    return lines + [f"{Verdict.NOT_SHOWN}: {stage} ({count}): {detail}" for (stage, detail), count in reasons.items()]

@@ -1,6 +1,6 @@
 """Settings of learner 'deepspeed'."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ class DeepSpeedConfig(LearnerConfig):
     """How learner 'deepspeed' distributes training over ranks: processes with one GPU, or one CPU thread, each."""
 
     trains_prm: ClassVar[bool] = False
-    fine_tunes: ClassVar[bool] = True
 
     num_ranks: int = Field(1, ge=1, le=1024)
     """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by
@@ -25,14 +24,3 @@ class DeepSpeedConfig(LearnerConfig):
     def sharding(self) -> Sharding:
         """How it distributes an update."""
         return Sharding(self.num_ranks, self.zero_stage, self.offload_optimizer)
-
-    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
-        """Return higher stages over all GPUs, then those with offloading."""
-        return [
-            {
-                "update.learner": "deepspeed", "update.deepspeed.num_ranks": num_gpus,
-                "update.deepspeed.zero_stage": stage, "update.deepspeed.offload_optimizer": is_offloaded,
-            }
-            for stage, is_offloaded in ((2, False), (3, False), (2, True), (3, True))
-            if num_gpus > 1 or is_offloaded
-        ]  # fmt: skip

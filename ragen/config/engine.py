@@ -52,7 +52,3 @@ class EngineConfig(Settings):
             Bytes, and their derivation. None: as much as the weights, and the keys and values of shards being played.
         """
         return None
-
-    def remedies(self) -> list[dict[str, Any]]:
-        """Return settings by dotted path with which it reserves less, mildest first."""
-        return []

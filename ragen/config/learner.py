@@ -1,7 +1,7 @@
 """`LearnerConfig`: what a learner declares of itself, readable without importing it or its packages."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from starpo.ragen.core.settings import Settings
 
@@ -29,15 +29,7 @@ class LearnerConfig(Settings):
     trains_prm: ClassVar[bool] = True
     """Whether it can train a process reward model beside the policy."""
 
-    fine_tunes: ClassVar[bool] = False
-    """Whether it takes the steps of a pretrained policy's fine-tuning (`learner.FineTuner`); otherwise the process that
-    asks for it takes them, on the CPU or one GPU."""
-
     @property
     def sharding(self) -> Sharding:
         """How it distributes an update."""
         return Sharding()
-
-    def remedies(self, num_gpus: int) -> list[dict[str, Any]]:
-        """Return settings by dotted path with which it holds less on each of these GPUs, mildest first."""
-        return []

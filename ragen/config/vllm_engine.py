@@ -87,8 +87,3 @@ class VLLMEngineConfig(EngineConfig):
         else:
             size, how = self.gpu_memory_utilization * gpu, f"{self.gpu_memory_utilization:g} of the GPU"
         return max(size, part * (weights + context)), how
-
-    def remedies(self) -> list[dict[str, Any]]:
-        """Return smaller shares of the GPU."""
-        shares = (0.4, 0.3, 0.2, 0.1) if self.kv_cache_gib is None else ()
-        return [{"rollout.vllm.gpu_memory_utilization": s} for s in shares if s < self.gpu_memory_utilization]

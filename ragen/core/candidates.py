@@ -22,8 +22,3 @@ class CandidatesConfig(Settings):
     def num_sampled(self) -> int:
         """Maximum number of responses generated for one turn of a trajectory."""
         return self.num_rows
-
-    @property
-    def takes_the_best(self) -> bool:
-        """Whether every turn takes the first of its candidates with the best score, which verification then checks."""
-        return True

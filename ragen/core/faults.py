@@ -1,10 +1,14 @@
 """Exceptions as texts that may be stored and shown: one-line descriptions, and messages without secrets."""
 
+import os
+import re
 import traceback
 from importlib.util import find_spec
 
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def describe_fault(error: BaseException, module: str) -> str:
@@ -55,6 +59,15 @@ def redacted(error: BaseException) -> BaseException:
     if all(without_secrets(text) == text for text in texts):
         return error
     return StarPOError(without_secrets(f"{type(error).__name__}: {error}"))
+
+
+def os_error_of(error: BaseException) -> OSError | None:
+    """Return the OS error behind an error, including safetensors errors, which give its number in the message; None if
+    there is none."""
+    if isinstance(error, OSError):
+        return error
+    number = _OS_ERROR.search(str(error)) if type(error).__module__.startswith("safetensors") else None
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def _file(module: str) -> str | None:

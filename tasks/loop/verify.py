@@ -74,7 +74,6 @@ def verify_run(
     last: int | None = None,
     stages: Sequence[str] = (),
     share: float = 1.0,
-    with_warm_start: bool = False,
     on_visit: Callable[[int, int, Visit], None] | None = None,
 ) -> Verification:
     """Verify the stages that a run recorded, and the record itself, which is always checked as a whole.
@@ -86,7 +85,6 @@ def verify_run(
         last: Last iteration, inclusive. None for the run's last.
         stages: Stages to verify. Empty for all.
         share: Share of the iterations to verify, evenly spread.
-        with_warm_start: Recompute the warm start even if it took long.
         on_visit: Called before each stage, in the order of the run, with the number of stages done, their total and the
             stage.
 
@@ -106,7 +104,7 @@ def verify_run(
     visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
     findings = [_of_seals(store, run), *(walk.findings or [CheckResult(0, "record", "place", Verdict.SAME)])]
     with without_progress_bars(), Scratch(store) as scratch:
-        verifier = Verifier(store, scratch, config, with_warm_start)
+        verifier = Verifier(store, scratch, config)
         for number, visit in enumerate(visits):
             if on_visit is not None:
                 on_visit(number, len(visits), visit)

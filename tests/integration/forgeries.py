@@ -192,7 +192,7 @@ def headline(iteration: int, stage: str, kind: str, name: str, value: float) -> 
 
 
 UPDATE = {"stages": ["update"], "last": 0}
-WARM_START = {"stages": ["warm_start"], "with_warm_start": True}
+WARM_START = {"stages": ["warm_start"]}
 REWARD = {"stages": ["reward"], "last": 0}
 FILTER = {"stages": ["variance_filter"], "last": 0}
 DIAGNOSE = {"stages": ["diagnose"], "last": 0}

@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "extend.md"
 INSTALL = "pip install starpo\n" + "\n".join(re.findall(r"pip install pytest", PAGE.read_text()))
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
-VERIFIED = re.compile(r": verified(, except for warm_start \(left out; --warm-start includes it\))?$")  # over 30 s
+VERIFIED = re.compile(r": verified$")
 LOOK = """
 import shlex, sys
 from starpo.flows import cli

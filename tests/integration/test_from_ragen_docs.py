@@ -26,7 +26,7 @@ def test_the_commands_of_the_page(shell: dict[str, str], tmp_path: Path) -> None
     done = subprocess.run(["bash", "-c", commands], cwd=work, env=shell, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert (work / "checkpoint-1" / "model.safetensors").is_file()
-    assert "would fit with" in done.stdout
+    assert "Smaller are:" in done.stdout
 
 
 def test_the_table_has_settings() -> None:

@@ -12,6 +12,7 @@ from starpo.flows.objectives import compare_objectives
 from starpo.flows.presets import METHODS, preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.runs.placement import learner_at
 from starpo.ragen.runs.update import stored_trajectories, update_context
@@ -40,18 +41,18 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     stages = store.runs.iterations("plain")
     inputs = stages[1]["rollout"] | stages[1]["reward"] | stages[1]["variance_filter"]
     checkpoint, first = stages[0]["update"]["checkpoint"], stages[0]["warm_start"]["checkpoint"]
-    trajectories, kept_share = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
+    trajectories = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     learner = learner_at(store, checkpoint, config, first)
-    gradient = learner.gradient(trajectories, update_context(settings, 0, kept_share))
-    assert lab.found.values["run"]["norm"] == pytest.approx(float(gradient.norm()), rel=1e-4)
+    own = initial_gradient(learner, trajectories, update_context(settings, 0))
+    assert lab.found.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
     assert lab.found.cosines["run"]["run"] == 1.0
 
 
 def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(folder))
     first = compare_objectives(store, "plain", ["rloo", "grpo"], 0)
-    monkeypatch.setattr(TorchLearner, "measured", lambda *_: pytest.fail("it was computed again"))
+    monkeypatch.setattr(TorchLearner, "at_start", lambda *_: pytest.fail("it was computed again"))
     again = compare_objectives(store, "plain", ["grpo", "rloo"], 0)
     assert list(again.found.values) == ["run", "grpo", "rloo"]
     assert again.found.cosines["grpo"] == first.found.cosines["grpo"]

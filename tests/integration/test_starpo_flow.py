@@ -207,7 +207,7 @@ def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp
     assert store.runs.state(run).status == "completed"
     headline = store.manifest("checkpoint", store.runs.iterations(run)[0]["warm_start"]["checkpoint"]).headline
     assert headline["demonstration_success"] == 1.0
-    assert verify_run(store, run, with_warm_start=True).outcome == "verified"
+    assert verify_run(store, run).outcome == "verified"
 
 
 def test_a_run_begins_by_imitating_the_successes_of_another(finished: tuple[Path, str], tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_run_begins_by_imitating_the_successes_of_another(finished: tuple[Path
     assert made.inputs["turns:1"] == recorded[1]["rollout"]["turns"]
     assert made.headline["demonstration_success"] == 1.0
     assert "update" in stages[0]
-    assert verify_run(store, run, with_warm_start=True).outcome == "verified"
+    assert verify_run(store, run).outcome == "verified"
     tuning["runs"] = [f"{base}:7"]
     with pytest.raises(StoreError, match=r"has no rollout .* in iteration 7"):
         starpo(preset="smoke", overrides=overrides, store=str(folder), run="late")

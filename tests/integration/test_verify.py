@@ -1,7 +1,6 @@
 """`ragen verify` on a real run: intact, or with results that are different, damaged or not repeatable."""
 
 import json
-import math
 import os
 import shutil
 from collections import Counter
@@ -15,7 +14,6 @@ from starpo.flows import cli
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.runs.verify import recomputation
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -34,7 +32,7 @@ CHECKS = {
     "variance_filter": {"selection"},
     "diagnose": {"metrics"},
     "probe": {"metrics"},
-    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers", "advantages"},
+    "update": {"checkpoint", "samples", "metrics", "numbers", "advantages"},
 }
 
 
@@ -43,12 +41,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
     folder = tmp_path_factory.mktemp("verify") / "store"
     starpo(preset("smoke"), preset="smoke", store=begun(folder), run=RUN)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _no_warm_start_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count no warm start as long, however slow the machine was."""
-    monkeypatch.setattr(recomputation, "LONG_WARM_START_S", math.inf)
 
 
 def faults(verification: Verification) -> dict[tuple[int, str, str], CheckResult]:
@@ -214,15 +206,6 @@ def test_the_command_names_what_is_not_shown_and_ends_with_3(
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 3
     facts = json.loads(capsys.readouterr().out)
     assert (facts["outcome"], facts["exit_code"], facts["is_faultless"]) == ("not shown", 3, True)
-
-
-def test_the_command_names_what_it_left_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(recomputation, "LONG_WARM_START_S", 0.0)
-    assert command(RUN, "--store", str(folder), "--stage", "warm_start", monkeypatch=monkeypatch) == 0
-    out = capsys.readouterr().out.rstrip()
-    assert out.endswith(" s: verified, except for warm_start (left out; --warm-start includes it)")
 
 
 @pytest.mark.parametrize(

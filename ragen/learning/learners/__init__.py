@@ -17,7 +17,7 @@ update_inputs  what it works on and with: models, trajectories, ranks
 preparation    what it knows before the first step: scores, credit, inputs of the losses
 policy_loss    the policy's loss over a mini-batch, a micro-batch at a time
 turn_orders    which turns of a mini-batch take a step together
-measuring      gradients, their spread and other objectives' gradients, without a step
+measuring      log-probs, gradients, their spread and other objectives' gradients, without a step
 ledger         what an update did to each trajectory: `samples` and metrics
 validity       distance of the policy from the behaviour policy: ratios, effective sample size, KL
 reference      the reference policy of KL divergences
@@ -26,7 +26,7 @@ activations    activation checkpointing
 torch_learner  one process, CPU or one GPU
 deepspeed_...  learner: ranks on several GPUs or cores; rank: one of them; model: sharded by ZeRO
 ranks          the processes of the ranks, from start to end
-trajectory_table  trajectories and examples as they are sent to ranks
+trajectory_table  trajectories as they are sent to ranks
 optimisers     AdamW, fp32 Muon, schedules
 checkpoint     policy or adapters, critic and optimiser state as safetensors in a Hugging Face folder
 """

@@ -13,7 +13,7 @@ from typing import Any
 import deepspeed
 import torch
 import torch.distributed as dist
-from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 from torch import Tensor, nn
 
 from starpo.ragen.config.device import Device
@@ -122,16 +122,6 @@ class DeepSpeedModel:
         self._engine.step()
         return float(self._engine.get_global_grad_norm())
 
-    def pop_gradient(self) -> Tensor:
-        """See `TrainedModel.pop_gradient`."""
-        gradients = []
-        for parameter in self._parameters.values():
-            gradient = safe_get_full_grad(parameter)
-            size = getattr(parameter, "ds_numel", parameter.numel())
-            gradients.append(torch.zeros(size) if gradient is None else gradient.detach().flatten().float().cpu())
-        self._forget_gradient()
-        return torch.cat(gradients)
-
     def weights(self) -> dict[str, Tensor]:
         """Return all trained weights by name, unsharded, float32 on the CPU; on rank 0 only."""
         return self._gathered(safe_get_full_fp32_param)
@@ -220,20 +210,6 @@ class DeepSpeedModel:
             mapping = parameter._hp_mapping
             where = mapping.lp_fragment_address
             mapping.get_hp_fragment(slot).data.copy_(flat[where.start : where.start + where.numel])
-
-    def _forget_gradient(self) -> None:
-        """Discard the gradient, as DeepSpeed does in a step that it skips."""
-        zero = self._zero
-        zero.zero_grad(set_to_none=True)
-        if self._stage < 3:
-            zero.micro_step_id = -1
-            zero.all_grad_tensors = dict.fromkeys(zero.all_grad_tensors)
-            zero.averaged_gradients = dict.fromkeys(zero.averaged_gradients)
-            zero._offload_accumulated_param_ids = set()
-        else:
-            zero.averaged_gradients = {}
-        if zero.cpu_offload if self._stage < 3 else zero.offload_optimizer:
-            zero.reset_cpu_buffers()
 
 
 def _deepspeed_config(config: OptimiserConfig, sharding: Sharding, dtype: str) -> dict[str, Any]:

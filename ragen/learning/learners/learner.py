@@ -1,24 +1,17 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel
-
-    from starpo.ragen.agents.vision.image_table import ImageTable
+    pass
 
 OnProgress = Callable[[int, int], None]
 """Called with the amount of work done and its total."""
@@ -37,7 +30,6 @@ class UpdateContext:
         seed: Seed of the shuffling.
         temperature: Temperature of the rollout; log-probs are those of the distribution that was sampled from.
         max_response_tokens: Maximum response length of the rollout, for Dr. GRPO's denominator.
-        kept_share: Share of the played groups that are trained on.
     """
 
     iteration: int
@@ -45,7 +37,6 @@ class UpdateContext:
     seed: int
     temperature: float
     max_response_tokens: int
-    kept_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -99,48 +90,6 @@ class Learner(Protocol):
             LearnerError: If there is nothing to train on, or a loss is not finite.
         """
 
-    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """Compute the gradient that an update would start with; the learner does not change.
-
-        Returns:
-            Gradient of the policy's loss over all trajectories as one mini-batch at the loaded checkpoint: all
-            trainable parameters concatenated, on the CPU. The ratio to the policy at the update's start is 1, so
-            nothing is clipped unless `ratio_to` = 'behaviour'. float32
-
-        Raises:
-            LearnerError: If there is nothing to train on, or a loss is not finite.
-        """
-
-    def gradient_spreads(
-        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
-    ) -> list[dict[str, GradientSpread]]:
-        """Measure the spread of the groups' gradients, for each term of the policy's loss; the learner does not change.
-
-        A group's gradient is its contribution to `gradient` times the number of groups, so the mean over all groups is
-        `gradient`. Advantages are those of an update on all trajectories.
-
-        Args:
-            trajectories: Trajectories of the update.
-            context: Position that the update would have in the run.
-            buckets: Ids of the groups in each bucket; a group without response tokens has no gradient.
-
-        Returns:
-            Spreads of each bucket: 'task' and, if the settings have them, 'kl' and 'entropy', weighted as in the loss.
-
-        Raises:
-            LearnerError: If there is nothing to train on, or a loss is not finite.
-        """
-
-    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """Score all response tokens under the policy; the learner does not change.
-
-        Returns:
-            Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
-
-        Raises:
-            LearnerError: If there is no response token, or one's log-probability is not finite.
-        """
-
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint into an empty local folder; it becomes the loaded one, under this key."""
 
@@ -152,35 +101,4 @@ class Learner(Protocol):
         """
 
 
-class FineTuner(Protocol):
-    """Learner that also fine-tunes policies by supervised learning (`LearnerConfig.fine_tunes`)."""
-
-    def fine_tune(
-        self,
-        policy: PretrainedPolicy,
-        model: "PreTrainedModel",
-        examples: Sequence[Example],
-        folder: str | Path,
-        on_progress: OnProgress | None = None,
-        images: "ImageTable | None" = None,
-    ) -> dict[str, float]:
-        """Take the steps of a fine-tuning; the learner then holds no checkpoint.
-
-        Args:
-            policy: Where the model is from; its `fine_tuning` must be set.
-            model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
-                weights are changed in place.
-            examples: What it imitates.
-            folder: Local folder for files as large as the weights; nothing is left there.
-            on_progress: Called with (steps done, total steps).
-            images: Images of the examples; None if they are of text alone.
-
-        Returns:
-            Loss and accuracy, as in `supervised.learn`.
-
-        Raises:
-            LearnerError: If a gradient is not finite.
-        """
-
-
-__all__ = ["FineTuner", "Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
+__all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]

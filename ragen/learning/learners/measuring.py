@@ -1,11 +1,13 @@
 """What an update would do, measured before any step: gradients, their spread over groups, other objectives, log-probs.
 
-The models do not change: where a process reward model has to take its step, a copy of it does.
+The learner does not change: where a process reward model has to take its step, a copy of it does.
 """
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,9 +15,13 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, GradientSums, spread
+from starpo.ragen.learning.learners.learner import Learner, UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.policy_loss import LossInputs, PolicyLoss, Term, loss_terms
 from starpo.ragen.learning.learners.preparation import fit_prm, prepare, score_start
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trained_model import TorchModel
+from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 
@@ -42,60 +48,94 @@ class MeasuredObjectives:
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
-    """Return settings of a learner that has the models that these objectives need: a reference, and a critic or a
+    """Return settings of a torch learner that has the models that these objectives need: a reference, and a critic or a
     process reward model, of which a checkpoint has at most one."""
     most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
     kl_coefficient = max(config.kl_coefficient for config in configs)
     return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
 
 
-def logprobs(inputs: UpdateInputs) -> Tensor:
-    """Compute the log-probs of the response tokens under the policy (see `Learner.logprobs`).
+def token_logprobs(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+    """Score all response tokens under the policy.
+
+    Returns:
+        Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
 
     Raises:
-        LearnerError: If one is not finite.
+        LearnerError: If there is no response token, or one's log-probability is not finite.
     """
-    return inputs.score(inputs.models["policy"], inputs.micro_batches()).logprobs_N
+    with _at_start(learner, trajectories, context) as inputs:
+        return inputs.score(inputs.models["policy"], inputs.micro_batches()).logprobs_N
 
 
-def gradient(inputs: UpdateInputs) -> Tensor:
-    """Compute the policy's gradient before any step (see `Learner.gradient`).
+def initial_gradient(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+    """Compute the gradient that an update would start with.
+
+    Returns:
+        Gradient of the policy's loss over all trajectories as one mini-batch at the loaded checkpoint: all trainable
+        parameters concatenated, on the CPU. The ratio to the policy at the update's start is 1, so nothing is clipped
+        unless `ratio_to` = 'behaviour'. float32
 
     Raises:
-        LearnerError: If a loss or a log-probability is not finite.
+        LearnerError: If there is nothing to train on, or a loss or a log-probability is not finite.
     """
-    return _gradient(inputs, _loss_inputs(inputs))
+    with _at_start(learner, trajectories, context) as inputs:
+        return _gradient(inputs, _loss_inputs(inputs))
 
 
-def gradient_spreads(inputs: UpdateInputs, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
-    """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`).
+def gradient_spreads(
+    learner: Learner, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
+) -> list[dict[str, GradientSpread]]:
+    """Measure the spread of the groups' gradients, for each term of the policy's loss.
+
+    A group's gradient is its contribution to `initial_gradient` times the number of groups, so the mean over all groups
+    is `initial_gradient`. Advantages are those of an update on all trajectories.
+
+    Args:
+        learner: A torch learner with the models that the update needs (`able_to_measure`).
+        trajectories: Trajectories of the update.
+        context: Position that the update would have in the run.
+        buckets: Ids of the groups in each bucket; a group without response tokens has no gradient.
+
+    Returns:
+        Spreads of each bucket: 'task' and, if the settings have them, 'kl' and 'entropy', weighted as in the loss.
 
     Raises:
-        LearnerError: If a loss or a log-probability is not finite.
+        LearnerError: As for `initial_gradient`.
     """
-    given, members = _loss_inputs(inputs), _members(inputs)
+    with _at_start(learner, trajectories, context) as inputs:
+        given, members = _loss_inputs(inputs), _members(inputs)
 
-    def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
-        for group in bucket:
-            if group in members:
-                yield len(members) * _gradient(inputs, given, members[group], term)
+        def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
+            for group in bucket:
+                if group in members:
+                    yield len(members) * _gradient(inputs, given, members[group], term)
 
-    return [{term: spread(gradients(bucket, term)) for term in loss_terms(inputs.config)} for bucket in buckets]
+        return [{term: spread(gradients(bucket, term)) for term in loss_terms(inputs.config)} for bucket in buckets]
 
 
-def measured_objectives(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
-    """Measure the gradients of other objectives on the same trajectories.
+def measured_objectives(
+    learner: Learner, trajectories: list[Trajectory], context: UpdateContext, configs: Sequence[UpdateConfig]
+) -> MeasuredObjectives:
+    """Measure the gradients of several objectives on the same trajectories, side by side.
 
     The old policy, the reference and the critic score the tokens once for all objectives. A process reward model takes
     its step once per `prm.beta`.
 
     Args:
-        inputs: The update; the reference and the critic that the objectives need must be loaded.
+        learner: A torch learner with the reference and the critic that the objectives need (`able_to_measure`).
+        trajectories: Trajectories of the update.
+        context: Position that the update would have in the run.
         configs: The objectives, at least one.
 
     Raises:
-        LearnerError: If a loss or a log-probability is not finite.
+        LearnerError: As for `initial_gradient`.
     """
+    with _at_start(learner, trajectories, context) as inputs:
+        return _measured(inputs, configs)
+
+
+def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
     batches, members = inputs.micro_batches(), _members(inputs)
     with_collision = any("probabilities" in config.needs for config in configs)
     start = score_start(_aside(inputs), batches, with_collision=with_collision)
@@ -114,6 +154,13 @@ def measured_objectives(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -
         means.append(sums.total / sums.num)
     mean = torch.stack(means)
     return MeasuredObjectives(spreads, (mean @ mean.T).numpy())
+
+
+def _at_start(
+    learner: Learner, trajectories: list[Trajectory], context: UpdateContext
+) -> AbstractContextManager[UpdateInputs]:
+    assert isinstance(learner, TorchLearner), "only the torch learner measures (`able_to_measure`)"
+    return learner.at_start(trajectories, context)
 
 
 def _loss_inputs(inputs: UpdateInputs) -> LossInputs:
@@ -137,7 +184,7 @@ def _gradient(
         Gradient of all trainable parameters of the policy, concatenated in their order, on the CPU; 0 for parameters
         that the loss does not depend on. float32 [parameters]
     """
-    policy, everything = inputs.models["policy"], torch.ones(len(inputs.tokens), dtype=torch.bool)
+    policy, everything = cast(TorchModel, inputs.models["policy"]), torch.ones(len(inputs.tokens), dtype=torch.bool)
     loss = PolicyLoss.over(inputs, given, everything, Ledger(inputs.tokens, inputs.runner.device), only)
     policy.accumulate(loss, inputs.micro_batches(members), inputs.runner, loss.check)
     return policy.pop_gradient()

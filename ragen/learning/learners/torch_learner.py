@@ -1,20 +1,18 @@
 """`TorchLearner`: an update in one process, on the CPU or one GPU (see `ragen.learning.learners.update`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners import measuring
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
-from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
@@ -86,39 +84,15 @@ class TorchLearner:
         self._checkpoint = checkpoint
         return result
 
-    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """Compute the policy's gradient before any step (see `Learner.gradient`)."""
-        with self._runner.alone():
-            return measuring.gradient(self._inputs(trajectories, context))
-
-    def gradient_spreads(
-        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
-    ) -> list[dict[str, GradientSpread]]:
-        """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`)."""
-        with self._runner.alone():
-            return measuring.gradient_spreads(self._inputs(trajectories, context), buckets)
-
-    def measured(
-        self, trajectories: list[Trajectory], context: UpdateContext, configs: Sequence[UpdateConfig]
-    ) -> measuring.MeasuredObjectives:
-        """Measure the gradients of several objectives at the loaded checkpoint, side by side; it does not change.
-
-        Args:
-            trajectories: Trajectories of the update.
-            context: Position that the update would have in the run.
-            configs: The objectives, at least one. The learner's own settings determine whether there are a reference
-                and a critic (`measuring.able_to_measure`).
+    @contextmanager
+    def at_start(self, trajectories: list[Trajectory], context: UpdateContext) -> Iterator[UpdateInputs]:
+        """Context manager: the inputs of an update, for measurements at the loaded checkpoint, which must not change.
 
         Raises:
-            LearnerError: If there is nothing to train on, or a loss is not finite.
+            LearnerError: If there is nothing to train on.
         """
         with self._runner.alone():
-            return measuring.measured_objectives(self._inputs(trajectories, context), configs)
-
-    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """Score all response tokens under the policy (see `Learner.logprobs`)."""
-        with self._runner.alone():
-            return measuring.logprobs(self._inputs(trajectories, context))
+            yield self._inputs(trajectories, context)
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""

@@ -57,9 +57,6 @@ class TrainedModel(Protocol):
             The gradient norm before clipping. If it is not finite, the step is skipped.
         """
 
-    def pop_gradient(self) -> Tensor:
-        """Return the accumulated gradient, then clear it: trainable parameters concatenated, on the CPU. float32"""
-
 
 def sum_of(reports: Sequence[Tensor]) -> float:
     """Add up the reported numbers of micro-batches in float64, in order, waiting for the device once."""
@@ -122,7 +119,7 @@ class TorchModel:
         return norm
 
     def pop_gradient(self) -> Tensor:
-        """See `TrainedModel.pop_gradient`."""
+        """Return the accumulated gradient, then clear it: trainable parameters concatenated, on the CPU. float32"""
         gradient = self.optimiser.flat_gradient()
         self.optimiser.zero_grad()
         return gradient

@@ -31,11 +31,6 @@ class BeamConfig(CandidatesConfig):
         """See `CandidatesConfig.num_rows`."""
         return self.num_candidates * self.beam_width
 
-    @property
-    def takes_the_best(self) -> bool:
-        """Not in every turn: what is compared is the whole trajectory's return."""
-        return False
-
 
 class LookaheadConfig(CandidatesConfig):
     """Lookahead search: take the response with the largest reward over its turn and simulated turns after it.

@@ -4,14 +4,11 @@ verifier       `verify`: stages of a run, one by one, recomputed and compared
 recomputation  the work of a stage again, or why it is not done again
 stored_checks  stored artifacts against each other and the environment
 chosen         a recorded stage with the work expected in its place; which iterations are verified
-verdict        outcome of a check: same, different, not shown, left out, damaged
+verdict        outcome of a check: same, different, not shown, damaged
 differences    first difference between two datasets or two folders
 actions        stored actions executed again in the environment
 texts          token ids against recorded texts: responses decoded, prompts rebuilt
-siblings       the choice of search against its candidates
-tokens         concatenated token ids of the turns against the learner's segments
 advantages     stored advantages against those that the stored rewards give
-footers        statistics in Parquet footers against the values
 numbers        metrics and headlines against the rows that they follow from
 scratch        temporary store for the inputs and outputs of a stage, so that the verified store is never written
 origin         what may explain a difference: another machine, thread count, library version or release, or other work

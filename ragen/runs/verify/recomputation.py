@@ -26,9 +26,6 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
-LONG_WARM_START_S = 30.0
-"""A warm start that took longer is recomputed only on request."""
-
 ARITHMETIC = ("reward", "variance_filter", "diagnose")
 """Stages that depend on stored rows alone: no machine and no version excuses another result (beyond rounding)."""
 
@@ -53,14 +50,12 @@ class Recomputation:
         store: Store of the run; only read.
         scratch: Temporary store in front of it, which holds inputs and outputs.
         config: Settings of the run.
-        with_warm_start: Recompute the warm start even if it took long.
         sound: Kinds and keys of the artifacts that are known to be as written.
     """
 
     store: Store
     scratch: Scratch
     config: StarPOConfig
-    with_warm_start: bool
     sound: set[tuple[str, str]] = field(default_factory=set)
 
     def compute(self, visit: Visit) -> Keys:
@@ -149,10 +144,6 @@ class Recomputation:
         there, here = Device.of(manifest.provenance), Device.here()
         if there.is_unlike(here) and _follows_the_device(visit.work):
             raise NotComputedError(Verdict.NOT_SHOWN, f"made on {there}, here is {here}")
-        seconds = manifest.provenance.get("seconds")
-        is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
-        if visit.stage == "warm_start" and is_long and not self.with_warm_start:
-            raise NotComputedError(Verdict.LEFT_OUT, f"its manifest says that it took {seconds:.0f} s")
 
     def _check_lineage(self, checkpoint: str, manifest: Manifest | None) -> None:
         """Check that a checkpoint's training data are stored as completely as when its panel was played.

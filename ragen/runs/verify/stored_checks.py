@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -19,7 +18,6 @@ from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.numbers import evaluation_differences, rollout_differences, update_differences
 from starpo.ragen.runs.verify.recomputation import NotComputedError, Recomputation
 from starpo.ragen.runs.verify.scratch import Stored
-from starpo.ragen.runs.verify.siblings import sibling_differences
 from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.schemas.imported import is_imported
@@ -46,9 +44,6 @@ class StoredChecks:
             yield "actions", "turns", self._action_differences(visit, sound["turns"])
             yield "texts", "turns", self._text_differences(visit, sound["turns"], sound.get("turn_images"))
             yield "numbers", "turns", rollout_differences(turns, headline(sound["turns"]))
-            search = self._config.at(visit.iteration).rollout.search
-            if search is not None and "siblings" in sound:
-                yield "choices", "siblings", sibling_differences(sound["siblings"].table, turns, search)
         if visit.stage == "evaluate" and "episodes" in sound:
             episodes = sound["episodes"].table
             yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])
@@ -59,7 +54,6 @@ class StoredChecks:
                     evaluation_differences(episodes, sound["metrics"].table, headline(sound["episodes"])),
                 )
         if visit.stage == "update" and "samples" in sound:
-            yield "tokens", "samples", self._token_differences(sound["samples"])
             config = self._config.at(visit.iteration).update
             if not visit.excuse and not visit.is_misplaced and has_arithmetic_advantages(config):
                 yield "advantages", "samples", self._advantage_differences(config, sound["samples"])
@@ -106,14 +100,6 @@ class StoredChecks:
         shown = None if turn_images is None else turn_images.table
         yield from text_differences(turns.table, self._config.environment, tokenizer, contexts, shown)
 
-    def _token_differences(self, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.runs.verify.tokens import token_differences
-
-        assert samples.manifest is not None
-        inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        yield from token_differences(turns, rewards, selection, samples.table)
-
     def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
         from starpo.ragen.learning.learners.trajectories import assemble
         from starpo.ragen.runs.verify.advantages import advantage_differences
@@ -121,8 +107,7 @@ class StoredChecks:
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
         turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
-        yield from advantage_differences(assemble(turns, rewards, selection), kept_share, config, samples.table)
+        yield from advantage_differences(assemble(turns, rewards, selection), config, samples.table)
 
     def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
         for key in of_kind(inputs, kind):

@@ -14,8 +14,6 @@ class Verdict(StrEnum):
     """The results differ, and nothing excuses it."""
     NOT_SHOWN = "not shown"
     """Undecided: it could not be recomputed, or need not give the same result; the detail gives the reason."""
-    LEFT_OUT = "left out"
-    """Skipped because it takes long and was not requested."""
     DAMAGED = "damaged"
     """The stored artifact is missing, or differs from what was written."""
 
@@ -32,7 +30,7 @@ class CheckResult:
     Attributes:
         iteration: Iteration of the run.
         stage: Name in the run's record, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
-        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'tokens', 'numbers', 'choices', 'place'
+        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'numbers', 'advantages', 'place'
             or 'seals'.
         verdict: Outcome.
         detail: The reason, or the first difference; empty for SAME.

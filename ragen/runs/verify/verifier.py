@@ -31,14 +31,13 @@ class Verifier:
         store: Store of the run; only read.
         scratch: Temporary store in front of it.
         config: Settings of the run.
-        with_warm_start: Recompute the warm start even if it took long.
     """
 
-    def __init__(self, store: Store, scratch: Scratch, config: StarPOConfig, with_warm_start: bool) -> None:
+    def __init__(self, store: Store, scratch: Scratch, config: StarPOConfig) -> None:
         self.scratch = scratch
         self._store = store
         self._staleness = config.rollout.staleness
-        self._recomputation = Recomputation(store, scratch, config, with_warm_start)
+        self._recomputation = Recomputation(store, scratch, config)
         self._checks = StoredChecks(self._recomputation)
         self._passed: deque[str] = deque()
 

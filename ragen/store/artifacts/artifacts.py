@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from starpo.ragen.core.errors import DerivationError
+from starpo.ragen.core.faults import os_error_of
 from starpo.ragen.store.artifacts.committing import DROPPED_NAME, commit_locally, commit_remotely, text_of
 from starpo.ragen.store.artifacts.files import digests_of
 from starpo.ragen.store.artifacts.reading import StoredArtifacts, path_of
 from starpo.ragen.store.remote import local_cache
-from starpo.ragen.store.remote.failures import os_error_of
 from starpo.ragen.store.remote.location import sync
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 

@@ -6,8 +6,6 @@ error -> failure_of -> Failure(is_passing, advice)
 """
 
 import errno
-import os
-import re
 from enum import Enum
 from typing import Any
 
@@ -93,7 +91,6 @@ _STATUSES = {
     507: Failure.STORAGE_FULL,
 }
 _NO_CREDENTIALS = ("Credential", "ProfileNotFound", "TokenRetrieval", "SSO")
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "fsspec", "s3fs", "urllib3")
 
 
@@ -123,15 +120,6 @@ def failure_of(error: BaseException) -> Failure | None:
         return Failure.DENIED
     is_local = library not in _LIBRARIES and not isinstance(error, ConnectionError | TimeoutError)
     return Failure.LOCAL if is_local and getattr(error, "errno", None) is not None else Failure.UNREACHABLE
-
-
-def os_error_of(error: BaseException) -> OSError | None:
-    """Return the OS error behind an error, including safetensors errors, which give its number in the message; None if
-    there is none."""
-    if isinstance(error, OSError):
-        return error
-    number = _OS_ERROR.search(str(error)) if type(error).__module__.startswith("safetensors") else None
-    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def is_answer(error: BaseException) -> bool:

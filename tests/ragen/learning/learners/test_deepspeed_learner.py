@@ -22,15 +22,11 @@ import torch
 from safetensors.torch import load_file
 
 from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
-from starpo.ragen.config.policy import FineTuning, PretrainedPolicy
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.imitation import fine_tune
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
 from tests.ragen.learning.learners.conftest import showing
 
@@ -132,27 +128,6 @@ def test_three_updates_agree_with_the_torch_learner(
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
 
 
-@pytest.mark.parametrize(
-    ("stage", "lora"),
-    [(3, None), pytest.param(2, LORA, marks=pytest.mark.thorough), pytest.param(3, LORA, marks=pytest.mark.thorough)],
-)
-def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
-    """Examples of different lengths in batches of five, so that the ranks' shares differ."""
-    segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
-    lessons = StoredEpisodes([Example(segment.token_ids, segment.response_mask) for segment in segments])
-    tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
-    policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
-    expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")
-    team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
-    (tmp_path / "ranks").mkdir()
-    found = fine_tune(policy, lambda _: lessons, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert seen == [(step, 6) for step in range(1, 7)]
-    assert_same_files(tmp_path / "torch", tmp_path / "ranks")
-    weights, before = (load_file(Path(place) / FILES[0]) for place in (tmp_path / "ranks", policy_folder))
-    assert not all(torch.equal(weights[name], tensor) for name, tensor in before.items())
-
-
 def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, tmp_path, ranks):
     trajectories, base = make_trajectories(12), change(GRPO, scored_share=0.34)
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base), ranks=ranks)
@@ -229,30 +204,6 @@ def test_images_agree_with_the_torch_learner(visual_folder, make_trajectories, c
     if lora is None:
         before = load_file(Path(visual_folder) / FILES[0])
         assert not any(torch.equal(stored[name], before[name]) for name in trained)
-
-
-def test_gradient_and_logprobs_are_those_of_the_torch_learner_and_change_nothing(
-    policy_folder, make_trajectories, context, tmp_path, ranks
-):
-    trajectories = make_trajectories(5)
-    alone = TorchLearner(PPO, num_threads=1)
-    alone.load(policy_folder, "start", policy_folder)
-    expected, logprobs = alone.gradient(trajectories, context), alone.logprobs(trajectories, context)
-    buckets = [[trajectories[0].group_id], [trajectories[4].group_id]]
-    spreads = alone.gradient_spreads(trajectories, context, buckets)
-    for stage in (1, 3):
-        team = DeepSpeedLearner(spread(PPO, stage, offload_optimizer=stage == 1), ranks=ranks)
-        undisturbed = train(team, policy_folder, trajectories, context, tmp_path / f"{stage}", num_updates=1)
-        team.load(policy_folder, "start", policy_folder)
-        gradient = team.gradient(trajectories, context)
-        torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=1e-4)
-        torch.testing.assert_close(team.logprobs(trajectories, context), logprobs, atol=1e-5, rtol=1e-4)
-        for ours, theirs in zip(team.gradient_spreads(trajectories, context, buckets), spreads, strict=True):
-            assert {term: of.norm for term, of in ours.items()} == pytest.approx(
-                {term: of.norm for term, of in theirs.items()}, rel=1e-3
-            )
-        result = team.update(trajectories, dataclasses.replace(context, seed=0))
-        assert result.metrics == undisturbed[0].metrics
 
 
 def test_a_run_changes_learner_between_updates_moments_included(

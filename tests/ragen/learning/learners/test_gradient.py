@@ -12,6 +12,7 @@ from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.measuring import gradient_spreads, initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
@@ -49,7 +50,7 @@ def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajec
                 loss = loss + term / (len(trajectories) * trajectory.num_response_tokens)
     loss.backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
-    found = loaded(GRPO, policy_folder).gradient(trajectories, context)
+    found = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
     assert found.dtype == torch.float32
     assert torch.allclose(found, expected, atol=1e-6, rtol=1e-4)
     assert found.norm() > 1e-3
@@ -76,7 +77,7 @@ def test_a_kl_acts_if_its_gradient_sees_the_reference(
     """d(log pi - log pi_ref) = d(log pi): with k1 in the loss, the gradient does not depend on the reference."""
     config = change(GRPO, kl_coefficient=0.5, kl_estimator=estimator, kl_placement=placement)
     one, other = (
-        loaded(config, policy_folder, reference).gradient(make_trajectories(4), context)
+        initial_gradient(loaded(config, policy_folder, reference), make_trajectories(4), context)
         for reference in (policy_folder, other_folder)
     )
     assert torch.equal(one, other) != acts
@@ -86,8 +87,8 @@ def test_a_kl_acts_if_its_gradient_sees_the_reference(
 def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectories, context, config, tmp_path) -> None:
     trajectories = make_trajectories(6)
     plain, asked = loaded(config, policy_folder), loaded(config, policy_folder)
-    first = asked.gradient(trajectories, context)
-    assert torch.equal(first, asked.gradient(trajectories, context))
+    first = initial_gradient(asked, trajectories, context)
+    assert torch.equal(first, initial_gradient(asked, trajectories, context))
     results = [learner.update(trajectories, context) for learner in (plain, asked)]
     assert results[0].metrics == results[1].metrics
     assert results[0].samples.equals(results[1].samples)
@@ -97,23 +98,25 @@ def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectorie
 def test_its_norm_is_that_of_an_update_with_one_step(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
     learner = loaded(GRPO, policy_folder)
-    norm = learner.gradient(trajectories, context).norm()
+    norm = initial_gradient(learner, trajectories, context).norm()
     metrics = learner.update(trajectories, context).metrics
     assert metrics["update/gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
 
 
 def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
-    plain = loaded(GRPO, policy_folder).gradient(trajectories, context)
-    clipped = loaded(change(GRPO, clip_low=0.01, clip_high=0.01), policy_folder).gradient(trajectories, context)
+    plain = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
+    clipped = initial_gradient(
+        loaded(change(GRPO, clip_low=0.01, clip_high=0.01), policy_folder), trajectories, context
+    )
     assert torch.equal(plain, clipped)
     rewarded = change(GRPO, entropy_coefficient=0.1)
-    assert not torch.equal(plain, loaded(rewarded, policy_folder).gradient(trajectories, context))
+    assert not torch.equal(plain, initial_gradient(loaded(rewarded, policy_folder), trajectories, context))
 
 
 def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
     with pytest.raises(LearnerError, match="nothing to train on"):
-        loaded(GRPO, policy_folder).gradient([], context)
+        initial_gradient(loaded(GRPO, policy_folder), [], context)
 
 
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
@@ -126,12 +129,12 @@ def test_gradients_of_groups_and_terms_add_up_to_it(
     assert len(groups) == 3
     config = change(config, kl_coefficient=0.3, kl_estimator="k3", entropy_coefficient=0.2)
     learner = loaded(config, policy_folder, other_folder)
-    (found,) = learner.gradient_spreads(trajectories, context, [groups])
+    (found,) = gradient_spreads(learner, trajectories, context, [groups])
     assert list(found) == ["task", "kl", "entropy"]
     without_it = torch.zeros(())
     for term, left_out in (("task", ["kl", "entropy"]), ("kl", ["entropy"]), ("entropy", [])):
         own = change(config, **{f"{other}_coefficient": 0.0 for other in left_out})
-        with_it = loaded(own, policy_folder, other_folder).gradient(trajectories, context)
+        with_it = initial_gradient(loaded(own, policy_folder, other_folder), trajectories, context)
         assert found[term].norm == pytest.approx(float((with_it - without_it).norm()), rel=1e-3)
         without_it = with_it
     plain = loaded(config, policy_folder, other_folder)
@@ -141,6 +144,8 @@ def test_gradients_of_groups_and_terms_add_up_to_it(
 def test_groups_without_response_tokens_have_no_gradient(policy_folder, make_trajectories, context) -> None:
     spoken, silent = make_trajectories(4), dataclasses.replace(make_trajectories(5)[4], segments=())
     learner = loaded(GRPO, policy_folder)
-    both, nobody = learner.gradient_spreads([*spoken, silent], context, [["g0", "g1"], ["g1"]])
+    both, nobody = gradient_spreads(learner, [*spoken, silent], context, [["g0", "g1"], ["g1"]])
     assert (both["task"].num, nobody["task"].num) == (1, 0)
-    assert both["task"].norm == pytest.approx(float(learner.gradient([*spoken, silent], context).norm()), rel=1e-5)
+    assert both["task"].norm == pytest.approx(
+        float(initial_gradient(learner, [*spoken, silent], context).norm()), rel=1e-5
+    )

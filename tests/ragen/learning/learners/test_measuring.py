@@ -8,7 +8,13 @@ from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import OptimiserConfig, PRMConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.gradient_spread import GradientSums, spread
-from starpo.ragen.learning.learners.measuring import MeasuredObjectives, able_to_measure
+from starpo.ragen.learning.learners.measuring import (
+    MeasuredObjectives,
+    able_to_measure,
+    gradient_spreads,
+    initial_gradient,
+    measured_objectives,
+)
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
@@ -52,12 +58,13 @@ def trajectories(request, make_trajectories):
 @pytest.fixture(scope="module")
 def found(policy_folder, trajectories, context) -> MeasuredObjectives:
     configs = list(OBJECTIVES.values())
-    return learner_of(able_to_measure(configs), policy_folder).measured(trajectories, context, configs)
+    return measured_objectives(learner_of(able_to_measure(configs), policy_folder), trajectories, context, configs)
 
 
 def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, trajectories, context) -> None:
     alone = {
-        name: learner_of(config, policy_folder).gradient(trajectories, context) for name, config in OBJECTIVES.items()
+        name: initial_gradient(learner_of(config, policy_folder), trajectories, context)
+        for name, config in OBJECTIVES.items()
     }
     measured = dict(zip(OBJECTIVES, found.groups, strict=True))
     names = list(OBJECTIVES)
@@ -77,7 +84,7 @@ def test_an_objective_is_like_itself_and_unlike_its_negative(found) -> None:
 
 def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, trajectories, context) -> None:
     groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
-    (alone,) = learner_of(GRPO, policy_folder).gradient_spreads(trajectories, context, [groups])
+    (alone,) = gradient_spreads(learner_of(GRPO, policy_folder), trajectories, context, [groups])
     measured = found.groups[0]
     assert measured.num == alone["task"].num == 3
     assert measured.signal == pytest.approx(alone["task"].signal, rel=1e-3, abs=1e-9)
@@ -94,9 +101,11 @@ def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
     trained.update(trajectories, context)
     trained.save(str(tmp_path), "once")
     folder = str(tmp_path)
-    beside = learner_of(able_to_measure([small, large]), folder).measured(trajectories, context, [small, large])
+    beside = measured_objectives(
+        learner_of(able_to_measure([small, large]), folder), trajectories, context, [small, large]
+    )
     for found, config in zip(beside.groups, (small, large), strict=True):
-        alone = float(learner_of(config, folder).gradient(trajectories, context).norm())
+        alone = float(initial_gradient(learner_of(config, folder), trajectories, context).norm())
         assert found.norm == pytest.approx(alone, rel=1e-5)
     assert beside.groups[0].norm != pytest.approx(beside.groups[1].norm, rel=1e-3)
 
@@ -105,7 +114,7 @@ def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_tr
     """GRPO's advantage in a group of one is 0."""
     alone = make_trajectories(1)
     learner = learner_of(GRPO, policy_folder)
-    found = learner.measured(alone, context, [GRPO, change(GRPO, advantage="reinforce")])
+    found = measured_objectives(learner, alone, context, [GRPO, change(GRPO, advantage="reinforce")])
     assert found.groups[0].norm == 0.0
     assert np.isnan(found.cosines[0]).all()
     assert found.cosines[1, 1] == 1.0
@@ -116,7 +125,7 @@ def test_measuring_changes_nothing_and_does_not_depend_on_threads(
 ) -> None:
     trajectories, configs = make_trajectories(8), [GRPO, OBJECTIVES["gigpo"]]
     plain, asked = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
-    first, again = (learner.measured(trajectories, context, configs) for learner in (asked, plain))
+    first, again = (measured_objectives(learner, trajectories, context, configs) for learner in (asked, plain))
     assert np.array_equal(first.gram, again.gram)
     assert first.groups == again.groups
     results = [learner.update(trajectories, context).metrics for learner in (asked, learner_of(GRPO, policy_folder))]
@@ -135,7 +144,7 @@ def test_a_learner_has_what_all_of_them_need() -> None:
 
 def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
     with pytest.raises(LearnerError, match="nothing to train on"):
-        learner_of(GRPO, policy_folder).measured([], context, [GRPO])
+        measured_objectives(learner_of(GRPO, policy_folder), [], context, [GRPO])
 
 
 def test_sums_by_hand() -> None:

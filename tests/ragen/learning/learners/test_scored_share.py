@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
+from starpo.ragen.learning.learners.measuring import token_logprobs
 from starpo.ragen.learning.learners.scoring import ResponseScores
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.schemas.validate import validate
@@ -36,7 +37,7 @@ def weights(learner, folder):
 def played(policy_folder, make_trajectories, context):
     """Three groups of four, sampled by the policy itself: their log-probs are its own."""
     trajectories = make_trajectories(12, context="full")
-    logprobs = iter(loaded(ALL, policy_folder).logprobs(trajectories, context).tolist())
+    logprobs = iter(token_logprobs(loaded(ALL, policy_folder), trajectories, context).tolist())
 
     def own(segment):
         values = [next(logprobs) if is_response else 0 for is_response in segment.response_mask]

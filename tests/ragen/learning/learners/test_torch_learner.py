@@ -20,6 +20,7 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.learning.learners.measuring import token_logprobs
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
@@ -65,7 +66,7 @@ def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajecto
 def test_logprobs_equal_a_naive_loop_and_change_nothing(policy_folder, make_trajectories, context, temperature):
     trajectories = make_trajectories(6, context="window")
     learner = loaded(GRPO, policy_folder)
-    found = learner.logprobs(trajectories, dataclasses.replace(context, temperature=temperature))
+    found = token_logprobs(learner, trajectories, dataclasses.replace(context, temperature=temperature))
     model, _ = load_policy(policy_folder)
     expected = []
     for segment in (segment for trajectory in trajectories for segment in trajectory.segments):
@@ -242,7 +243,7 @@ def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_t
     trajectories = make_trajectories(2)
     learner = loaded(change(GRPO, num_minibatches=1), policy_folder)
     stored = np.concatenate([s.behaviour_logprobs[s.response_mask] for t in trajectories for s in t.segments])
-    gaps = np.abs(learner.logprobs(trajectories, context).numpy() - stored)
+    gaps = np.abs(token_logprobs(learner, trajectories, context).numpy() - stored)
     result = learner.update(trajectories, context)
     largest = [own.max() for own in np.split(gaps, [trajectories[0].num_response_tokens])]
     assert result.samples["old_behaviour_gap"].to_pylist() == pytest.approx(largest)

@@ -42,7 +42,7 @@ def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_aske
     visit = Visit(0, work.name, "reward", work.keys, work)
     for store, verdict in zip(stores, (Verdict.SAME, Verdict.NOT_SHOWN), strict=True):
         with Scratch(store) as scratch:
-            (found,) = Verifier(store, scratch, preset("smoke"), with_warm_start=False).verify(visit)
+            (found,) = Verifier(store, scratch, preset("smoke")).verify(visit)
         assert found.verdict is verdict, found
     assert "answers are not copied with a run" in found.detail
     assert not answer.exists()
@@ -65,7 +65,7 @@ def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) ->
     replace(work, do=stored).carry_out(store)
     with Scratch(store) as scratch:
         visit = Visit(0, work.name, "rollout", work.keys, work)
-        findings = Verifier(store, scratch, preset("smoke"), with_warm_start=False).verify(visit)
+        findings = Verifier(store, scratch, preset("smoke")).verify(visit)
     return {finding.check: finding for finding in findings}
 
 
@@ -101,7 +101,7 @@ def recomputed(
     monkeypatch.setattr(Device, "here", lambda: here)
     with Scratch(store) as scratch:
         visit = Visit(0, work.name, "rollout", work.keys, replace(work, do=other))
-        found = Verifier(store, scratch, preset("smoke"), with_warm_start=False).verify(visit)
+        found = Verifier(store, scratch, preset("smoke")).verify(visit)
     return next(finding for finding in found if finding.check == "turns"), is_computed
 
 
