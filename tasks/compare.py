@@ -100,10 +100,10 @@ def _compare_gradients(
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
 
     def gradient(side: Side) -> np.ndarray:
-        trajectories = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
+        trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
         needed = reference if side.config.kl_coefficient > 0 else None
         learner = learner_at(store, base.before, able_to_measure([side.config]), needed)
-        return initial_gradient(learner, trajectories, context).numpy()
+        return initial_gradient(learner, trajectories, replace(context, kept_share=kept_share)).numpy()
 
     return compare_directions("gradient", [(gradient(base), gradient(branch))])
 

@@ -43,10 +43,10 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
     groups = buckets(selection)
     learner = learner_at(store, work.inputs["checkpoint"], able_to_measure([config]), work.inputs.get("reference"))
     assert work.seed is not None
-    trajectories = stored_trajectories(store, config, work.inputs, should_keep_all=True)
+    trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
     values: dict[str, float] = {}
     if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors
-        context = update_context(work.settings, work.seed)
+        context = update_context(work.settings, work.seed, kept_share)
         spreads = gradient_spreads(learner, trajectories, context, groups)
         values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)

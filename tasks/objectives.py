@@ -60,8 +60,8 @@ def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> I
     able = able_to_measure(list(configs.values()))
     learner = learner_at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
     most = next((own for own in configs.values() if "spans" in own.needs), able)  # kinds of tokens, if one needs them
-    trajectories = stored_trajectories(store, most, work.inputs)
-    context = update_context(work.settings, seed=0)  # no step is taken, so nothing is shuffled
+    trajectories, kept_share = stored_trajectories(store, most, work.inputs)
+    context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
     found = measured_objectives(learner, trajectories, context, list(configs.values()))
     table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), found))
     yield Output("metrics", table, is_deterministic=learner.is_deterministic)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from starpo.ragen.learning.examples import Lessons
+    from starpo.ragen.learning.learners.learner import FineTuner
     from starpo.ragen.learning.stored_episodes import StoredEpisodes
 
 STAGE = Stage(name="warm_start", version=4)
@@ -67,6 +68,8 @@ def warm_start(
     elif isinstance(player, FineTuning):
         idle = _OF_DEMONSTRATIONS | {"runs"} if is_replaying else _OF_EPISODES
         settings["policy"]["fine_tuning"] = player.model_dump(mode="json", exclude=idle)
+        if (learner := config.update.learner_config).fine_tunes:
+            settings["learner"] = {"type": config.update.learner, **learner.model_dump(mode="json")}
     if player is not None:
         settings["excluded_panels"] = sorted({panel.digest for panel in held_out(config)})
     if player is not None and not is_replaying:
@@ -167,6 +170,7 @@ def _make(
         return headline
     from starpo.ragen.learning.demonstrations import demonstrate_turns
     from starpo.ragen.learning.imitation import fine_tune
+    from starpo.ragen.runs.placement import learner_for
 
     def lessons(tokenizer: "PreTrainedTokenizerBase") -> "Lessons":
         if episodes is None:
@@ -174,5 +178,6 @@ def _make(
         episodes.check_tokens(tokenizer)
         return episodes
 
-    headline = fine_tune(policy, lessons, folder, met, on_progress)
+    learner = cast("FineTuner", learner_for(config.update)) if config.update.learner_config.fine_tunes else None
+    headline = fine_tune(policy, lessons, folder, met, on_progress, learner)
     return headline if episodes is None else headline | {"num_excluded": float(episodes.num_excluded)}

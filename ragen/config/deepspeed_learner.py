@@ -11,6 +11,7 @@ class DeepSpeedConfig(LearnerConfig):
     """How learner 'deepspeed' distributes training over ranks: processes with one GPU, or one CPU thread, each."""
 
     trains_prm: ClassVar[bool] = False
+    fine_tunes: ClassVar[bool] = True
 
     num_ranks: int = Field(1, ge=1, le=1024)
     """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by

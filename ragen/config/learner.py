@@ -29,6 +29,10 @@ class LearnerConfig(Settings):
     trains_prm: ClassVar[bool] = True
     """Whether it can train a process reward model beside the policy."""
 
+    fine_tunes: ClassVar[bool] = False
+    """Whether it takes the steps of a pretrained policy's fine-tuning (`learner.FineTuner`); otherwise the process that
+    asks for it takes them, on the CPU or one GPU."""
+
     @property
     def sharding(self) -> Sharding:
         """How it distributes an update."""

@@ -1,6 +1,6 @@
 """The objective of an update, composed of parts that are chosen by name.
 
-rewards - KL -> estimator -> scale, whitening -> advantages   (over the tokens of `advantage_on`)
+rewards - KL -> estimator -> scale, whitening, shaping -> advantages   (over the tokens of `advantage_on`)
 log-probs -> ratio -> surrogate -> mean                                (over the tokens of `loss_on`)
 """
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.core.lookup import checked_options, needs, registered
-from starpo.ragen.core.registry import ADVANTAGES, SURROGATES, TURN_ORDERS
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.core.settings import Settings
 
 Tokens = Literal["all", "think", "answer", "format"]
@@ -62,6 +62,11 @@ class ObjectiveConfig(Settings):
     loss_on: Tokens = "all"
     """Response tokens that enter the loss: surrogate, KL and entropy. Means are over these tokens, those of the ratio
     of a turn or a sequence too. (VAGEN's M_loss.)"""
+    shaping: list[Annotated[str, *registered(SHAPINGS)]] = Field(default_factory=list)
+    """Final transformations of the advantages, applied in this order. 'zero': a control in which only KL and entropy
+    act. 'asymmetric_clip': clipped to [-1, 3]. 'by_length': divided by the trajectory's length relative to the mean.
+    'by_group_std': multiplied by the std of the group's returns relative to the largest. 'by_kept_share',
+    'by_root_kept_share': multiplied by the share of groups that the filter kept, or by its square root. (RAGEN-2.)"""
     ratio: Literal["token", "turn_geometric", "turn_arithmetic", "sequence"] = "token"
     """Unit whose probability ratio is clipped: a token (PPO), a turn (geometric or arithmetic mean of its token ratios;
     Turn-PPO, ST-PPO), or a sequence (geometric mean; GSPO). A sequence is what the model saw as one context: a turn if
@@ -153,6 +158,11 @@ class ObjectiveConfig(Settings):
                 f"turn_order = '{self.turn_order}' updates turns one after the other, and {spanning} may span several: "
                 "set surrogate = 'ppo', and ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
             )
+        if "zero" in self.shaping and not self.kl_coefficient and not self.entropy_coefficient:
+            raise ValueError(
+                "shaping = 'zero' leaves only the KL and entropy terms, and neither has a weight: set "
+                "kl_coefficient or entropy_coefficient"
+            )
         if self.importance_cap is not None and self.effective_sample_reference is not None:
             raise ValueError(
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
@@ -164,6 +174,8 @@ class ObjectiveConfig(Settings):
     def needs(self) -> frozenset[str]:
         """Requirements of the objective, a subset of `ragen.core.lookup.NEEDS`."""
         found = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
+        for name in self.shaping:
+            found |= needs(SHAPINGS, name)
         return found | ({"spans"} if {self.advantage_on, self.loss_on} != {"all"} else set())
 
     @property

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from starpo.ragen.config.agent import FORMS, AgentConfig
-from starpo.ragen.config.reward_components import NEEDED_TAGS, OverlongOptions
+from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
 from starpo.ragen.core.lookup import attached, checked_options, needs, registered
 from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.core.settings import Settings
@@ -26,8 +26,9 @@ class RewardConfig(Settings):
     'format': the penalty of a malformed response. 'forfeit': a malformed response pays for the actions that it
     forfeits, and a full context for all actions left, at the environment's price of an action, so that neither ever
     pays better than acting and failing. 'grounding' and 'world_model': the reasoning's statements about the state
-    before and after the turn. 'reasoning_format': reasoning in the form required by `agent.form`. 'overlong': a penalty
-    on the last tokens of a long response. docs/rewards.md has them all."""
+    before and after the turn. 'agreement': executed actions that match the reasoning's plan. 'reasoning_format':
+    reasoning in the form required by `agent.form`. 'overlong': a penalty on the last tokens of a long response.
+    docs/rewards.md has them all."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Component -> its own settings, if it has any (docs/rewards.md), which it reads from `config.options`."""
@@ -101,6 +102,8 @@ class RewardConfig(Settings):
                     f"not provide; environments that do: {', '.join(SCENES)}. Leave the component "
                     "out, or write one of your own (docs/rewards.md)"
                 )
+            if name in THINKING and not agent.should_think:
+                raise ValueError(f"reward component '{name}' reads the reasoning: set agent.should_think = true")
             tag = NEEDED_TAGS.get(name)
             if tag and tag not in FORMS[agent.form]:
                 forms = " or ".join(f"'{form}'" for form, tags in FORMS.items() if tag in tags)

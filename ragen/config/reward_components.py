@@ -15,6 +15,8 @@ NEEDED_TAGS: Mapping[str, str] = {
     "reasoning_format": "reasoning",
 }
 """Component -> the part of the reasoning that it reads, which `agent.form` must contain."""
+THINKING = ("agreement", *NEEDED_TAGS)
+"""Components that read the reasoning."""
 
 
 class StatementOptions(Settings):
@@ -38,6 +40,14 @@ class StatementOptions(Settings):
         if any(weight < 0 for weight in weights.values()) or (weights and not any(weights.values())):
             raise ValueError("expected weights of at least 0, and at least one above 0")
         return weights
+
+
+class AgreementOptions(Settings):
+    """Options of 'agreement', which rewards a turn for executing the last plan in its reasoning."""
+
+    reward: float = Field(0.5, ge=0, le=1000)
+    """Reward of a plan that was executed exactly; otherwise multiplied by the number of leading actions that agree,
+    divided by the larger of the numbers of planned and executed actions."""
 
 
 class ReasoningFormatOptions(Settings):

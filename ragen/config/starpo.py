@@ -35,6 +35,12 @@ class StarPOConfig(Settings):
     online_k: int = Field(1, ge=1, le=1000)
     """Number of consecutive updates per rollout (Online-k). Each update uses the whole rollout: batch size and number
     of updates stay the same, and fewer rollouts are collected."""
+    online_max_kl: float | None = Field(None, gt=0)
+    """Collect the next rollout early once KL(behaviour || policy) over the present rollout exceeds this value, in nats
+    per token. None: never. No effect with online_k = 1."""
+    online_min_effective_sample_size: float | None = Field(None, gt=0, lt=1)
+    """Collect the next rollout early once the effective sample size of its response tokens under the policy, as a share
+    of their number, falls below this value. None: never. No effect with online_k = 1."""
     checkpoint_every: int | None = Field(None, ge=1)
     """Keep every n-th checkpoint, the first and the last. Those in between are not written if updates are repeatable:
     they can be derived again from the one before, which takes as long as the updates in between. That is also what a
@@ -88,7 +94,7 @@ class StarPOConfig(Settings):
 
     @property
     def num_rollouts(self) -> int:
-        """Number of iterations that collect a rollout; further attempts are not counted."""
+        """Number of iterations that collect a rollout, if none is collected early; further attempts are not counted."""
         return -(-self.iterations // self.online_k)
 
     @property
@@ -117,12 +123,14 @@ class StarPOConfig(Settings):
         self.policy.check_sees(self.agent.observation)
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
-        is_measured = self.update.effective_sample_reference is not None
+        thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference
+        is_measured = any(threshold is not None for threshold in thresholds)
         if self.rollout.top_p < 1.0 and (self.update.is_corrected or is_measured):
             raise ValueError(
                 f"rollout.top_p = {self.rollout.top_p:g} samples from a truncated distribution, so ratios to the "
                 "sampling policy (update.importance_cap, update.ratio_to = 'behaviour', "
-                "update.effective_sample_reference) would be wrong: set rollout.top_p = 1, or leave those out"
+                "update.effective_sample_reference, online_max_kl, online_min_effective_sample_size) would "
+                "be wrong: set rollout.top_p = 1, or leave those out"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(

@@ -176,7 +176,8 @@ class UpdateConfig(ObjectiveConfig):
         """
         if "groups" in self.needs and rollout.group_size == 1:
             raise ValueError(
-                f"update.advantage = '{self.advantage}' compares members of a group: set rollout.group_size >= 2"
+                f"update.advantage = '{self.advantage}' (or update.shaping) compares members of a group: set "
+                "rollout.group_size >= 2"
             )
         if "greedy" in self.needs and (not rollout.num_greedy or reward.normalisation != "none"):
             raise ValueError(

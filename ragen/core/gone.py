@@ -28,9 +28,6 @@ GONE: dict[str, dict[str, str]] = {
     },
     "setting": {
         "checkpoint_keep_last": "the newest checkpoint is derived from the last kept one (`checkpoint_every`)",
-        "online_max_kl": "`online_k` alone says how many updates a rollout serves",
-        "online_min_effective_sample_size": "`online_k` alone says how many updates a rollout serves",
-        "shaping": "an estimator of your own may change what another returns (docs/objectives.md)",
         "split_rule": "a seed always selects the goal at the seed modulo the size of its split",
         "should_show_attributes": "a product has no page of attributes",
     },

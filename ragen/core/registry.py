@@ -76,6 +76,11 @@ REWARDS = Registry(
             needs="scene",
             options="starpo.ragen.config.reward_components:StatementOptions",
         ),
+        "agreement": Entry(
+            "starpo.ragen.learning.reward.reasoning:agreement",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:AgreementOptions",
+        ),
         "reasoning_format": Entry(
             "starpo.ragen.learning.reward.reasoning:reasoning_format",
             options="starpo.ragen.config.reward_components:ReasoningFormatOptions",
@@ -164,6 +169,20 @@ ADVANTAGES = Registry(
     takes_targets=True,
 )
 """Pure functions `ragen.learning.objectives.estimates.AdvantageInputs -> AdvantageEstimate`."""
+
+SHAPINGS = Registry(
+    "starpo.shapings",
+    {
+        "zero": f"{_OBJECTIVES}.shaping:zero",
+        "asymmetric_clip": f"{_OBJECTIVES}.shaping:asymmetric_clip",
+        "by_length": f"{_OBJECTIVES}.shaping:by_length",
+        "by_group_std": Entry(f"{_OBJECTIVES}.shaping:by_group_std", "groups"),
+        "by_kept_share": f"{_OBJECTIVES}.shaping:by_kept_share",
+        "by_root_kept_share": f"{_OBJECTIVES}.shaping:by_root_kept_share",
+    },
+    takes_targets=True,
+)
+"""Pure functions `(advantages_BT, AdvantageInputs) -> advantages_BT`."""
 
 SURROGATES = Registry(
     "starpo.surrogates",
@@ -262,7 +281,7 @@ AUDITS = Registry(
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SURROGATES, TURN_ORDERS,
+    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS,
     AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

@@ -3,7 +3,7 @@
 The embedded policy imitates a mediocre player that knows the format and the rules but decides badly, so reinforcement
 learning starts with well-formed responses, low success and varied returns. A pretrained policy imitates the solver.
 
-    examples -> steps (`ragen.learning.learners.supervised`) -> Hugging Face folder
+    examples -> steps (`ragen.learning.learners.supervised`), here or on the learner's ranks -> Hugging Face folder
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,14 @@ from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import extra_vocabulary, make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Lessons
 from starpo.ragen.learning.learners.adapters import merge_adapters
+from starpo.ragen.learning.learners.learner import FineTuner
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
@@ -102,8 +103,9 @@ def fine_tune(
     folder: str | Path,
     met: Sequence[str] = (),
     on_progress: Callable[[int, int], None] | None = None,
+    learner: FineTuner | None = None,
 ) -> dict[str, float]:
-    """Fine-tune a pretrained policy on the CPU or one GPU, and save it with any adapters merged into its weights.
+    """Fine-tune a pretrained policy, and save it with any adapters merged into its weights.
 
     Args:
         policy: The policy; its `fine_tuning` must be set.
@@ -111,6 +113,7 @@ def fine_tune(
         folder: Output folder for config, weights (safetensors), tokenizer and the initial states that were trained on.
         met: Digests of initial states that the policy was trained on before.
         on_progress: Called with (steps done, total steps).
+        learner: Takes the steps; None to take them in this process, on the CPU or one GPU.
 
     Returns:
         Headline numbers, as in `imitate`.
@@ -127,19 +130,10 @@ def fine_tune(
     check_output_layer(model)
     schedule = prepare_policy(model, config)
     given = lessons(tokenizer)
-    device = Device.here()
-    model.to(device.kind)  # type: ignore[arg-type]
-    learned = learn(
-        TorchModel(ResponseScores(model), ModelOptimiser(model, schedule)),
-        given.examples,
-        config.steps,
-        config.batch_size,
-        config.seed,
-        MicroBatchRunner(device, NUM_PARTS, config.dtype),
-        in_prefix_rows(config.micro_batch_tokens, row_tokens(model), 1 if device.is_gpu else NUM_PARTS),
-        on_progress=on_progress,
-        images=given.images,
-    )
+    if learner is None:
+        learned = _fine_tune_here(model, config, schedule, given, on_progress)
+    else:
+        learned = learner.fine_tune(policy, model, given.examples, folder, on_progress, given.images)
     if config.lora is not None:
         merge_adapters(model)
     model.to(device="cpu", dtype=getattr(torch, policy.dtype))  # type: ignore[call-arg]
@@ -159,3 +153,28 @@ def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lesson
         "num_parameters": float(model.num_parameters()),
         "vocabulary_size": float(len(tokenizer)),
     }
+
+
+def _fine_tune_here(
+    model: PreTrainedModel,
+    config: FineTuning,
+    schedule: OptimiserConfig,
+    given: Lessons,
+    on_progress: Callable[[int, int], None] | None,
+) -> dict[str, float]:
+    device = Device.here()
+    model.to(device.kind)  # type: ignore[arg-type]
+    runner = MicroBatchRunner(device, NUM_PARTS, config.dtype)
+    split = in_prefix_rows(config.micro_batch_tokens, row_tokens(model), 1 if device.is_gpu else NUM_PARTS)
+    trained = TorchModel(ResponseScores(model), ModelOptimiser(model, schedule))
+    return learn(
+        trained,
+        given.examples,
+        config.steps,
+        config.batch_size,
+        config.seed,
+        runner,
+        split,
+        on_progress=on_progress,
+        images=given.images,
+    )

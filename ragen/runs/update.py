@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.config.objective import ObjectiveConfig
@@ -12,7 +13,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.faults import describe_fault, is_raised_in
 from starpo.ragen.core.guard import FOREIGN
-from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SURROGATES, TURN_ORDERS
+from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
@@ -50,7 +51,7 @@ def run_update(
         ArtifactDamagedError: If a dataset differs from what was written.
     """
     config = update_config(settings)
-    trajectories = stored_trajectories(store, config, inputs)
+    trajectories, kept_share = stored_trajectories(store, config, inputs)
     chosen = [trajectory for trajectory in trajectories if (trajectory.turn_weights != 1).any()]
     if chosen and config.search_rows == "refuse":
         raise LearnerError(
@@ -58,7 +59,7 @@ def run_update(
             f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
         )
     try:
-        result = learner.update(trajectories, update_context(settings, seed), on_progress)
+        result = learner.update(trajectories, update_context(settings, seed, kept_share), on_progress)
     except StarPOError:
         raise
     except FOREIGN as error:  # an objective may be third-party code
@@ -86,7 +87,7 @@ def stored_trajectories(
     inputs: Mapping[str, str],
     *,
     should_keep_all: bool = False,
-) -> list[Trajectory]:
+) -> tuple[list[Trajectory], float]:
     """Load the trajectories of an update.
 
     Args:
@@ -94,6 +95,9 @@ def stored_trajectories(
         objective: Determines whether token kinds are needed.
         inputs: Inputs of the stage `update`.
         should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
+
+    Returns:
+        The trajectories, and the share of the groups that are kept.
 
     Raises:
         LearnerError: If tokens must be classified and no tokenizer of the policy can be read.
@@ -106,11 +110,12 @@ def stored_trajectories(
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
     spans = _spans(store, inputs) if "spans" in objective.needs else None
-    return assemble(turns, rewards, selection, spans, images)
+    kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
+    return assemble(turns, rewards, selection, spans, images), kept_share
 
 
-def update_context(settings: Mapping[str, Any], seed: int) -> UpdateContext:
-    """Build the context of an update from the settings of its stage and its seed."""
+def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:
+    """Build the context of an update from the settings of its stage, its seed and the share of kept groups."""
     iteration, num_iterations = settings["iteration"], settings["num_iterations"]
     return UpdateContext(
         iteration=iteration,
@@ -118,6 +123,7 @@ def update_context(settings: Mapping[str, Any], seed: int) -> UpdateContext:
         seed=seed,
         temperature=settings["temperature"],
         max_response_tokens=settings["max_response_tokens"],
+        kept_share=kept_share,
     )
 
 
@@ -130,6 +136,7 @@ def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
 def update_code(config: ObjectiveConfig) -> dict[str, str]:
     """Return role -> `module:attribute` of the code that the settings of an update name."""
     parts = {"advantage": ADVANTAGES[config.advantage], "surrogate": SURROGATES[config.surrogate]}
+    parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
     if config.turn_order != "together":
         parts["turn_order"] = TURN_ORDERS[config.turn_order]
     if fit_prm := getattr(parts["advantage"], "fit_prm", ""):

@@ -101,8 +101,11 @@ def train(runner: Runner, config: StarPOConfig) -> None:
                 work = update(now, iteration, checkpoint, first, data, progress, is_kept=is_kept)
                 checkpoint = runner.stage(iteration, work)["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
-            use.served()
-        runner.note(iteration, {"online/num_uses": use.num_updates})
+            stale = use.served(runner.measured(iteration, use.watched))
+            if stale:
+                used = f"after {use.num_updates} of {config.online_k} updates on this one"
+                runner.warn(f"iteration {iteration}: {stale}; the next iteration collects a rollout, {used}")
+        runner.note(iteration, {"online/num_uses": use.num_updates, "online/num_early_rollouts": use.num_early})
         checkpoints.append(checkpoint)
         runner.retain(checkpoints)
         runner.iteration_done(iteration)

@@ -34,6 +34,7 @@ PARTS = {
     "gmpo": {"surrogate": "gmpo"},
     "clip_cov": {"surrogate": "clip_cov"},
     "kl_cov": {"surrogate": "kl_cov"},
+    "shaping": {"shaping": ["by_length", "by_group_std", "by_kept_share", "asymmetric_clip"]},
 }
 
 
@@ -53,8 +54,8 @@ def test_a_method_costs_little_more_than_grpo(tmp_path: Path, monkeypatch: pytes
             store.local_folder("checkpoint", checkpoint), checkpoint, store.local_folder("checkpoint", reference)
         )
         started = time.perf_counter()  # includes assembly, in which masks tokenise texts
-        trajectories = stored_trajectories(store, update, work.inputs)
-        learner.update(trajectories, update_context(work.settings, work.seed))
+        trajectories, kept_share = stored_trajectories(store, update, work.inputs)
+        learner.update(trajectories, update_context(work.settings, work.seed, kept_share))
         return time.perf_counter() - started
 
     for name, changed in PARTS.items():

@@ -177,7 +177,7 @@ def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_method_leaves_nothing_of_another(name: str) -> None:
-    """Holds for a run with other options, masks and corrections."""
+    """Holds for a run with other options, masks, shaping and corrections."""
     strange = {
         "update.num_epochs": 3,
         "update.effective_sample_reference": 0.5,
@@ -185,6 +185,7 @@ def test_a_method_leaves_nothing_of_another(name: str) -> None:
         "update.advantage_options": {"depth": 2},
         "update.surrogate": "sapo",
         "update.surrogate_options": {"tau_positive": 2.0},
+        "update.shaping": ["by_length"],
         "update.loss_on": "think",
         "update.ratio_to": "behaviour",
     }

@@ -14,7 +14,7 @@ import torch
 from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.core.lookup import load
-from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.objectives import kl, losses
 from starpo.ragen.learning.objectives.estimates import AdvantageInputs
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
@@ -39,7 +39,7 @@ def inputs() -> AdvantageInputs:
     return AdvantageInputs(
         returns_B=rewards.sum(1), group_B=torch.tensor([0, 0, 1, 1]), rewards_BT=rewards, mask_BT=mask, turn_BT=turns,
         values_BT=values, state_BK=torch.tensor([[0, 1], [0, 2], [3, 4], [3, 4]]), is_answer_BT=turns == 1,
-        marks_BK=torch.tensor([[1.0, 1.0], [1.0, 0.0]] * 2),
+        marks_BK=torch.tensor([[1.0, 1.0], [1.0, 0.0]] * 2), kept_share=0.5,
         greedy_returns_B=torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), logprobs_BT=-1 - values / 4,
         collision_BT=0.25 + values / 8, implicit_rewards_BT=(values % 0.75) - 0.25,
         gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,
@@ -49,6 +49,7 @@ def inputs() -> AdvantageInputs:
 def found() -> dict[str, Any]:
     lengths = torch.tensor([3, 0, 5, 2])
     estimates = {name: load(ADVANTAGES, name)(inputs()) for name in sorted(ADVANTAGES)}
+    relative = estimates["grpo"].advantages_BT
     logs = log_ratio(POLICY, OLD)
     unit = torch.tensor([0, 0, 0, 1, 1, 1])
     return {
@@ -58,6 +59,7 @@ def found() -> dict[str, Any]:
             for name, estimate in estimates.items()
             if estimate.value_targets_BT is not None
         },
+        "shapings": {name: load(SHAPINGS, name)(relative, inputs()).tolist() for name in sorted(SHAPINGS)},
         "losses": {
             **{
                 f"{name}, ratio of a {level}": load(SURROGATES, name)(

@@ -116,7 +116,7 @@ def test_the_plan_knows_every_stage(finished: tuple[Store, str], tmp_path: Path)
 def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
-    checked = {(f.stage, str(f.verdict)) for f in verification.findings if f.check in ("turns", "selection", "samples")}
+    checked = {(f.stage, str(f.verdict)) for f in verification.findings if f.check in ("turns", "selection", "tokens")}
     assert {"rollout:1", "variance_filter:1", "update"} <= {stage for stage, _ in checked}
     assert {verdict for _, verdict in checked} == {"same"}
 

@@ -41,10 +41,10 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     stages = store.runs.iterations("plain")
     inputs = stages[1]["rollout"] | stages[1]["reward"] | stages[1]["variance_filter"]
     checkpoint, first = stages[0]["update"]["checkpoint"], stages[0]["warm_start"]["checkpoint"]
-    trajectories = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
+    trajectories, kept_share = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     learner = learner_at(store, checkpoint, config, first)
-    own = initial_gradient(learner, trajectories, update_context(settings, 0))
+    own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
     assert lab.found.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
     assert lab.found.cosines["run"]["run"] == 1.0
 

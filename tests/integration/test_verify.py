@@ -32,7 +32,7 @@ CHECKS = {
     "variance_filter": {"selection"},
     "diagnose": {"metrics"},
     "probe": {"metrics"},
-    "update": {"checkpoint", "samples", "metrics", "numbers", "advantages"},
+    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers", "advantages"},
 }
 
 

@@ -84,7 +84,7 @@ def test_other_code_under_a_name_changes_the_keys_of_the_stages_that_use_it(
 def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
     mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans = RewardConfig(components=["environment", "grounding"])
+    plans = RewardConfig(components=["environment", "agreement"])
     before, plain = reward(plans, TURNS), reward(CONFIG.reward, TURNS)
     mine("def scene(observation, actions, info):\n    return None\n")
     monkeypatch.setitem(SCENES, "sokoban", "mine_code:scene")
@@ -110,7 +110,7 @@ def test_code_of_a_part_is_in_the_keys_of_what_plays_it(
 
 
 def test_what_is_said_of_a_part_is_read_as_its_type_says() -> None:
-    plans = RewardConfig(components=["environment", "grounding"])
+    plans = RewardConfig(components=["environment", "agreement"])
     types = {"boxes": "sokoban"}
     assert reward(plans, TURNS, types=types) != reward(plans, TURNS)
     assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # no component reads states

@@ -15,6 +15,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
 from starpo.ragen.readiness import check_ready
+from starpo.ragen.runs import placement
 from starpo.ragen.store import Store
 from starpo.tasks import warm_start as stage
 from starpo.tasks.reward import reward
@@ -46,6 +47,25 @@ def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
     work = warm_start(config)
     (made,) = work.do(work, Store(str(tmp_path)))
     assert made.is_deterministic == is_deterministic
+
+
+def test_a_learner_that_fine_tunes_takes_the_steps_and_is_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"policy": {"type": "pretrained", "name_or_path": str(POLICY), "fine_tuning": {}}}
+    settings |= {"update.optimiser.type": "adamw", "update.deepspeed.num_ranks": 2}
+    here, ranks = preset("smoke", settings), preset("smoke", settings | {"update.learner": "deepspeed"})
+    assert "learner" not in warm_start(here).settings
+    declared = {"type": "deepspeed", "num_ranks": 2, "zero_stage": 2, "offload_optimizer": False}
+    assert warm_start(ranks).settings == warm_start(here).settings | {"learner": declared}
+
+    learners = []
+    monkeypatch.setattr(placement, "learner_for", lambda update: update.learner)
+    monkeypatch.setattr(imitation, "fine_tune", lambda *given: learners.append(given[-1]) or {})
+    for config in (here, ranks):
+        work = warm_start(config)
+        list(work.do(work, Store(str(tmp_path))))
+    assert learners == [None, "deepspeed"]
 
 
 @pytest.fixture(scope="module")

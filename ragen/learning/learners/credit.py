@@ -1,6 +1,6 @@
 """Credit: from rewards to the advantage of every response token.
 
-    rewards (- KL penalty) -> estimator of the registry -> scale -> whitening -> advantages, value targets
+    rewards (- KL penalty) -> estimator of the registry -> scale -> whitening -> shaping -> advantages, value targets
 
 All in float64 on the CPU: it is cheap, and involves long sums of small numbers.
 Legend: N response tokens of the update, B trajectories, T response tokens of the longest, K turns.
@@ -15,7 +15,7 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import attached, load
-from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
 from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
@@ -62,6 +62,7 @@ def assign_credit(
     old: Scores,
     ref_logprobs_N: Tensor | None,
     values_N: Tensor | None,
+    kept_share: float = 1.0,
     implicit_rewards_N: Tensor | None = None,
 ) -> Credit:
     """Estimate the advantage of every response token of an update.
@@ -69,10 +70,11 @@ def assign_credit(
     Args:
         trajectories: Trajectories of the update. Those without response tokens count in the baselines of their group.
         tokens: Their response tokens.
-        config: Settings of the estimator and its scale.
+        config: Settings of the estimator, its scale and shaping.
         old: Scores of the tokens under the policy before the first step.
         ref_logprobs_N: Log-probs under the reference policy; needed if KL is placed in the reward.
         values_N: Values of the critic; needed by estimators with a critic.
+        kept_share: Share of the played groups that are trained on.
         implicit_rewards_N: Rewards of the process reward model; needed by estimators with one.
     """
     rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
@@ -102,6 +104,7 @@ def assign_credit(
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
         implicit_rewards_BT=rectangle(implicit_rewards_N),
+        kept_share=kept_share,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
         gamma_turn=config.gamma_turn,
@@ -112,6 +115,8 @@ def assign_credit(
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
         advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
+    for name in config.shaping:
+        advantages_BT = load(SHAPINGS, name)(advantages_BT, inputs)
     targets_BT, value_mask_BT = estimate.value_targets_BT, estimate.value_mask_BT
     return Credit(
         tokens.flat(advantages_BT).float(),

@@ -1,23 +1,34 @@
 """`DeepSpeedLearner`: training over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
 
     trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
+    examples -> every rank: `fine_tune` on its share -> rank 0: trained weights
 
-This process holds no weights. Ranks start at the first `load`, persist between updates, and end with this process.
+This process holds no weights, except for those of a fine-tuning. Ranks start at the first `load` or `fine_tune`,
+persist between updates, and end with this process.
 """
 
 import dataclasses
 import os
 import weakref
+from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+
+from starpo.ragen.agents.policy.source import resolve_policy
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.tokens import trainable_tokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
+from starpo.ragen.learning.learners.trajectory_table import pack_examples, pack_trajectories, unpack_table
 from starpo.schemas.manifest import FileEntry
 
 
@@ -85,6 +96,34 @@ class DeepSpeedLearner:
         self.checkpoint_key = None
         header, samples = self._ask("update", packed, on_progress, context=dataclasses.asdict(context))
         return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
+
+    def fine_tune(
+        self,
+        policy: PretrainedPolicy,
+        model: PreTrainedModel,
+        examples: Sequence[Example],
+        folder: str | Path,
+        on_progress: OnProgress | None = None,
+        images: ImageTable | None = None,
+    ) -> dict[str, float]:
+        """Take the steps of a fine-tuning (see `FineTuner.fine_tune`)."""
+        assert policy.fine_tuning is not None
+        self._ensure_ranks()
+        self._checkpoint_key, self._is_loaded = None, False
+        trained = Path(folder) / "trained.safetensors"
+        loss, _ = self._ask(
+            "fine_tune",
+            pack_examples(examples, images),
+            on_progress,
+            config=self.config.model_dump_json(),
+            tuning=policy.fine_tuning.model_dump_json(),
+            folder=resolve_policy(policy),
+            output=str(trained),
+        )
+        strange = model.load_state_dict(load_file(trained), strict=False).unexpected_keys
+        assert not strange, strange
+        trained.unlink()
+        return loss
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""

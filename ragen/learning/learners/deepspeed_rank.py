@@ -22,9 +22,11 @@ from typing import IO, Any, cast
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
@@ -35,8 +37,9 @@ from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.supervised import in_prefix_rows, learn, prepare_policy
 from starpo.ragen.learning.learners.tokens import trainable_tokens
-from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
+from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_examples, unpack_trajectories
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
@@ -95,6 +98,38 @@ class RankLearner:
         if not is_there:
             assert folder is not None
             self._load(self._config, folder, checkpoint_key)
+
+    def fine_tune(
+        self, examples: bytes, config: str, tuning: str, folder: str, output: str
+    ) -> tuple[dict[str, Any], bytes]:
+        """See `FineTuner.fine_tune`.
+
+        Args:
+            examples: What is imitated, packed.
+            config: Settings of the update, as JSON, for the sharding.
+            tuning: Settings of the fine-tuning, as JSON.
+            folder: Folder of the policy.
+            output: File that rank 0 writes the trained weights to, float32.
+        """
+        self._release()
+        sharding = UpdateConfig.model_validate_json(config).learner_config.sharding
+        tuned = FineTuning.model_validate_json(tuning)
+        model, _ = load_policy(folder, tuned.dtype if tuned.lora else torch.float32)
+        schedule = prepare_policy(model, tuned)
+        split = in_prefix_rows(tuned.micro_batch_tokens, row_tokens(model), self.dp_group.size, self.dp_group.rank)
+        network = ResponseScores(model, is_cut_up=sharding.stage == 3)
+        trained = DeepSpeedModel(network, "model.", schedule, sharding, tuned.dtype, self.device)
+        given = unpack_examples(examples)
+        loss = learn(
+            trained, given.segments, tuned.steps, tuned.batch_size, tuned.seed, self._runner, split,
+            self.dp_group, self._on_progress, given.images,
+        )  # fmt: skip
+        weights = trained.weights()
+        if self.dp_group.rank == 0:
+            save_file(weights, output)
+        trained.destroy()
+        dist.barrier()
+        return loss, b""
 
     def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
         """See `Learner.update`."""
@@ -199,8 +234,9 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb == "update":
-        return learner.update(data, **request)
+    if verb in ("fine_tune", "update"):
+        answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
+        return answered
     assert verb in ("load", "save", "save_policy")
     return getattr(learner, verb)(**request) or {}, b""
 

@@ -1,17 +1,22 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:
-    pass
+    from transformers import PreTrainedModel
+
+    from starpo.ragen.agents.vision.image_table import ImageTable
 
 OnProgress = Callable[[int, int], None]
 """Called with the amount of work done and its total."""
@@ -30,6 +35,7 @@ class UpdateContext:
         seed: Seed of the shuffling.
         temperature: Temperature of the rollout; log-probs are those of the distribution that was sampled from.
         max_response_tokens: Maximum response length of the rollout, for Dr. GRPO's denominator.
+        kept_share: Share of the played groups that are trained on.
     """
 
     iteration: int
@@ -37,6 +43,7 @@ class UpdateContext:
     seed: int
     temperature: float
     max_response_tokens: int
+    kept_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,4 +108,35 @@ class Learner(Protocol):
         """
 
 
-__all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]
+class FineTuner(Protocol):
+    """Learner that also fine-tunes policies by supervised learning (`LearnerConfig.fine_tunes`)."""
+
+    def fine_tune(
+        self,
+        policy: PretrainedPolicy,
+        model: "PreTrainedModel",
+        examples: Sequence[Example],
+        folder: str | Path,
+        on_progress: OnProgress | None = None,
+        images: "ImageTable | None" = None,
+    ) -> dict[str, float]:
+        """Take the steps of a fine-tuning; the learner then holds no checkpoint.
+
+        Args:
+            policy: Where the model is from; its `fine_tuning` must be set.
+            model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
+                weights are changed in place.
+            examples: What it imitates.
+            folder: Local folder for files as large as the weights; nothing is left there.
+            on_progress: Called with (steps done, total steps).
+            images: Images of the examples; None if they are of text alone.
+
+        Returns:
+            Loss and accuracy, as in `supervised.learn`.
+
+        Raises:
+            LearnerError: If a gradient is not finite.
+        """
+
+
+__all__ = ["FineTuner", "Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]

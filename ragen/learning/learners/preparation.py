@@ -127,6 +127,7 @@ def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
         old,
         start.ref_logprobs_N,
         start.values_N,
+        inputs.context.kept_share,
         start.implicit_rewards_N,
     )
     loss_inputs = LossInputs.of(

@@ -191,7 +191,7 @@ class RankProcesses:
         return LearnerError(
             f"{who}. The others were stopped, and the stored checkpoint is untouched; update again. If memory ran out: "
             "a higher update.deepspeed.zero_stage, update.deepspeed.offload_optimizer, update.lora or a smaller "
-            f"update.micro_batch_tokens. Its last output:\n{said}"
+            f"update.micro_batch_tokens (for a fine-tuning, those of policy.fine_tuning). Its last output:\n{said}"
         )
 
     def _status(self, rank: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Supervised steps: the loop of imitation.
+"""Supervised steps: the loop of imitation, the same in every learner and for any number of ranks.
 
     batches of examples -> micro-batches -> next-token loss on the responses -> step
 
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -20,6 +21,7 @@ from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.learners.adapters import add_adapters, shape_of
 from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches, rectangles
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.trained_model import TrainedModel
@@ -29,7 +31,7 @@ NUM_PARTS = 2
 constant, not the number of cores: the resulting policy must not depend on the machine's size."""
 
 Split = Callable[[Batch], list[MicroBatch]]
-"""Splits a batch into micro-batches."""
+"""Splits a batch into this process's micro-batches."""
 
 
 def prepare_policy(model: PreTrainedModel, config: FineTuning) -> OptimiserConfig:
@@ -61,6 +63,7 @@ def learn(
     seed: int,
     runner: MicroBatchRunner,
     split: Split,
+    dp_group: DataParallelGroup | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     images: ImageTable | None = None,
 ) -> dict[str, float]:
@@ -68,12 +71,13 @@ def learn(
 
     Args:
         policy: The policy, in evaluation mode: dropout would draw from torch's global generator.
-        examples: What it imitates.
+        examples: What it imitates; the same on all ranks.
         steps: Number of batches, one step each.
         batch_size: Examples of a batch.
         seed: Seed of the order of the examples.
         runner: Runs the micro-batches.
-        split: Splits a batch into micro-batches.
+        split: Splits a batch into this process's micro-batches.
+        dp_group: Data-parallel group that holds the other micro-batches; None if this process has all of them.
         on_progress: Called with (steps done, total steps).
         images: Images of the examples; None if they are of text alone.
 
@@ -89,7 +93,7 @@ def learn(
     losses, accuracies = [], []
     for step in range(steps):
         batch = Batch([examples[index] for index in next(batches)], images)
-        loss, accuracy = accumulate_gradient(policy, batch, split(batch), runner)
+        loss, accuracy = accumulate_gradient(policy, batch, split(batch), runner, dp_group)
         with runner.alone(NUM_PARTS):
             norm = policy.step(learning_rate_factor(policy.config, step, steps))
         if not math.isfinite(norm):
@@ -111,14 +115,16 @@ def accumulate_gradient(
     batch: Batch,
     micro_batches: Sequence[MicroBatch],
     runner: MicroBatchRunner,
+    dp_group: DataParallelGroup | None = None,
 ) -> tuple[float, float]:
     """Add the gradient of a batch's loss: the mean over its response tokens of -log p(token | all before it).
 
     Args:
         policy: Accumulates the gradient.
         batch: The batch.
-        micro_batches: Its micro-batches, which hold every example once.
+        micro_batches: This process's micro-batches; those of all ranks together hold every example once.
         runner: Runs the micro-batches.
+        dp_group: Data-parallel group that holds the other micro-batches; None if this process has all of them.
 
     Returns:
         The loss, and the share of response tokens that are the model's most probable token (token accuracy).
@@ -134,7 +140,9 @@ def accumulate_gradient(
     on_device = [micro_batch.to(runner.device) for micro_batch in micro_batches]
     with runner.alone():
         total = policy.accumulate(loss, on_device, runner)
-    return total, int(sum(num_right)) / batch.num_tokens
+    sums = torch.tensor([total, int(sum(num_right))], dtype=torch.float64)
+    loss_sum, num_all_right = (dp_group or SingleProcess()).sum(sums).tolist()
+    return loss_sum, num_all_right / batch.num_tokens
 
 
 def in_rectangles(batch: Batch) -> list[MicroBatch]:
@@ -142,7 +150,7 @@ def in_rectangles(batch: Batch) -> list[MicroBatch]:
     return rectangles(batch, range(len(batch.segments)), NUM_PARTS)
 
 
-def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Split:
+def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int, part: int | None = None) -> Split:
     """Split batches into rows that share prefixes, with equally many micro-batches of similar size in every part.
 
     A row may hold two and a half times the longest example even if that is more than `max_row_tokens`: long prompts are
@@ -152,6 +160,7 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Sp
         token_budget: Maximum tokens of a micro-batch, padding included.
         max_row_tokens: Maximum tokens of a row in which examples share a prefix (`scoring.row_tokens`).
         num_parts: Number of parts.
+        part: This process's part; None for all of them in turn.
     """
 
     def split(batch: Batch) -> list[MicroBatch]:
@@ -160,7 +169,7 @@ def in_prefix_rows(token_budget: int, max_row_tokens: int, num_parts: int) -> Sp
         limit = max(max_row_tokens, 5 * longest // 2) if max_row_tokens else 0
         parts = [
             micro_batches(batch, everything, token_budget, row_tokens=limit, rank=own, num_ranks=num_parts)
-            for own in range(num_parts)
+            for own in (range(num_parts) if part is None else [part])
         ]
         return [micro_batch for one_of_each in zip(*parts, strict=True) for micro_batch in one_of_each]
 

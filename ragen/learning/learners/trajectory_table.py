@@ -1,6 +1,7 @@
-"""Trajectories as an Arrow stream, to be sent to another process; the round trip is exact.
+"""Trajectories and examples as an Arrow stream, to be sent to another process; the round trip is exact.
 
 [Trajectory] -> pack_trajectories -> bytes -> unpack_trajectories -> [Trajectory]
+[Example], ImageTable -> pack_examples -> bytes -> unpack_examples -> Batch
 
 Images travel in the metadata of the stream, each once.
 """
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.learning.examples import Batch, Example
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 _TOKENS = {
@@ -23,6 +25,7 @@ _TOKENS = {
     "kind": pa.int8(),
 }
 _IMAGES = b"images"
+_EXAMPLE = ("token_ids", "response_mask")
 _TURNS = {
     "turn_rewards": pa.float64(),
     "states": pa.int64(),
@@ -85,6 +88,20 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
         )
         for index, row in enumerate(rows)
     ]
+
+
+def pack_examples(examples: Sequence[Example], images: ImageTable | None = None) -> bytes:
+    """Serialise examples of supervised learning, and their images if they have any."""
+    columns = {name: [getattr(example, name) for example in examples] for name in _EXAMPLE}
+    table = pa.table({name: pa.array(columns[name], pa.list_(_TOKENS[name])) for name in _EXAMPLE})
+    return pack_table(_with_images(table, images))
+
+
+def unpack_examples(data: bytes) -> Batch:
+    """Deserialise the output of `pack_examples`."""
+    table = unpack_table(data)
+    rows = ([row.values.to_numpy(zero_copy_only=False) for row in table[name]] for name in _EXAMPLE)
+    return Batch([Example(*row) for row in zip(*rows, strict=True)], _images(table))
 
 
 def pack_table(table: pa.Table) -> bytes:

@@ -1,12 +1,13 @@
 """Objectives: pure torch functions that follow the papers' formulas. No models, no tables, no settings.
 
-    rewards -> estimator -> scale -> advantages;   log-probs -> ratio -> surrogate -> weights -> loss
+    rewards -> estimator -> scale, shaping -> advantages;   log-probs -> ratio -> surrogate -> weights -> loss
 
 masks          means, deviations and whitening over the tokens of a mask; first and last tokens of turns
 estimates      inputs and outputs of estimators; the standard deviation that advantages are divided by
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
 gae            estimators with a critic: over tokens, turns, both
 anchor_states  estimators that compare turns in the same state
+shaping        final transformations of the advantages
 ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss

@@ -40,6 +40,7 @@ class AdvantageInputs:
         collision_BT: float; sum of squared probabilities of the distribution at its position. None if not given.
         implicit_rewards_BT: float; beta * (log-probability of each token under the process reward model - that under
             the policy). None without such a model.
+        kept_share: Share of the played groups that are trained on.
         gamma: Discount from token to token.
         gae_lambda: GAE's lambda from token to token.
         gamma_turn: Discount from turn to turn.
@@ -60,6 +61,7 @@ class AdvantageInputs:
     logprobs_BT: Tensor | None = None
     collision_BT: Tensor | None = None
     implicit_rewards_BT: Tensor | None = None
+    kept_share: float = 1.0
     gamma: float = 1.0
     gae_lambda: float = 1.0
     gamma_turn: float = 1.0

@@ -8,7 +8,9 @@ verdict        outcome of a check: same, different, not shown, damaged
 differences    first difference between two datasets or two folders
 actions        stored actions executed again in the environment
 texts          token ids against recorded texts: responses decoded, prompts rebuilt
+tokens         concatenated token ids of the turns against the learner's segments
 advantages     stored advantages against those that the stored rewards give
+footers        statistics in Parquet footers against the values
 numbers        metrics and headlines against the rows that they follow from
 scratch        temporary store for the inputs and outputs of a stage, so that the verified store is never written
 origin         what may explain a difference: another machine, thread count, library version or release, or other work

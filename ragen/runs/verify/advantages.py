@@ -22,20 +22,23 @@ _TOLERANCE = 1e-5
 """Of advantages, which are stored as means of float32 numbers: relative to the largest, if that is above 1."""
 
 
-def advantage_differences(trajectories: Sequence[Trajectory], config: UpdateConfig, samples: pa.Table) -> Iterator[str]:
-    """Compare group, return, tokens and advantage of each row of `samples` with what the trajectories give.
+def advantage_differences(
+    trajectories: Sequence[Trajectory], kept_share: float, config: UpdateConfig, samples: pa.Table
+) -> Iterator[str]:
+    """Compare group, return and advantage of each row of `samples` with what the trajectories give.
 
     Args:
         trajectories: Trajectories of the update, at least one with a response token.
+        kept_share: Share of the played groups that are trained on.
         config: Settings of the update, whose estimator needs none of these.
         samples: Dataset `samples` of the update.
 
     Yields:
-        A sentence for each row that differs, and for each trajectory without a row.
+        A sentence for each row that differs. Rows of other trajectories are left to `token_differences`.
     """
     tokens = ResponseTokens(trajectories)
     unknown = Scores(*torch.full((2, len(tokens)), torch.nan))
-    of_tokens = assign_credit(trajectories, tokens, config, unknown, None, None).advantages_N
+    of_tokens = assign_credit(trajectories, tokens, config, unknown, None, None, kept_share).advantages_N
     advantages = tokens.sums(of_tokens) / tokens.lengths_B.clamp(min=1)
     if not bool(advantages.isfinite().all()):  # an estimator of one's own that reads probabilities
         return
@@ -44,13 +47,8 @@ def advantage_differences(trajectories: Sequence[Trajectory], config: UpdateConf
     for trajectory, advantage in zip(trajectories, advantages.tolist(), strict=True):
         row = rows.get(trajectory.trajectory_id)
         if row is None:
-            yield f"trajectory {quoted(trajectory.trajectory_id)} was trained on, and samples has no row for it"
             continue
-        expected = {
-            "group_id": trajectory.group_id,
-            "trajectory_return": trajectory.trajectory_return,
-            "num_tokens": trajectory.num_response_tokens,
-        }
+        expected = {"group_id": trajectory.group_id, "trajectory_return": trajectory.trajectory_return}
         differing = [name for name, value in expected.items() if row[name] != value]
         if not abs(row["advantage"] - advantage) <= allowed:
             expected["advantage"] = advantage

@@ -18,6 +18,7 @@ import pyarrow as pa
 from starpo.ragen.agents.policy.adapter import base_of
 from starpo.ragen.core.errors import StarPOError, first_line
 from starpo.ragen.runs.stored_images import image_kinds
+from starpo.ragen.runs.verify.footers import footer_fault
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
@@ -75,7 +76,7 @@ class Scratch:
             return None
 
     def read(self, kind: str, key: str) -> Stored:
-        """Read and check an artifact of the original store: manifest, bytes, rows, schema and digests."""
+        """Read and check an artifact of the original store: manifest, bytes, rows, schema, digests and footers."""
         stored = Stored()
         try:
             dropped = self._original.dropped(kind, key)
@@ -87,6 +88,9 @@ class Scratch:
                     stored.table = self._originals.read_table(kind, key)
                     if content_digest(stored.table) != manifest.content_digest:
                         stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
+                    folder = _folder_of(self._originals, kind, key)
+                    if told := footer_fault([folder / entry.name for entry in manifest.files], stored.table):
+                        stored.fault = f"{kind}/{key} contradicts its rows: {told}"
                 for contradiction in self._original.contradictions(manifest):
                     stored.fault = f"{kind}/{key} contradicts its manifest: {contradiction}"
             if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed, manifest.code) != key:

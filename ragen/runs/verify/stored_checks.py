@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
@@ -54,6 +55,7 @@ class StoredChecks:
                     evaluation_differences(episodes, sound["metrics"].table, headline(sound["episodes"])),
                 )
         if visit.stage == "update" and "samples" in sound:
+            yield "tokens", "samples", self._token_differences(sound["samples"])
             config = self._config.at(visit.iteration).update
             if not visit.excuse and not visit.is_misplaced and has_arithmetic_advantages(config):
                 yield "advantages", "samples", self._advantage_differences(config, sound["samples"])
@@ -100,6 +102,14 @@ class StoredChecks:
         shown = None if turn_images is None else turn_images.table
         yield from text_differences(turns.table, self._config.environment, tokenizer, contexts, shown)
 
+    def _token_differences(self, samples: Stored) -> Iterator[str]:
+        from starpo.ragen.runs.verify.tokens import token_differences
+
+        assert samples.manifest is not None
+        inputs = samples.manifest.inputs
+        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
+        yield from token_differences(turns, rewards, selection, samples.table)
+
     def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
         from starpo.ragen.learning.learners.trajectories import assemble
         from starpo.ragen.runs.verify.advantages import advantage_differences
@@ -107,7 +117,8 @@ class StoredChecks:
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
         turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
-        yield from advantage_differences(assemble(turns, rewards, selection), config, samples.table)
+        kept_share = pc.mean(selection["kept"].cast(pa.float64())).as_py()
+        yield from advantage_differences(assemble(turns, rewards, selection), kept_share, config, samples.table)
 
     def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
         for key in of_kind(inputs, kind):

@@ -30,8 +30,8 @@ class CheckResult:
     Attributes:
         iteration: Iteration of the run.
         stage: Name in the run's record, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
-        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'numbers', 'advantages', 'place'
-            or 'seals'.
+        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'tokens', 'numbers', 'advantages',
+            'place' or 'seals'.
         verdict: Outcome.
         detail: The reason, or the first difference; empty for SAME.
         artifact: The checked artifact, `<kind>/<key>`, or the path of a record.

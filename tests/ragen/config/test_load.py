@@ -266,7 +266,7 @@ def test_a_missing_file_is_refused(presets):
         ({"rollout.max_attempts": 0}, "rollout.max_attempts"),
         ({"filter.num_wanted": 0}, "filter.num_wanted"),
         ({"reward.components": ["format", "format"]}, "names 'format' more than once"),
-        ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: checklist, environment"),
+        ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: agreement, checklist, environment"),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_others_are_refused(overrides, said) -> None:
@@ -309,10 +309,9 @@ def test_options_go_with_what_they_are_of(presets, where):
 @pytest.mark.parametrize("where", ["override", "schedule", "remedy"])
 def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
     """Options that were filled in, and so never written by the user, must not keep a component in the list."""
-    names = ["environment", "overlong", "grounding"]
+    names = ["environment", "overlong", "agreement"]
     before = {"reward.components": names, "reward.options.overlong": {"max_tokens": 64, "buffer_tokens": 8}}
     before |= {"filter.strategy": "top_k", "filter.keep_count": 2, "iterations": 2}
-    before |= {"agent.form": "grounding", "agent.prompt": "full"}
     config = _load(presets({}), "base", before)
     after = {"reward.components": names[:2], "filter.strategy": "none"}
     if where == "override":
@@ -324,8 +323,8 @@ def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
         return
     assert changed.reward.options == {"overlong": config.reward.options["overlong"]}
     assert changed.filter.keep_count is None
-    with pytest.raises(ConfigError, match="'grounding' is not one of components"):
-        apply_overrides(changed, {"reward.options.grounding": {"reward": 1.0}})
+    with pytest.raises(ConfigError, match="'agreement' is not one of components"):
+        apply_overrides(changed, {"reward.options.agreement": {"reward": 1.0}})
 
 
 def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):

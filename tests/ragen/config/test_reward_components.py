@@ -18,10 +18,10 @@ CONFIG = StarPOConfig(
 
 
 def test_defaults_are_filled_in() -> None:
-    reward = RewardConfig(components=["grounding", "overlong"], options={"grounding": {"reward": 1.0}})
+    reward = RewardConfig(components=["grounding", "agreement"], options={"grounding": {"reward": 1.0}})
     assert reward.options["grounding"]["reward"] == 1.0
     assert reward.options["grounding"]["frequent_penalty"] == -0.1
-    assert reward.options["overlong"] == {"max_tokens": 512, "buffer_tokens": 128, "factor": 1.0}
+    assert reward.options["agreement"] == {"reward": 0.5}
     assert RewardConfig.model_validate_json(reward.model_dump_json()) == reward
 
 
@@ -53,7 +53,7 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
     [
         ({"environment.type": "bandit", "reward.components": ["grounding"]}, "environment 'bandit' does not provide"),
         (
-            {"environment.type": "bandit", "reward.components": ["world_model"]},
+            {"environment.type": "bandit", "reward.components": ["agreement"]},
             "environments that do: sokoban, frozen_lake",
         ),
         (
@@ -63,6 +63,10 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
         ),
         ({"agent.form": "grounding", "reward.components": ["world_model"]}, "reads <prediction>"),
         ({"agent.form": "free", "reward.components": ["reasoning_format"]}, "reads <reasoning>"),
+        (
+            {"agent.form": "free", "agent.should_think": False, "reward.components": ["agreement"]},
+            "'agreement' reads the reasoning: set agent.should_think = true",
+        ),
         ({"agent.prompt": "state"}, r"would not know of form = 'grounding_worldmodeling': set agent\.prompt = 'full'"),
         (
             {"policy.type": "tiny", "environment.type": "bandit"},

@@ -19,7 +19,7 @@ AGENT = AgentConfig(form="grounding_worldmodeling", max_turns=4, max_actions=8, 
 SAMPLING = SamplingConfig(max_response_tokens=4000)
 SEED = 5
 ACTIONS = [("Up", "Left"), ("Down",), ("Right", "Right"), ("Left",)]
-COMPONENTS = ["reasoning_format", "grounding", "world_model"]
+COMPONENTS = ["reasoning_format", "grounding", "world_model", "agreement"]
 
 
 def seen(scene) -> str:
@@ -77,7 +77,7 @@ def test_an_honest_player_is_paid_in_full_in_every_turn(tokenizer, scripted_engi
     assert set(turns["status"].to_pylist()) == {"ok"}
     assert turns.num_rows == len(responses)
     rewards = compute_rewards(turns, RewardConfig(components=COMPONENTS))
-    assert rewards["component_values"].to_pylist() == [[0.5, 0.5, 0.5]] * len(responses)
+    assert rewards["component_values"].to_pylist() == [[0.5, 0.5, 0.5, 0.5]] * len(responses)
     assert list(text_differences(turns, settings, tokenizer, contexts)) == []
 
 

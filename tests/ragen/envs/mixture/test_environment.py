@@ -127,8 +127,8 @@ def test_the_preset_survives_json_and_a_part_can_be_exchanged():
     assert len(apply_overrides(config, other).tags) == 4
     with pytest.raises(ConfigError, match=r"environment\.parts\.sokoban\.environment\.hight"):
         apply_overrides(config, {"environment.parts.sokoban.environment.hight": 7})
-    needy = {"reward.components": ["environment", "grounding"]}
-    message = r"'grounding' needs .* environment 'bandit' \(part 'bandit'\) does not provide"
+    needy = {"reward.components": ["environment", "agreement"]}
+    message = r"'agreement' needs .* environment 'bandit' \(part 'bandit'\) does not provide"
     with pytest.raises(ConfigError, match=message):
         apply_overrides(config, needy)
 

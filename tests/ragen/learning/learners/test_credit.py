@@ -199,6 +199,30 @@ def test_rewards_of_tokens_that_take_no_part_are_earned_by_those_before_them(mak
     assert torch.equal(credit.value_mask_N, torch.tensor(takes_part))
 
 
+def test_shapings_are_applied_in_their_order(make_trajectories):
+    trajectories = make_trajectories(8)
+    trajectories[5] = dataclasses.replace(trajectories[5], segments=())  # a length of 0 counts in no mean
+    tokens = ResponseTokens(trajectories)
+    zeros_N = torch.zeros(len(tokens))
+    plain = credit_of(trajectories, tokens, GRPO, zeros_N, None, None).advantages_N
+
+    def shaped(*names):
+        config = UpdateConfig(advantage="grpo", shaping=list(names), entropy_coefficient=0.01)
+        scores = Scores(zeros_N, zeros_N)
+        return assign_credit(trajectories, tokens, config, scores, None, None, kept_share=0.25).advantages_N
+
+    assert not shaped("zero").any()
+    torch.testing.assert_close(shaped("by_kept_share"), plain / 4)
+    torch.testing.assert_close(shaped("by_root_kept_share"), plain / 2)
+    torch.testing.assert_close(shaped("by_kept_share", "asymmetric_clip"), (plain / 4).clamp(-1, 3))
+    torch.testing.assert_close(shaped("asymmetric_clip", "by_kept_share"), plain.clamp(-1, 3) / 4)
+    stds = [torch.tensor([t.trajectory_return for t in trajectories[i : i + 4]]).std(correction=0) for i in (0, 4)]
+    factor_N = torch.stack(stds)[tokens.trajectory_N // 4] / max(stds)
+    torch.testing.assert_close(shaped("by_group_std"), plain * factor_N, rtol=1e-4, atol=1e-5)
+    factor_N = (len(tokens) / 7 / tokens.lengths_B)[tokens.trajectory_N]
+    torch.testing.assert_close(shaped("by_length"), plain * factor_N)
+
+
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"istar", "otb", "remax"}))
 def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectories, name):
     whole = make_trajectories(4, context="full", num_turns=3)

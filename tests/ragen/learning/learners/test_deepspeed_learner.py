@@ -22,11 +22,15 @@ import torch
 from safetensors.torch import load_file
 
 from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.examples import Example
+from starpo.ragen.learning.imitation import fine_tune
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
 from tests.ragen.learning.learners.conftest import showing
 
@@ -126,6 +130,27 @@ def test_three_updates_agree_with_the_torch_learner(
     expected = train(alone, policy_folder, trajectories, context, tmp_path / "torch")
     assert_agree(expected, train(team, policy_folder, trajectories, context, tmp_path / "deepspeed"))
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
+
+
+@pytest.mark.parametrize(
+    ("stage", "lora"),
+    [(3, None), pytest.param(2, LORA, marks=pytest.mark.thorough), pytest.param(3, LORA, marks=pytest.mark.thorough)],
+)
+def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
+    """Examples of different lengths in batches of five, so that the ranks' shares differ."""
+    segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
+    lessons = StoredEpisodes([Example(segment.token_ids, segment.response_mask) for segment in segments])
+    tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
+    policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
+    expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")
+    team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
+    (tmp_path / "ranks").mkdir()
+    found = fine_tune(policy, lambda _: lessons, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert seen == [(step, 6) for step in range(1, 7)]
+    assert_same_files(tmp_path / "torch", tmp_path / "ranks")
+    weights, before = (load_file(Path(place) / FILES[0]) for place in (tmp_path / "ranks", policy_folder))
+    assert not all(torch.equal(weights[name], tensor) for name, tensor in before.items())
 
 
 def test_ranks_score_the_same_share(policy_folder, make_trajectories, context, tmp_path, ranks):

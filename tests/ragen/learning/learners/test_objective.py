@@ -108,7 +108,7 @@ def test_micro_batches_change_no_objective(policy_folder, make_trajectories, con
 @pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
 def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
     trajectories = make_trajectories(8, context=context_mode)
-    metrics = update(policy_folder, trajectories, context, advantage=advantage).metrics
+    metrics = update(policy_folder, trajectories, context, advantage=advantage, shaping=["by_length"]).metrics
     assert metrics["update/gradient_norm"] > 0
     needs_critic = UpdateConfig(advantage=advantage).needs_critic
     assert ("update/value_loss" in metrics) == ("update/explained_variance" in metrics) == needs_critic
@@ -275,6 +275,7 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
     [
         ({"surrogate": "gmpo", "ratio": "sequence"}, "gmpo' takes the geometric mean"),
         ({"turn_order": "reverse", "ratio": "sequence"}, "may span several"),
+        ({"shaping": ["zero"]}, "neither has a weight"),
         ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set only one of them"),
         ({"surrogate_options": {"bound": 2.0}}, "takes no options"),
         ({"surrogate": "dual_clip", "surrogate_options": {"bound": 0.5}}, "bound"),
@@ -283,6 +284,7 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
         ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
         ({"advantage": "grpo", "surrogate": "gmpo", "turn_order": "reverse"}, "surrogate = 'gmpo' may span several"),
         ({"surrogate": "pop"}, "'pop' is not known here"),
+        ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
@@ -298,9 +300,14 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
             {"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}},
             "top_p = 0.9 samples from a truncated distribution",
         ),
+        ({"online_max_kl": 0.1, "rollout": {"top_p": 0.9}}, "set rollout.top_p = 1"),
         (
             {"update": {"effective_sample_reference": 0.9}, "rollout": {"top_p": 0.9}},
             "samples from a truncated distribution",
+        ),
+        (
+            {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
+            "compares",
         ),
         ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not reason"),
     ],

@@ -6,9 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.trajectory_table import (
+    pack_examples,
     pack_trajectories,
+    unpack_examples,
     unpack_trajectories,
 )
 from tests.ragen.learning.learners.conftest import showing
@@ -52,6 +55,11 @@ def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, chosen
 def test_images_keep_their_ids(make_trajectories):
     trajectories = showing(make_trajectories(4))
     images = trajectories[0].images
-    (*_, found) = unpack_trajectories(pack_trajectories(trajectories))
-    assert found.images.images == images.images
-    assert found.images.num_tokens_of == images.num_tokens_of == [2, 2, 2]
+    examples = [Example(one.token_ids, one.response_mask) for t in trajectories for one in t.segments]
+    for found in (
+        unpack_trajectories(pack_trajectories(trajectories))[-1],
+        unpack_examples(pack_examples(examples, images)),
+    ):
+        assert found.images.images == images.images
+        assert found.images.num_tokens_of == images.num_tokens_of == [2, 2, 2]
+    assert unpack_examples(pack_examples(examples)).images is None

@@ -1,9 +1,10 @@
 import numpy as np
+import pytest
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.learning.reward.reasoning import reasoning_format
+from starpo.ragen.learning.reward.reasoning import agreement, reasoning_format
 
-CONFIG = RewardConfig(components=["reasoning_format"])
+CONFIG = RewardConfig(components=["agreement", "reasoning_format"])
 
 
 def formed(reasoning: str) -> str:
@@ -17,5 +18,44 @@ def test_format_is_paid_where_no_part_is_blank(make_turns):
     np.testing.assert_array_equal(reasoning_format(make_turns(rows), CONFIG), [0.5, 0.0, 0.0, 0.0, 0.5, 0.0])
 
 
+@pytest.mark.parametrize(
+    ("reasoning", "executed", "share"),
+    [
+        ("I go up", ["Up"], 1.0),
+        ("I go up, then left", ["Up", "Left"], 1.0),
+        ("I go up, then left", ["Up", "Down"], 0.5),  # the first of two
+        ("I go up, then left", ["Up"], 0.5),
+        ("I go up", ["Up", "Up", "Up"], 1 / 3),
+        ("I go left", ["Up"], 0.0),
+        ("I go left. No: I go up", ["Up"], 1.0),
+        ("I go up. No: I go left", ["Up"], 0.0),
+        ("I go up, down, left, right, up, down, left, right", ["Up"], 1 / 8),  # names all directions
+        ("Up is good", ["Up"], 0.0),
+        ("", ["Right"], 0.0),  # a plan outside <reasoning> does not count
+        ("I go up", [], 0.0),
+    ],
+)
+def test_agreement_is_the_share_of_the_plan_that_was_carried_out(make_turns, reasoning, executed, share):
+    turns = make_turns([{"think": formed(reasoning), "executed_actions": executed}])
+    np.testing.assert_allclose(agreement(turns, CONFIG), [0.5 * share])
+
+
+def test_what_the_end_of_the_episode_cut_off_does_not_count(make_turns):
+    row = {"think": formed("I go up, then left"), "executed_actions": ["Up"]}
+    turns = make_turns([row, {**row, "member": 1, "terminated": True}])
+    np.testing.assert_allclose(agreement(turns, CONFIG), [0.25, 0.5])
+
+
+def test_nor_does_what_the_actions_of_the_episode_did_not_suffice_for(make_turns):
+    turns = make_turns([{"think": formed("go up three times"), "executed_actions": ["Up", "Up"], "truncated": True}])
+    np.testing.assert_allclose(agreement(turns, CONFIG), [0.5])
+
+
+def test_free_reasoning_has_plans_too(make_turns):
+    rows = [{"think": "I go up"}, {"think": None, "member": 1}]
+    rows.append({"think": "I go up", "member": 2, "format_ok": False, "status": "format_error"})
+    np.testing.assert_allclose(agreement(make_turns(rows), CONFIG), [0.5, 0.0, 0.0])
+
+
 def test_no_turns(make_turns):
-    assert reasoning_format(make_turns([]), CONFIG).shape == (0,)
+    assert agreement(make_turns([]), CONFIG).shape == reasoning_format(make_turns([]), CONFIG).shape == (0,)

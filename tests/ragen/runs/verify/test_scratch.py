@@ -4,13 +4,16 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
 from starpo.ragen.runs.verify.scratch import Scratch
 from starpo.ragen.store import Facts, Store
+from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.schemas.manifest import Manifest, Stage
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import FileEntry, Manifest, Stage
 from tests.examples import example, put_folder
 
 STAGE = Stage(name="rollout", version=1)
@@ -51,6 +54,35 @@ def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_outp
         assert "content digest" in scratch.read("turns", key).fault
         put(scratch.store, {"a": 1})
         assert "content digest" in scratch.read("turns", key).fault
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_footers_say_what_their_rows_have(store, kind):
+    key = stage_key(STAGE, {}, {}, 0)
+    store.put_table(kind, example(kind), Facts(key=key, stage=STAGE, settings={}, inputs={}, seed=0))
+    with Scratch(store) as scratch:
+        assert scratch.read(kind, key).fault == ""
+
+
+def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
+    """The statistics of one column are forged and the manifest matches the file; rows and digest are unchanged."""
+    key = put(store, {"a": 1})
+    folder = tmp_path / "store" / "turns" / key
+    file = folder / "part-00000.parquet"
+    data, size = file.read_bytes(), int.from_bytes(file.read_bytes()[-8:-4], "little")
+    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # in the footer
+    file.write_bytes(data[:first] + data[first:].replace(b"sokoban", b"aokoban"))
+    manifest = store.manifest("turns", key)
+    forged = manifest.model_copy(update={"files": tuple(entries_of_parquet(folder))}).sealed()
+    (folder / "manifest.json").write_text(forged.model_dump_json())
+    assert store.read_table("turns", key).equals(example("turns"))
+    assert ds.dataset(file).to_table(filter=ds.field("env") == "sokoban").num_rows == 0
+    with Scratch(store) as scratch:
+        assert "has wrong statistics of the column env" in scratch.read("turns", key).fault
+
+
+def entries_of_parquet(folder: Path) -> list[FileEntry]:
+    return [entry for entry in entries_of(folder) if entry.name.endswith(".parquet")]
 
 
 def test_damage_is_named_and_no_quarantine_is_written(store, tmp_path):

@@ -1,7 +1,12 @@
-"""Token ids given to the learner are those that were played, put end to end by a plain loop."""
+"""Token ids given to the learner: real turns agree, and anything that the learner gets wrong is found."""
 
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
+import starpo.ragen.runs.verify.tokens
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
@@ -9,40 +14,81 @@ from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.runs.verify.tokens import token_differences
 
 SOKOBAN = SokobanSettings(generator="distance", min_solution=1, max_solution=3)
-NOTHING_DROPPED = FilterConfig(strategy="none", should_drop_zero_variance=False)
+CONTEXTS = {
+    "window": AgentConfig(prompt="state", context="window"),
+    "full": AgentConfig(prompt="state", context="full"),
+}
 
 
-def contexts(rows: list[dict]) -> list[dict[str, list]]:
-    """Return what was seen from each context start to the last response in it, leaving out contexts without one."""
-    found: list[dict[str, list]] = []
-    for number, row in enumerate(rows):
-        if number == 0 or row["is_context_start"]:
-            found.append({"token_ids": [], "response_mask": [], "behaviour_logprobs": []})
-        prompt, response = row["prompt_ids"], row["response_ids"]
-        found[-1]["token_ids"] += prompt + response
-        found[-1]["response_mask"] += [False] * len(prompt) + [True] * len(response)
-        found[-1]["behaviour_logprobs"] += [0.0] * len(prompt) + row["behaviour_logprobs"]
-    for context in found:
-        while context["response_mask"] and not context["response_mask"][-1]:
-            for values in context.values():
-                values.pop()
-    return [context for context in found if context["token_ids"]]
-
-
-@pytest.mark.parametrize(("context", "max_context_tokens"), [("window", 4096), ("full", 4096), ("full", 220)])
-def test_the_learner_is_given_what_was_seen(play_rollout, context, max_context_tokens) -> None:
-    agent = AgentConfig(prompt="state", context=context)
-    turns = play_rollout(SOKOBAN, agent, max_context_tokens=max_context_tokens).turns
-    assert ("truncated" in turns["status"].to_pylist()) == (max_context_tokens == 220)
+@pytest.fixture(params=CONTEXTS)
+def tables(play_rollout, request) -> tuple[pa.Table, pa.Table, pa.Table]:
+    turns = play_rollout(SOKOBAN, CONTEXTS[request.param]).turns
     rewards = compute_rewards(turns, RewardConfig())
-    played: dict[str, list[dict]] = {}
-    for row in turns.to_pylist():
-        played.setdefault(row["trajectory_id"], []).append(row)
-    learned = assemble(turns, rewards, select_groups(turns, rewards, NOTHING_DROPPED))
-    assert [trajectory.trajectory_id for trajectory in learned] == list(played)
-    for trajectory in learned:
-        expected = contexts(sorted(played[trajectory.trajectory_id], key=lambda row: row["turn"]))
-        for seen, segment in zip(expected, trajectory.segments, strict=True):
-            assert {name: getattr(segment, name).tolist() for name in seen} == seen
+    return turns, rewards, select_groups(turns, rewards, FilterConfig(keep=0.7))
+
+
+def samples_of(tables) -> pa.Table:
+    trajectories = assemble(*tables)
+    return pa.table(
+        {
+            "trajectory_id": [t.trajectory_id for t in trajectories],
+            "num_tokens": [t.num_response_tokens for t in trajectories],
+        }
+    )
+
+
+def test_the_learner_is_given_what_was_seen(tables):
+    assert 0 < sum(tables[2]["kept"].to_pylist()) < 3
+    assert list(token_differences(*tables)) == []
+    assert list(token_differences(*tables, samples_of(tables))) == []
+
+
+def test_a_context_that_ends_without_a_response_is_cut_after_the_last_one(play_rollout):
+    agent = AgentConfig(prompt="state", context="full")
+    turns = play_rollout(SOKOBAN, agent, max_context_tokens=220).turns
+    assert "truncated" in turns["status"].to_pylist()
+    rewards = compute_rewards(turns, RewardConfig())
+    config = FilterConfig(strategy="none", should_drop_zero_variance=False)
+    assert list(token_differences(turns, rewards, select_groups(turns, rewards, config))) == []
+
+
+FAULTS = {
+    "token_ids": lambda s: replace(s, token_ids=np.append(s.token_ids[:-1], s.token_ids[-1] + 1)),
+    "response_mask": lambda s: replace(s, response_mask=~s.response_mask),
+    "behaviour_logprobs": lambda s: replace(s, behaviour_logprobs=s.behaviour_logprobs * np.float32(0.5)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_segment_is_found(tables, fault, monkeypatch):
+    def faulty(*arguments):
+        first, *others = assemble(*arguments)
+        return [replace(first, segments=(FAULTS[fault](first.segments[0]), *first.segments[1:])), *others]
+
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", faulty)
+    [found] = token_differences(*tables)
+    segment = assemble(*tables)[0].segments[0]
+    first = np.flatnonzero(segment.behaviour_logprobs)[0]
+    place = {"token_ids": len(segment.token_ids) - 1, "response_mask": 0, "behaviour_logprobs": first}[fault]
+    assert found.endswith(f": {fault} differs at token {place}")
+    assert found.startswith("trajectory 'g")
+
+
+def test_a_trajectory_that_was_left_out_is_found(tables, monkeypatch):
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[1:])
+    [found] = token_differences(*tables)
+    assert "other trajectories" in found
+    monkeypatch.setattr(starpo.ragen.runs.verify.tokens, "assemble", lambda *arguments: assemble(*arguments)[::-1])
+    [found] = token_differences(*tables)
+    assert "their order" in found
+
+
+def test_samples_of_other_lengths_are_found(tables):
+    samples = samples_of(tables)
+    lengths = samples["num_tokens"].to_pylist()
+    wrong = samples.set_column(1, "num_tokens", [[lengths[0] + 1, *lengths[1:]]])
+    assert len(list(token_differences(*tables, wrong))) == 1
+    assert len(list(token_differences(*tables, samples.slice(0, samples.num_rows - 1)))) == 1
