@@ -41,7 +41,7 @@ def test_message_stays_short_when_everything_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"action_cost": 1.0, "env_seed": 99}])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), order=st.permutations(range(60)))
 def test_order_of_rows_and_cuts_between_batches_do_not_matter(
     wrong: dict[str, Any], cuts: list[int], order: list[int]

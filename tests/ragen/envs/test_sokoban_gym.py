@@ -120,7 +120,6 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
         (6, 6, 1, 300, [*range(20), 90]),
         (8, 8, 2, 300, [0, 12, 15, 23]),
         (5, 8, 1, 40, range(20)),
-        (8, 8, 2, 10, range(20)),
         (7, 7, 3, 7, range(10)),
     ],
 )
@@ -131,7 +130,7 @@ def test_reverse_play_makes_gym_sokobans_rooms(gym_sokoban, height, width, num_b
         assert ours.to_text() == theirs.to_text()
 
 
-@pytest.mark.parametrize(("height", "width", "num_boxes"), [(6, 6, 1), (8, 8, 2), (6, 9, 4)])
+@pytest.mark.parametrize(("height", "width", "num_boxes"), [(6, 6, 1), (6, 9, 4)])
 def test_transitions_and_rewards_step_by_step(gym_sokoban, monkeypatch, height, width, num_boxes):
     monkeypatch.setattr(gym_sokoban.sokoban_env.SokobanEnv, "render", lambda self, mode: None)
     ours = Sokoban(SokobanSettings(height=height, width=width, num_boxes=num_boxes, search_depth=12))
