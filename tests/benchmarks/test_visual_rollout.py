@@ -19,7 +19,7 @@ from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.imitation import imitate
 from tests.benchmarks.generate_session import CORES, GenerateSession, against_generate
 
-NUM_GROUPS, GROUP_SIZE, REPEATS = 16, 8, 5
+NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 5  # as the preset plays them, and the text in `test_rollout.py`
 GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
 WARM_START = {"policy.demonstration_turns": 2000, "policy.warm_start_steps": 150}
 
