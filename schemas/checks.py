@@ -112,8 +112,7 @@ CHECKS: dict[str, dict[str, list[Check]]] = {
     ),
     "turn_images": _of(
         ("trajectory_id", _not_empty),
-        ("turn position", _counts),
-        ("num_tokens", _positive),
+        ("turn position num_tokens", _counts),
         ("image", _image),
     ),
     "rewards": _of(

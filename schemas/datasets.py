@@ -193,8 +193,14 @@ TURN_IMAGES = Dataset(
     columns=(
         Column("trajectory_id", pa.string(), "as in turns"),
         Column("turn", pa.int32(), "as in turns"),
-        Column("position", pa.int32(), "index of the image's first placeholder in prompt_ids"),
-        Column("num_tokens", pa.int32(), "number of its placeholders, one after the other"),
+        Column(
+            "position",
+            pa.int32(),
+            "index of the image's first placeholder in prompt_ids; without tokens, its number in the prompt",
+        ),
+        Column(
+            "num_tokens", pa.int32(), "number of its placeholders, one after the other; 0 if imported without tokens"
+        ),
         Column("image", pa.string(), "digest of the image in images"),
     ),
 )

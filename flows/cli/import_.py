@@ -1,7 +1,7 @@
 """`ragen import`: turn trajectories from other sources into a run that can be queried, audited and shown."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ from starpo.ragen.evidence.imports import read_turns
 from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.datasets import TURNS
+from starpo.schemas.datasets import TURN_IMAGES, TURNS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
 from starpo.tasks.loop.runner import Runner
@@ -131,7 +131,8 @@ class Importer(Runner):
                     if not taken.num_traces:
                         raise refusal
                     self.notes += [*aside.lines(), str(refusal).splitlines()[-1]]
-                self._take(spool.batches(), digest, file.name, is_paid=taken.is_paid)
+                beside = {"images": spool.images, "turn_images": spool.turn_images} if spool.shows_images else {}
+                self._take(spool.batches(), digest, file.name, is_paid=taken.is_paid, beside=beside)
         self.num_traces += taken.num_traces
         self.num_set_aside += aside.num_traces
         self.num_turns += self._store.manifest("turns", self.rollouts[-1]["turns"]).num_rows or 0
@@ -162,9 +163,23 @@ class Importer(Runner):
         """Note keys to be recorded later."""
         self._made.append((iteration, name, keys))
 
-    def _take(self, batches: Iterable[pa.RecordBatch], digest: str, file: str, *, is_paid: bool) -> None:
+    def _take(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        digest: str,
+        file: str,
+        *,
+        is_paid: bool,
+        beside: Mapping[str, Callable[[], Iterable[pa.RecordBatch]]] | None = None,
+    ) -> None:
+        beside, settings = beside or {}, {"content": digest}
+        if "turn_images" in beside:
+            settings["images"] = content_digest(beside["turn_images"](), TURN_IMAGES.schema)
+
         def do(work: Work, store: Store) -> Iterator[Output]:
+            for kind, read in beside.items():
+                yield Output(kind, read(), is_deterministic=False)
             yield Output("turns", batches, provenance={"file": file}, is_deterministic=False)
 
-        self.rollouts.append(Work(STAGE, ("turns",), do, {"content": digest}).carry_out(self._store))
+        self.rollouts.append(Work(STAGE, (*beside, "turns"), do, settings).carry_out(self._store))
         self.are_paid.append(is_paid)

@@ -6,7 +6,6 @@ Datasets of a rollout have one key, so the key of the turns is that of their ima
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,19 +17,10 @@ from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.schemas.manifest import Manifest
 
 if TYPE_CHECKING:
-    from starpo.ragen.agents.vision.image import Image
+    from starpo.ragen.agents.vision.image import Image, PlacedImage
     from starpo.ragen.agents.vision.image_table import ImageTable
 
 _IDS = pa.list_(pa.field("item", pa.int64(), nullable=False))
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A row of `turn_images`; implements `image_table.Place`."""
-
-    position: int
-    num_tokens: int
-    image: "Image"
 
 
 def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageTable | None]":
@@ -48,17 +38,28 @@ def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageT
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If a dataset is not what was written, or turns show an image that is not among the images.
     """
-    turns = read_attempts(store, "turns", data)
-    keys = [key for key in of_kind(data, "turns") if image_kinds(store.manifest("turns", key))]
-    if not keys:
-        return turns, None
+    turns, places = read_attempts(store, "turns", data), read_places(store, data)
+    return _with_ids(turns, places) if places else (turns, None)
+
+
+def read_places(store: Store, data: Mapping[str, str]) -> "dict[tuple[str, int], list[PlacedImage]]":
+    """Read the images of the prompts of all attempts: trajectory and turn -> images, in their order.
+
+    Raises:
+        ArtifactMissingError: If a dataset is not stored.
+        ArtifactDamagedError: If a dataset is not what was written, or turns show an image that is not among the images.
+    """
+    from starpo.ragen.agents.vision.image import PlacedImage
+
     images: dict[str, Image] = {}
-    places: dict[tuple[str, int], list[_Place]] = {}
-    for key in keys:
+    places: dict[tuple[str, int], list[PlacedImage]] = {}
+    for key in of_kind(data, "turns"):
+        if not image_kinds(store.manifest("turns", key)):
+            continue
         for row in store.read_table("images", key, ["digest", "png"]).to_pylist():
             if row["digest"] not in images:
                 images[row["digest"]] = read_image(key, **row)
-        for row in store.read_table("turn_images", key).to_pylist():
+        for row in store.read_table("turn_images", key).sort_by("position").to_pylist():
             image = images.get(row["image"])
             if image is None:
                 raise ArtifactDamagedError(
@@ -66,15 +67,15 @@ def read_turns(store: Store, data: Mapping[str, str]) -> "tuple[pa.Table, ImageT
                     f"is not in images {key}; copy both from where they were made, or roll out again"
                 )
             own = places.setdefault((row["trajectory_id"], row["turn"]), [])
-            own.append(_Place(row["position"], row["num_tokens"], image))
-    return _with_ids(turns, places)
+            own.append(PlacedImage(row["position"], row["num_tokens"], image))
+    return places
 
 
 def image_kinds(manifest: Manifest) -> tuple[str, ...]:
     """Return the kinds of the datasets of the same key with which an artifact is read; empty if it shows no images."""
     agent = manifest.settings.get("agent") or {}
-    is_shown = manifest.kind == "turns" and agent.get("observation", "text") != "text"
-    return ("images", "turn_images") if is_shown else ()
+    is_shown = agent.get("observation", "text") != "text" or "images" in manifest.settings  # the latter in an import
+    return ("images", "turn_images") if manifest.kind == "turns" and is_shown else ()
 
 
 def read_image(key: str, digest: str, png: str) -> "Image":
@@ -94,7 +95,7 @@ def read_image(key: str, digest: str, png: str) -> "Image":
     return image
 
 
-def _with_ids(turns: pa.Table, places: Mapping[tuple[str, int], list[_Place]]) -> "tuple[pa.Table, ImageTable]":
+def _with_ids(turns: pa.Table, places: "Mapping[tuple[str, int], list[PlacedImage]]") -> "tuple[pa.Table, ImageTable]":
     from starpo.ragen.agents.vision.image_table import ImageTable
 
     table = ImageTable()

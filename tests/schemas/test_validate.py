@@ -233,7 +233,7 @@ VALUE_FAULTS = [
         ("images", "png", "", "begins as a PNG file does"),
         ("turn_images", "trajectory_id", "", "is not empty"),
         ("turn_images", "turn position", -1, "is at least 0"),
-        ("turn_images", "num_tokens", 0, "is at least 1"),
+        ("turn_images", "num_tokens", -1, "is at least 0"),
         ("turn_images", "num_tokens", 5, "same in all rows of a image"),
         ("turn_images", "image", "f" * 16, "32 hexadecimal digits"),
         ("episodes", "temperature episode_return", float("inf"), "is finite"),

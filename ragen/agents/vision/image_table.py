@@ -9,30 +9,26 @@ and are never stored.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
-from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image import Image, PlacedImage
 
 FIRST_IMAGE_ID = 1 << 32
 """Larger than the id of any text token."""
 
 
-class Place(Protocol):
-    """Place of an image among tokens: `PlacedImage`, or a row of `turn_images`."""
+def mark_images(token_ids: Sequence[int], places: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the tokens with ids beyond any vocabulary in place of the placeholders of images, for a `Transcriber`.
 
-    @property
-    def position(self) -> int:
-        """Index of its first placeholder."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of its placeholders."""
-
-    @property
-    def image(self) -> Image:
-        """The image."""
+    Args:
+        token_ids: The tokens.
+        places: Index of the first placeholder, and number of placeholders, of each image.
+    """
+    ids = list(token_ids)
+    for position, num_tokens in places:
+        ids[position : position + num_tokens] = [FIRST_IMAGE_ID] * num_tokens
+    return ids
 
 
 class ImageTable:
@@ -67,18 +63,13 @@ class ImageTable:
         assert self._starts[index + 1] - start == num_tokens, "an image has the same number of tokens everywhere"
         return FIRST_IMAGE_ID + np.arange(start, start + num_tokens)
 
-    def put(self, token_ids: Sequence[int], places: Iterable[Place]) -> list[int]:
+    def put(self, token_ids: Sequence[int], places: Iterable[PlacedImage]) -> list[int]:
         """Return the tokens with the placeholders of these images replaced by ids of their own."""
         replaced = list(token_ids)
         for place in places:
             ids = self.ids(place.image, place.num_tokens).tolist()
             replaced[place.position : place.position + place.num_tokens] = ids
         return replaced
-
-    def shown(self, token_ids: Sequence[int]) -> list[Image]:
-        """Return the images among some tokens, in their order, as often as they occur."""
-        first = {FIRST_IMAGE_ID + start: image for start, image in zip(self._starts[:-1], self.images, strict=True)}
-        return [first[token] for token in token_ids if token in first]
 
     def local(self, token_ids: np.ndarray) -> tuple[np.ndarray, tuple[Image, ...]]:
         """Renumber the images among some tokens as if there were no others.

@@ -4,16 +4,19 @@
 
 Data that ATIF has no field for is stored in `extra.ragen`, at the root and in each agent step, so that an export read
 back yields bit-identical rows; `digest` verifies this. External documents can be trained on if their steps have prompt
-ids, completion ids and log-probs; otherwise they are imported as text.
+ids, completion ids and log-probs; otherwise, and if they show images, they are imported without tokens: nothing says
+which of them stand for an image.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
+from starpo.ragen.evidence.exchange.image_parts import ImageParts, image_path
 from starpo.ragen.evidence.exchange.messages import content_of
 from starpo.ragen.evidence.exchange.played import Played, Row
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
@@ -59,7 +62,7 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
             steps.append({"step_id": len(steps) + 1, "source": part.role, "message": content_of(part, _image)})
         seen = [] if row["is_context_start"] else seen
         seen = [*seen, *row["prompt_ids"]]
-        steps.append(_agent_step(row, seen, len(steps) + 1))
+        steps.append(_agent_step(row, seen, len(steps) + 1, played.places[turn] if played.places else ()))
         num_prompt, num_response = num_prompt + len(seen), num_response + len(row["response_ids"])
         seen = [*seen, *row["response_ids"]]
     about = {name: rows[0][name] for name in _SAME}
@@ -75,23 +78,24 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
             "total_completion_tokens": num_response,
             "total_steps": len(steps),
         },
-        "extra": {"ragen": {**about, "success": played.success, "digest": rows_digest(rows)}},
+        "extra": {"ragen": {**about, "success": played.success, "digest": rows_digest(rows, played.places)}},
     }
 
 
-def image_path(image: Image) -> str:
-    """Return the path of an image's file, relative to the folder of the documents that show it."""
-    return f"images/{image.digest}.png"
-
-
-def rows_digest(rows: Sequence[Row]) -> str:
-    """Return the SHA-256 digest over all columns of a trajectory's rows, as 64 hexadecimal digits."""
-    content = [{name: row[name] for name in TURNS.schema.names} for row in rows]
+def rows_digest(rows: Sequence[Row], places: Sequence[Sequence[PlacedImage]] = ()) -> str:
+    """Return the SHA-256 digest over a trajectory's rows, all columns, and its images, as 64 hexadecimal digits."""
+    content: list[Any] = [{name: row[name] for name in TURNS.schema.names} for row in rows]
+    if any(places):
+        content.append([_placed(shown) for shown in places])
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def read_atif(value: Any) -> Trace:
+def read_atif(value: Any, folder: Path | None = None) -> Trace:
     """Read the trajectory of a document.
+
+    Args:
+        value: The document.
+        folder: Folder of its file, which has those of its images; None if it shows none.
 
     Raises:
         TraceFault: If it is not a document of a known version, steps are out of order, or fields are inconsistent.
@@ -117,7 +121,7 @@ def read_atif(value: Any) -> Trace:
         name_of(value.get("trajectory_id") or value.get("session_id")),
         name_of(facts.get("group_id")),
         str(facts.get("env") or agent.get("name") or "atif"),
-        _turns(steps),
+        _turns(steps, ImageParts(folder)),
         number_of(facts.get("return", facts.get("reward")), "reward"),
         flag_of(facts.get("success")),
         member=member if type(member) is int else None,
@@ -127,10 +131,14 @@ def read_atif(value: Any) -> Trace:
 
 
 def _image(image: Image) -> Document:
-    return {"type": "image", "source": {"media_type": "image/png", "path": image_path(image)}}
+    return {"type": "image", "source": {"media_type": "image/png", "path": image_path(image.digest)}}
 
 
-def _agent_step(row: Row, seen: Sequence[int], step_id: int) -> Document:
+def _placed(shown: Sequence[PlacedImage]) -> list[list[Any]]:
+    return [[one.position, one.num_tokens, one.image.digest] for one in shown]
+
+
+def _agent_step(row: Row, seen: Sequence[int], step_id: int, shown: Sequence[PlacedImage]) -> Document:
     metrics: Document = {}
     if row["response_ids"]:
         metrics = {
@@ -144,11 +152,13 @@ def _agent_step(row: Row, seen: Sequence[int], step_id: int) -> Document:
     own = {name: row[name] for name in _OF_TURN}
     if not row["response_ids"]:
         own["prompt_ids"] = row["prompt_ids"]
+    if shown:
+        own["images"] = _placed(shown)
     step = {"step_id": step_id, "source": "agent", "message": row["response"], "extra": {"ragen": own}}
     return {**step, "metrics": metrics} if metrics else step
 
 
-def _turns(steps: Sequence[Mapping[str, Any]]) -> list[TraceTurn]:
+def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[TraceTurn]:
     answering = [step for step in steps if step.get("source") == "agent" and not step.get("is_copied_context")]
     are_recorded = all(_tokens(step, "completion_token_ids") or _own(step) for step in answering)
     turns: list[TraceTurn] = []
@@ -159,7 +169,7 @@ def _turns(steps: Sequence[Mapping[str, Any]]) -> list[TraceTurn]:
         if source not in ("system", "user", "agent"):
             raise TraceFault(f"step {number} has the source {str(source)[:40]!r}, expected system, user or agent")
         if source != "agent":
-            told.append((source, text_of(step.get("message"))))
+            told.append((source, text_of(step.get("message"), images)))
             continue
         response, think = response_of(step.get("message"), step.get("reasoning_content"), step.get("tool_calls"))
         if step.get("is_copied_context"):
@@ -169,13 +179,28 @@ def _turns(steps: Sequence[Mapping[str, Any]]) -> list[TraceTurn]:
         turn = TraceTurn(told, response, think)
         if are_recorded:
             turn, context = _recorded(step, turn, context, own)
+        shown = images.take()
         if own:
-            turn = _replaced(turn, columns=own)
+            turn = _replaced(turn, columns=own, images=_own_images(step, images))
+        elif shown:
+            turn = _replaced(turn, images=shown)
         turns.append(turn)
-        told = [("tool", text) for text in _observed(step)]
+        told = [("tool", text) for text in _observed(step, images)]
     if not turns:
         raise TraceFault("has no step of the agent")
+    if any(one.num_tokens == 0 for turn in turns for one in turn.images):
+        turns = [
+            _replaced(turn, prompt_ids=None, response_ids=None, logprobs=None, is_context_start=False) for turn in turns
+        ]
     return turns
+
+
+def _own_images(step: Mapping[str, Any], images: ImageParts) -> list[PlacedImage]:
+    """Return the images of the prompt before a step of our own export."""
+    found = _object(_object(step.get("extra")).get("ragen")).get("images", [])
+    if not isinstance(found, list) or not all(isinstance(place, list) and len(place) == 3 for place in found):
+        raise TraceFault(f"step {step['step_id']}: images is not a list of [position, num_tokens, digest]")
+    return [PlacedImage(start, num, images.of_file(image_path(str(digest)))) for start, num, digest in found]
 
 
 def _recorded(
@@ -217,10 +242,10 @@ def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
     return value or []
 
 
-def _observed(step: Mapping[str, Any]) -> list[str]:
+def _observed(step: Mapping[str, Any], images: ImageParts) -> list[str]:
     results = _object(step.get("observation")).get("results")
     found = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
-    return [text_of(result.get("content")) for result in found]
+    return [text_of(result.get("content"), images) for result in found]
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
+from starpo.ragen.evidence.exchange.image_parts import ImageParts
 from starpo.ragen.evidence.exchange.trace import Message, TraceFault
 from starpo.schemas.datasets import ERROR_STATUSES
 
@@ -15,21 +17,28 @@ _DIGEST = re.compile("[0-9a-f]{16}")
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def text_of(content: Any) -> str:
+def text_of(content: Any, images: ImageParts | None = None) -> str:
     """Return the content of a message: a text, or joined parts that are texts.
 
+    Args:
+        content: Content of the message.
+        images: Notes images among the parts, which become marks in the text. None: the message shows none.
+
     Raises:
-        TraceFault: If the content is something else, such as an image.
+        TraceFault: If the content is something else, or an image that cannot be decoded.
     """
     if content is None:
         return ""
     if isinstance(content, str):
-        return content
+        return content if images is None else content.replace(MARK, REPLACEMENT)
     if not isinstance(content, list):
         raise TraceFault(f"a message's content is of type {type(content).__name__}, expected text or a list of parts")
     texts = []
     for part in content:
         text = part.get("text") if isinstance(part, Mapping) else part
+        if images is not None:
+            text = text.replace(MARK, REPLACEMENT) if isinstance(text, str) else text
+            text = images.mark(part) if text is None and isinstance(part, Mapping) else text
         if not isinstance(text, str):
             kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
             raise TraceFault(f"a message has a part of type {str(kind)[:40]!r}; texts alone can be imported")
@@ -53,8 +62,8 @@ def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> 
     return (f"<think>{think}</think>{text}", think) if think else (text, None)
 
 
-def message_of(value: Any) -> Message:
-    """Return the role and text of a message.
+def message_of(value: Any, images: ImageParts | None = None) -> Message:
+    """Return the role and text of a message; `images` as in `text_of`, for those that are no response.
 
     Raises:
         TraceFault: If the value is not a message of a known role.
@@ -65,7 +74,7 @@ def message_of(value: Any) -> Message:
         raise TraceFault(f"a message is of the role {value['role'][:40]!r}; known are {', '.join(ROLES)}")
     if value["role"] == "assistant":
         return "assistant", response_of(*assistant_parts(value))[0]
-    return value["role"], text_of(value.get("content"))
+    return value["role"], text_of(value.get("content"), images)
 
 
 def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:

@@ -12,9 +12,10 @@ from operator import itemgetter
 from pathlib import Path
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.exchange.atif import atif_document, image_path
+from starpo.ragen.evidence.exchange.atif import atif_document
 from starpo.ragen.evidence.exchange.choosing import Choice
 from starpo.ragen.evidence.exchange.destination import file_name, new_folder
+from starpo.ragen.evidence.exchange.image_parts import image_path
 from starpo.ragen.evidence.exchange.messages import message_lines
 from starpo.ragen.evidence.exchange.played import Played, Recorded
 
@@ -105,8 +106,8 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
 
 def _write_images(played: Played, place: Path) -> None:
     """Write the images of a trajectory beside its document; an image that several show is one file."""
-    for image in {image for parts in played.told for part in parts for image in part.images}:
-        file = place / image_path(image)
+    for image in {one.image for shown in played.places for one in shown}:
+        file = place / image_path(image.digest)
         if not file.exists():
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(base64.b64decode(image.to_png()))

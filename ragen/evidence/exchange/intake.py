@@ -75,9 +75,9 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
             aside.add(piece.place, piece.fault, piece.beginning)
             continue
         try:
-            trace = READERS[form](piece.value)
+            trace = _trace(path, piece, form)
             rows = _rows(trace if should_keep_groups else _alone(trace), piece.place, form)
-            spool.add(rows)
+            spool.add(rows, [turn.images for turn in trace.turns])
             paid[rows[0]["trajectory_id"]] = trace.reward is not None
         except TraceFault as fault:
             aside.add(piece.place, str(fault), piece.beginning)
@@ -91,10 +91,18 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
     return Taken(spool.num_traces, is_paid)
 
 
+def _trace(path: Path, piece: Piece, form: str) -> Trace:
+    if form == "atif":  # its images are files beside it
+        return read_atif(piece.value, (path.parent / piece.place).parent)
+    return READERS[form](piece.value)
+
+
 def _rows(trace: Trace, place: str, form: str) -> list[Row]:
     rows = rows_of(trace, place, form)
     try:
-        is_changed = trace.digest is not None and rows_digest(rows) != trace.digest
+        is_changed = (
+            trace.digest is not None and rows_digest(rows, [turn.images for turn in trace.turns]) != trace.digest
+        )
     except TypeError as error:  # a number without a JSON form, such as the infinity of 1e999
         raise TraceFault(f"cannot be compared with what was exported: {error}") from error
     if is_changed:

@@ -1,4 +1,4 @@
-"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: import of text only, export with images.
+"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: import and export, with images.
 
     context of a trajectory -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
 
@@ -21,6 +21,7 @@ from starpo.ragen.evidence.exchange.content import (
     number_of,
     response_of,
 )
+from starpo.ragen.evidence.exchange.image_parts import DATA_URL, ImageParts
 from starpo.ragen.evidence.exchange.played import Part, Played
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
 
@@ -40,7 +41,7 @@ def read_messages(value: Any) -> Trace:
     """Read the trajectory of a line with `messages`, or `prompt` and `completion`; id, group and reward are optional.
 
     Raises:
-        TraceFault: If there are no messages, one is not text, or the line is a part of a trajectory.
+        TraceFault: If there are no messages, one is neither text nor images, or the line is a part of a trajectory.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
@@ -67,13 +68,14 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
     """
     turns: list[TraceTurn] = []
     told: list[Message] = []
+    images = ImageParts()
     for message in messages:
-        role, text = message_of(message)
+        role, text = message_of(message, images)
         if role != "assistant":
             told.append((role, text))
             continue
         response, think = response_of(*assistant_parts(message))
-        turns.append(TraceTurn(told, response, think))
+        turns.append(TraceTurn(told, response, think, images=images.take()))
         told = []
     if not turns:
         raise TraceFault("has no message of the role 'assistant'")
@@ -98,7 +100,7 @@ def content_of(part: Part, described: Callable[[Image], Line]) -> str | list[Lin
 
 
 def _image_url(image: Image) -> Line:
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.to_png()}"}}
+    return {"type": "image_url", "image_url": {"url": DATA_URL + image.to_png()}}
 
 
 def _messages(value: Mapping[str, Any]) -> list[Any]:

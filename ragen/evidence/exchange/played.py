@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
-from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_table import ImageTable
+from starpo.ragen.agents.vision.image import Image, PlacedImage
+from starpo.ragen.agents.vision.image_table import mark_images
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.runs.stored_images import read_turns
+from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import attempts, read_attempts
@@ -30,8 +30,6 @@ from starpo.schemas.imported import imported_facts
 Row = Mapping[str, Any]
 
 _ROWS_AT_ONCE = 2_000
-_STORED_IDS = "stored_ids"
-"""Column beside `prompt_ids`: the same tokens with placeholders for images, as they are stored."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,7 @@ class Played:
         is_kept: Whether the filter kept its group; None without a filter.
         told: Messages that the prompt of each turn added; at a context start, the whole context.
         opening: Text that the prompt puts before each response, such as `<think>`.
+        places: Images of each turn's prompt; empty without any.
     """
 
     iteration: int
@@ -79,6 +78,7 @@ class Played:
     is_kept: bool | None
     told: Sequence[Sequence[Part]]
     opening: str = ""
+    places: Sequence[Sequence[PlacedImage]] = ()
 
     @property
     def trajectory_return(self) -> float | None:
@@ -180,9 +180,8 @@ class Recorded:
 
 
 def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:
-    seen, images = read_turns(store, stages["rollout"])
-    stored = read_attempts(store, "turns", stages["rollout"], ["prompt_ids"]) if images is not None else seen
-    turns = _in_order(seen.append_column(_STORED_IDS, stored["prompt_ids"]))
+    turns = _in_order(read_attempts(store, "turns", stages["rollout"]))
+    shown = read_places(store, stages["rollout"])
     rewards, is_kept = None, {}
     if "reward" in stages:
         rewards = _in_order(store.read_table("rewards", stages["reward"]["rewards"]))
@@ -194,30 +193,40 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
         paid = rewards.slice(start, stop - start).to_pylist() if rewards is not None else None
         for first, last in _trajectories(rows):
             own = rows[first:last]
-            told, opening = _told(own, transcriber, images)
+            places = [shown.get((row["trajectory_id"], row["turn"]), []) for row in own] if shown else []
+            told, opening = _told(own, transcriber, places)
             yield Played(
                 iteration,
-                [{**row, "prompt_ids": row[_STORED_IDS]} for row in own],
+                own,
                 paid[first:last] if paid is not None else None,
                 is_kept.get(own[0]["group_id"]),
                 told,
                 opening,
+                places,
             )
 
 
 def _told(
-    rows: Sequence[Row], transcriber: Transcriber | None, images: ImageTable | None
+    rows: Sequence[Row], transcriber: Transcriber | None, places: Sequence[Sequence[PlacedImage]]
 ) -> tuple[list[list[Part]], str]:
     """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""
-    if transcriber is None or not all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
-        return [_said_by_row(row) for row in rows], ""
-    found = transcriber.contents(rows)
+    found, opening = None, ""
+    if transcriber is not None and all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
+        found, opening = transcriber.contents(_marked(rows, places)), transcriber.opening_tag
     if found is None:
-        return [_said_by_row(row) for row in rows], ""
-    told = [[Part(*message) for message in messages] for messages in found]
-    if images is not None:
-        told = [_with_images(parts, images.shown(row["prompt_ids"])) for parts, row in zip(told, rows, strict=True)]
-    return told, transcriber.opening_tag
+        told, opening = [_said_by_row(row) for row in rows], ""
+    else:
+        told = [[Part(*message) for message in messages] for messages in found]
+    if places and (found is not None or imported_facts(rows[0])):
+        told = [_with_images(parts, [one.image for one in shown]) for parts, shown in zip(told, places, strict=True)]
+    return told, opening
+
+
+def _marked(rows: Sequence[Row], places: Sequence[Sequence[PlacedImage]]) -> Sequence[Row]:
+    if not places:
+        return rows
+    spans = [[(one.position, one.num_tokens) for one in shown] for shown in places]
+    return [{**row, "prompt_ids": mark_images(row["prompt_ids"], own)} for row, own in zip(rows, spans, strict=True)]
 
 
 def _with_images(parts: list[Part], images: list[Image]) -> list[Part]:

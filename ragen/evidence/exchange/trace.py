@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.schemas.checks import MAX_VOCABULARY, MIN_LOGPROB
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.imported import FORMAT, imported_info
@@ -63,6 +64,7 @@ class TraceTurn:
         logprobs: Log-probs aligned with `response_ids`; None if the source has none.
         is_context_start: Whether a new context starts with `prompt_ids`.
         finish_reason: 'stop', 'length' or 'unknown'.
+        images: Images among the messages, or where tokens are known those that `prompt_ids` show.
         columns: Columns of `turns` that the source provides and that override the derived ones, as in our own exports.
     """
 
@@ -74,6 +76,7 @@ class TraceTurn:
     logprobs: Sequence[float] | None = None
     is_context_start: bool = False
     finish_reason: str = UNKNOWN_FINISH
+    images: Sequence[PlacedImage] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -126,6 +129,7 @@ def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
     if len(trace.turns) > MAX_TURNS:
         raise TraceFault(f"has {len(trace.turns)} responses, more than {MAX_TURNS}")
     _check_tokens(trace.turns)
+    _check_images(trace.turns)
     trajectory_id = trace.name or name
     group_id = trace.group or trajectory_id
     same = _same_columns(trace, trajectory_id, group_id)
@@ -134,7 +138,8 @@ def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
     told, state = hashlib.sha256(), same["initial_state_digest"]
     num_taken = 0
     for number, turn in enumerate(trace.turns):
-        told.update(json.dumps([list(turn.messages), turn.response]).encode())
+        shown = [[image.image.digest for image in turn.images]] if turn.images else []
+        told.update(json.dumps([list(turn.messages), turn.response, *shown]).encode())
         row = {**same, **_turn_columns(turn, rewards[number]), "turn": number, "actions_left": -1 - num_taken}
         row["is_context_start"] = number == 0 or turn.is_context_start
         row["state_digest"] = state = told.hexdigest()[:16] if row["executed_actions"] else state
@@ -229,6 +234,18 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
     if [role for role, _ in turn.messages] != ["user"]:
         facts["messages"] = [{"role": role, "content": text} for role, text in turn.messages]
     return imported_info(facts)
+
+
+def _check_images(turns: Sequence[TraceTurn]) -> None:
+    for number, turn in enumerate(turns):
+        end, prompt = 0, turn.prompt_ids or turn.columns.get("prompt_ids")
+        num_prompt = len(prompt) if isinstance(prompt, Sequence) else 0
+        for one in turn.images:
+            if not (type(one.position) is type(one.num_tokens) is int and one.position >= end and one.num_tokens >= 0):
+                raise TraceFault(f"response {number + 1}: its images do not lie one after the other in its prompt")
+            end = one.position + max(one.num_tokens, 1)
+            if one.num_tokens and end > num_prompt:
+                raise TraceFault(f"response {number + 1}: an image lies beyond the end of its prompt")
 
 
 def _check_tokens(turns: Sequence[TraceTurn]) -> None:

@@ -1,6 +1,6 @@
 """Images that prompts showed, in the format of the page: their names in the turns, and each picture once.
 
-turn_images -> shown_images, marked       images of the shown rollouts -> read_images -> digest -> PNG, to a size limit
+turn_images -> shown_images       images of the shown rollouts -> read_images -> digest -> PNG, to a size limit
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.runs.stored_images import read_image
@@ -24,14 +23,6 @@ def shown_images(reader: Reader, places: Sequence[Place]) -> dict[tuple[str, int
         for row in table.sort_by("position").to_pylist() if table is not None else ():
             shown.setdefault((row["trajectory_id"], row["turn"]), []).append(row)
     return shown
-
-
-def marked(prompt_ids: Sequence[int], shown: Sequence[Row]) -> list[int]:
-    """Return the tokens of a prompt with ids beyond any vocabulary as placeholders: a `Transcriber` marks images so."""
-    ids = list(prompt_ids)
-    for row in shown:
-        ids[row["position"] : row["position"] + row["num_tokens"]] = [FIRST_IMAGE_ID] * row["num_tokens"]
-    return ids
 
 
 def read_images(reader: Reader, wanted: Mapping[Place, Sequence[str]], max_bytes: int) -> dict[str, str]:

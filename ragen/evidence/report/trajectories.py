@@ -8,13 +8,14 @@ from itertools import islice
 from typing import Any
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.agents.vision.image_table import mark_images
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
-from starpo.ragen.evidence.report.images import marked, shown_images
+from starpo.ragen.evidence.report.images import shown_images
 from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
 from starpo.schemas.datasets import STATUSES
 from starpo.schemas.imported import FORMAT, imported_facts
@@ -94,7 +95,7 @@ def read_rollout(
     for row in played:
         shown = images.get((row["trajectory_id"], row["turn"]), [])
         row["images"] = [one["image"] for one in shown]
-        row["prompt_ids"] = marked(row["prompt_ids"], shown)
+        row["prompt_ids"] = mark_images(row["prompt_ids"], [(one["position"], one["num_tokens"]) for one in shown])
     rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
     samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
     members: dict[str, list[Row]] = {}

@@ -41,17 +41,18 @@ class Walker:
 
 
 @pytest.fixture
-def visual_run(tmp_path):
-    """Store with the run 'seen'; trajectory g0-0, whose prompts show two pictures from turn 1 on."""
+def visual_run(tmp_path, request):
+    """Store with the run 'seen'; trajectory g0-0, whose prompts show two pictures from turn 1 on; parameter: agent."""
+    agent = getattr(request, "param", AGENT)
     store = Store(str(tmp_path / "store"))
-    config = StarPOConfig(environment=LAKE, agent=AGENT, iterations=1, policy={"type": "tiny", "patch_size": 32})
+    config = StarPOConfig(environment=LAKE, agent=agent, iterations=1, policy={"type": "tiny", "patch_size": 32})
     store.runs.create("seen", flow="starpo", preset=None, config=config.model_dump(mode="json"))
     TOKENIZER.save_pretrained(tmp_path / "tokenizer")
     put_folder(store, "checkpoint", str(tmp_path / "tokenizer"), facts("c" * 32))
     store.runs.record_stage("seen", 0, "warm_start", {"checkpoint": "c" * 32})
     episode = Episode("g0", 0, 1, dynamics_seed(1, 0), sampling_seed(1, 0))
-    contexts = ContextBuilder(TOKENIZER, AGENT, 100)
-    played = play(Walker(), contexts, TOKENIZER, LAKE, AGENT, SamplingConfig(max_response_tokens=100), 999, [episode])
+    contexts = ContextBuilder(TOKENIZER, agent, 100)
+    played = play(Walker(), contexts, TOKENIZER, LAKE, agent, SamplingConfig(max_response_tokens=100), 999, [episode])
     for kind, table in zip(("turns", "turn_images", "images"), take_images(played), strict=True):
         store.put_table(kind, table, facts("d" * 32))
     store.runs.record_stage("seen", 0, "rollout", dict.fromkeys(("turns", "turn_images", "images"), "d" * 32))
