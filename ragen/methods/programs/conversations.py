@@ -9,8 +9,9 @@ response than the last one of its conversation: the conversation then branches.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest
 from starpo.ragen.methods.programs.spelling import Spelling
 
@@ -24,6 +25,7 @@ class _Conversation:
         tools: The tools that it was begun with.
         messages: Up to and with the last response, as it was returned.
         ids: The context. [num_tokens]
+        images: Its images, by index into `ids`.
         ends: For every response, the numbers of messages and of ids up to and with it.
         is_asking: Whether a response is being sampled.
     """
@@ -32,6 +34,7 @@ class _Conversation:
     tools: str
     messages: list[ChatMessage] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
+    images: tuple[PlacedImage, ...] = ()
     ends: list[tuple[int, int]] = field(default_factory=list)
     is_asking: bool = False
 
@@ -42,11 +45,13 @@ class Prompt:
 
     Attributes:
         ids: Up to the beginning of the response. [num_prompt_tokens]
+        images: The images among them, by index.
         new_messages: The messages that the conversation did not have before.
         number: Index of the conversation in the trajectory.
     """
 
     ids: list[int]
+    images: tuple[PlacedImage, ...]
     new_messages: tuple[ChatMessage, ...]
     number: int
 
@@ -64,20 +69,20 @@ class Conversations:
         """Return the context of a request; `answered` or `withdrawn` must follow before the conversation goes on.
 
         Raises:
-            Refusal: If the chat template does not take its messages.
+            Refusal: If the chat template does not take its messages, or the policy its images.
         """
         known, num_messages, num_ids = self._longest_match(request)
         new = request.messages[num_messages:]
         if known is None:
-            ids = self._spelling.opening(request.messages, request.tools)
+            added = self._spelling.opening(request.messages, request.tools)
         else:
             has_called = bool(known.messages[num_messages - 1].calls)
             added = self._spelling.continuation(known.ids[num_ids - 1], has_called, new, request.tools)
-            ids = known.ids[:num_ids] + added
         if known is None or known.is_asking or num_messages < len(known.messages):
             known = self._branch(known, num_messages, num_ids, request.tools)
         known.is_asking = True
-        return Prompt(ids, new, known.number)
+        images = (replace(one, position=num_ids + one.position) for one in added.images)
+        return Prompt(known.ids + added.prompt_ids, (*known.images, *images), new, known.number)
 
     def answered(
         self, prompt: Prompt, messages: Sequence[ChatMessage], said: ChatMessage, response_ids: list[int]
@@ -93,7 +98,7 @@ class Conversations:
         known = self._all[prompt.number]
         known.is_asking = False
         known.messages = [*messages, said]
-        known.ids = prompt.ids + response_ids
+        known.ids, known.images = prompt.ids + response_ids, prompt.images
         known.ends.append((len(known.messages), len(known.ids)))
 
     def withdrawn(self, prompt: Prompt) -> None:
@@ -121,6 +126,7 @@ class Conversations:
         new = _Conversation(len(self._all), tools)
         if known is not None:
             new.messages, new.ids = known.messages[:num_messages], known.ids[:num_ids]
+            new.images = tuple(one for one in known.images if one.position < num_ids)
             new.ends = [end for end in known.ends if end[0] <= num_messages]
         self._all.append(new)
         return new

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -24,6 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.methods.programs.album import Album
 from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, read_request
 from starpo.ragen.methods.programs.replies import Reply, error, models
 from starpo.ragen.methods.programs.responses import as_chat, response
@@ -76,7 +77,9 @@ class _Client:
     trajectory_id: str
     temperature: float | None
     top_p: float | None
+    album: Album | None
     num_open: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Endpoint:
@@ -121,10 +124,17 @@ class Endpoint:
         self._thread.join()
         self._socket.close()
 
-    def admit(self, trajectory_id: str, temperature: float | None = None, top_p: float | None = None) -> str:
+    def admit(
+        self,
+        trajectory_id: str,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        *,
+        takes_images: bool = False,
+    ) -> str:
         """Return a new key for a trajectory, whose requests may name this temperature and top_p, or any if None."""
         key = secrets.token_urlsafe(32)
-        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p)
+        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p, Album() if takes_images else None)
         return key
 
     def retire(self, key: str) -> None:
@@ -176,7 +186,7 @@ class Endpoint:
         client.num_open += 1
         try:
             body = await _body(receive)
-            request = read_request(body if is_chat else as_chat(body), client.temperature, client.top_p)
+            request = await _read(client, body if is_chat else as_chat(body))
             answer = await self._answer(client.trajectory_id, request, receive)
         finally:
             client.num_open -= 1
@@ -203,6 +213,14 @@ class Endpoint:
             answer.cancel()
             raise Refusal("the connection was closed", code="disconnected")
         return answer.result()
+
+
+async def _read(client: _Client, body: bytes) -> ChatRequest:
+    allowed = client.temperature, client.top_p, client.album
+    if client.album is None:
+        return read_request(body, *allowed)
+    async with client.reading:  # images take their time, but only one thread for each program
+        return await asyncio.to_thread(read_request, body, *allowed)
 
 
 async def _body(receive: _Receive) -> bytes:

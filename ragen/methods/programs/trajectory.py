@@ -25,6 +25,7 @@ from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.episode import Episode, Row
 from starpo.ragen.agents.rollout.loop import texts_of
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
@@ -115,7 +116,8 @@ class Trajectory:
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
         self._asked[sequence_id] = number, call, prompt
         uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
-        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number), call.request.plain)
+        turn_seed = derive_seed(seed, "turn", number)
+        return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
     def _prompt(self, request: ChatRequest) -> Prompt:
         self._limit = ""
@@ -219,11 +221,13 @@ class Trajectory:
 
     def _make_rows(self, status: str) -> None:
         context: list[int] = []
+        seen: tuple[PlacedImage, ...] = ()
         for _, turn in sorted(self._turns.items()):
-            ids = turn.prompt.ids
-            grows = bool(context) and ids[: len(context)] == context
-            prompt_ids = ids[len(context) :] if grows else ids
-            context = ids + turn.response.token_ids
+            ids, images = turn.prompt.ids, turn.prompt.images
+            grows = bool(context) and ids[: len(context)] == context and images[: len(seen)] == seen
+            start = len(context) if grows else 0
+            shown = [replace(one, position=one.position - start) for one in images if one.position >= start]
+            context, seen = ids + turn.response.token_ids, images
             facts: dict[str, Any] = {"conversation": turn.prompt.number, "effective": True}
             if len(self.rows) + 1 == len(self._turns):
                 numbers = {turn.prompt.number for turn in self._turns.values()}
@@ -232,7 +236,8 @@ class Trajectory:
                 self._spoken(turn),
                 observation=_observation(turn.prompt.new_messages),
                 is_context_start=not grows,
-                prompt_ids=prompt_ids,
+                prompt_ids=ids[start:],
+                images=shown,
                 info=_as_json(facts),
             )
 
@@ -272,6 +277,7 @@ class Trajectory:
             "member": episode.member,
             "turn": turn,
             "observation": "",
+            "images": (),
             "is_context_start": turn == 0,
             "action_cost": 0.0,
             "success": False,
@@ -297,8 +303,8 @@ def _parts(text: str, opening: str) -> tuple[str | None, str]:
 
 
 def _observation(messages: tuple[ChatMessage, ...]) -> str:
-    """Return the text of a message; several, or one of the assistant's, as JSON."""
-    if len(messages) == 1 and messages[0].role != "assistant":
+    """Return the text of a message; several, or one of the assistant's or with images, as JSON."""
+    if len(messages) == 1 and messages[0].role != "assistant" and not messages[0].images:
         return messages[0].content
     return json.dumps([message.as_json() for message in messages], ensure_ascii=False)
 

@@ -1,12 +1,17 @@
 """Contexts of somebody else's messages: token in, token out, by the template's own form and without forged turns."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal
 from starpo.ragen.methods.programs.conversations import Conversations
@@ -150,6 +155,37 @@ def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     assert (prompt.number, prompt.ids[: len(first)]) == (3, first)
     prompt, _ = ask(user("a"), said("1"), user("c"), said("3"), user("d"), answer="7")
     assert (prompt.number, prompt.ids[: len(second)]) == (0, second)
+
+
+def test_the_same_text_with_another_image_is_another_conversation():
+    pictures = [Image(np.full((32, 64, 3), shade, np.uint8)) for shade in (0, 255)]
+    tokenizer = make_tokenizer(patch_size=32)
+    contexts = ContextBuilder(tokenizer, AgentConfig(observation="image"), 16)
+    spelling = Spelling(tokenizer, contexts)
+    conversations = Conversations(spelling, keeps_thoughts=True)
+
+    def ask(*messages, answer=()):
+        prompt = conversations.prompt(ChatRequest(messages))
+        conversations.answered(prompt, messages, said("1"), list(answer))
+        return prompt
+
+    def seen(image, text=f"a{MARK}b"):
+        return ChatMessage("user", text, images=(image,))
+
+    first = ask(seen(pictures[0]), answer=[5])
+    other = ask(seen(pictures[1]), said("1"), user("c"))
+    assert (other.number, other.ids[: len(first.ids)]) == (1, first.ids)
+    assert other.images == (replace(first.images[0], image=pictures[1]),)
+    second = ask(seen(pictures[0]), said("1"), seen(pictures[1], f"{MARK}"))
+    assert (second.number, second.images[0], second.images[1].image) == (0, first.images[0], pictures[1])
+    image_id = contexts.image_tokens.image_id
+    assert {place for place, token in enumerate(second.ids) if token == image_id} == {
+        one.position + number for one in second.images for number in range(one.num_tokens)
+    }
+    branch = ask(seen(pictures[0]), said("1"), user("d"))  # from the first response, so without the second image
+    assert branch.images == first.images
+    with pytest.raises(Refusal, match="cannot be cut into patches"):
+        ask(seen(Image(np.zeros((33, 32, 3), np.uint8))))
 
 
 def test_two_requests_at_a_time_from_one_response_are_two_conversations():
