@@ -1,9 +1,9 @@
 """`ragen import`: turn trajectories from other sources into a run that can be queried, audited and shown."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import typer
@@ -108,9 +108,14 @@ class Importer(Runner):
         self.num_turns = self.num_traces = self.num_set_aside = 0
         self.notes: list[str] = []
 
-    def take_table(self, table: pa.Table, file: str, *, is_paid: bool = True) -> None:
-        """Store an iteration's turns unchanged; `is_paid`: whether they have rewards."""
-        self._take(table.to_batches(), content_digest(table), file, is_paid=is_paid)
+    def take_table(self, table: pa.Table, file: str, *, is_paid: bool = True, has_images: bool = False) -> None:
+        """Store an iteration's turns unchanged; `is_paid`: whether they have rewards, `has_images`: with images."""
+        beside: dict[str, pa.Table] = {}
+        if has_images:
+            from starpo.ragen.agents.rollout.turn_images import take_images
+
+            table, beside["turn_images"], beside["images"] = take_images(table)
+        self._take(table.to_batches(), content_digest(table), file, is_paid=is_paid, beside=beside)
         self.num_turns += table.num_rows
 
     def take_traces(self, file: Path, form: str, *, should_keep_groups: bool) -> None:
@@ -131,7 +136,7 @@ class Importer(Runner):
                     if not taken.num_traces:
                         raise refusal
                     self.notes += [*aside.lines(), str(refusal).splitlines()[-1]]
-                self._take(spool.batches(), digest, file.name, is_paid=taken.is_paid)
+                self._take(spool.batches(), digest, file.name, is_paid=taken.is_paid, beside={})
         self.num_traces += taken.num_traces
         self.num_set_aside += aside.num_traces
         self.num_turns += self._store.manifest("turns", self.rollouts[-1]["turns"]).num_rows or 0
@@ -162,9 +167,21 @@ class Importer(Runner):
         """Note keys to be recorded later."""
         self._made.append((iteration, name, keys))
 
-    def _take(self, batches: Iterable[pa.RecordBatch], digest: str, file: str, *, is_paid: bool) -> None:
+    def _take(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        digest: str,
+        file: str,
+        *,
+        is_paid: bool,
+        beside: Mapping[str, pa.Table],
+    ) -> None:
         def do(work: Work, store: Store) -> Iterator[Output]:
+            yield from (Output(kind, table, is_deterministic=False) for kind, table in beside.items())
             yield Output("turns", batches, provenance={"file": file}, is_deterministic=False)
 
-        self.rollouts.append(Work(STAGE, ("turns",), do, {"content": digest}).carry_out(self._store))
+        settings: dict[str, Any] = {"content": digest}
+        if beside:  # whoever reads the turns looks for their images
+            settings |= {"agent": {"observation": "image"}, "shown": content_digest(beside["turn_images"])}
+        self.rollouts.append(Work(STAGE, (*beside, "turns"), do, settings).carry_out(self._store))
         self.are_paid.append(is_paid)

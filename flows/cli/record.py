@@ -62,19 +62,11 @@ def record(
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
     folder = resolve_policy(config.policy)  # type: ignore[arg-type]
-    turns = play(
-        config.environment,  # type: ignore[arg-type]
-        _engine(server, model, protocol),
-        folder,
-        config.agent,
-        config.rollout.sampling,
-        config.rollout.max_context_tokens,
-        num_tasks,
-        times,
-        config.seed,
-    )
+    if server is not None and config.agent.shows_images:
+        raise ConfigError("--server takes prompts as token ids, which hold no images: leave agent.observation out")
+    turns = play(config, _engine(server, model, protocol), folder, num_tasks, times)
     importer = Importer(open_store(store), run)
-    importer.take_table(turns, "recorded", is_paid=reward != _UNRATED)
+    importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])
     if importer.are_paid[0]:
         reward_and_filter(importer, config, 0, importer.rollouts[0])

@@ -1,6 +1,6 @@
 """`/v1/responses`, which the OpenAI Agents SDK speaks unless told otherwise, in terms of chat completions.
 
-    body -> `as_chat` -> body of a chat completion        Reply -> `response` -> body
+    body -> `as_chat` -> body of a chat completion        Reply -> `responded` -> body
 
 The conversation is the program's: what refers to one that a server keeps is refused, and so are streams.
 """
@@ -96,7 +96,7 @@ def _content(content: str | list[_Part]) -> str | list[dict[str, Any]]:
     ]
 
 
-def response(reply: Reply) -> bytes:
+def responded(reply: Reply) -> bytes:
     """Return the body of a `response`."""
     said, is_cut = reply.said, reply.finish_reason == "length"
     output: list[dict[str, Any]] = [

@@ -14,6 +14,7 @@ have before. The reward of the program is that of its last turn. How a program m
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -157,7 +158,7 @@ class Trajectory:
         content, calls, could_read = parse_calls(self._opening + visible, form, names)
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
-        self._conversations.answered(prompt, call.request.messages, said, response.token_ids)
+        self._conversations.answered(prompt, said, response.token_ids)
         # A response as long as the run allows is malformed, one as long as the program wants is not.
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
@@ -176,12 +177,11 @@ class Trajectory:
         text = text if len(ids) == len(response.token_ids) else self._policy.text(ids)
         stops = [stop for stop in request.stops if stop in text]
         if stops:
-            low, high = 1, len(ids)
-            while low < high:  # the fewest tokens whose text has a stop
-                middle = (low + high) // 2
-                has_stop = any(stop in self._policy.text(ids[:middle]) for stop in stops)
-                low, high = (low, middle) if has_stop else (middle + 1, high)
-            ids = ids[:high]
+            numbers = range(1, len(ids))
+            begun = bisect_left(
+                numbers, True, key=lambda number: any(stop in self._policy.text(ids[:number]) for stop in stops)
+            )
+            ids = ids[: begun + 1]  # the fewest tokens whose text has a stop
             text = self._policy.text(ids)
         elif len(ids) == len(response.token_ids):
             return response, text, text
@@ -202,7 +202,7 @@ class Trajectory:
         if ended.status == "died" and self._limit == "calls":
             self.rows[-1]["truncated"] = True
         elif ended.status == "died" and self._limit:
-            self._add(NO_RESPONSE, status="truncated", truncated=True, info=_as_json({"error": self._limit}))
+            self._add(status="truncated", truncated=True, info=_as_json({"error": self._limit}))
         else:
             self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
 
@@ -233,7 +233,7 @@ class Trajectory:
                 numbers = {turn.prompt.number for turn in self._turns.values()}
                 facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
             self._add(
-                self._spoken(turn),
+                **self._spoken(turn),
                 observation=_observation(turn.prompt.new_messages),
                 is_context_start=not grows,
                 prompt_ids=ids[start:],
@@ -246,7 +246,7 @@ class Trajectory:
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"
         is_known = not any(map(math.isnan, turn.response.logprobs))  # a server's are not
-        return NO_RESPONSE | {
+        return {
             "response_ids": turn.response.token_ids,
             "behaviour_logprobs": turn.response.logprobs if is_known else [],
             "response": turn.text,
@@ -263,18 +263,13 @@ class Trajectory:
 
     def _fail(self, error: str, message: str, status: str = "env_error", **facts: str) -> None:
         info = _as_json({"error": error, "message": without_secrets(message), **facts})
-        self._add(NO_RESPONSE, status=status, truncated=status == "timeout", info=info)
+        self._add(status=status, truncated=status == "timeout", info=info)
 
-    def _add(self, spoken: Row, **columns: Any) -> None:
-        episode, turn, initial = self.episode, len(self.rows), digest(self.task)
+    def _add(self, **columns: Any) -> None:
+        turn, initial = len(self.rows), digest(self.task)
         row: Row = {
-            "trajectory_id": episode.trajectory_id,
-            "group_id": episode.group_id,
-            "env": self._settings.tag_of(episode.env_seed),
-            "env_seed": episode.env_seed,
-            "dynamics_seed": episode.dynamics_seed,
-            "sampling_seed": episode.sampling_seed,
-            "member": episode.member,
+            **NO_RESPONSE,
+            **self.episode.columns(self._settings),
             "turn": turn,
             "observation": "",
             "images": (),
@@ -285,8 +280,7 @@ class Trajectory:
             "terminated": False,
             "truncated": False,
             "initial_state_digest": initial,
-            **spoken,
-            "origin": "greedy" if episode.is_greedy else "policy",
+            "origin": "greedy" if self.episode.is_greedy else "policy",
             **columns,
         }
         told = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]

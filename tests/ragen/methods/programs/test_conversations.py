@@ -98,7 +98,7 @@ def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, se
         ids = here.tokenizer.encode(spoken, add_special_tokens=False) + (end if turn else [])
         context.respond(ids)
         messages.append(said(opening + spoken))
-        conversations.answered(prompt, messages[:-1], messages[-1], ids)
+        conversations.answered(prompt, messages[-1], ids)
 
 
 @pytest.mark.parametrize("template", ["hermes", "llama"])
@@ -123,7 +123,7 @@ def test_a_conversation_with_tools_grows_by_appending(template):
     ids = here.tokenizer.encode(spoken, add_special_tokens=False) + list(here.contexts.stop_token_ids[:1])
     messages = [user("find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
-    conversations.answered(first, messages, said("", call), ids)
+    conversations.answered(first, said("", call), ids)
     messages += [said("", call), result("found")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids[: len(first.ids) + len(ids)] == first.ids + ids
@@ -140,7 +140,7 @@ def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     def ask(*messages, answer):
         prompt = conversations.prompt(ChatRequest(messages))
         ids = [*here.tokenizer.encode(answer, add_special_tokens=False), here.contexts.stop_token_ids[0]]
-        conversations.answered(prompt, messages, said(answer), ids)
+        conversations.answered(prompt, said(answer), ids)
         return prompt, prompt.ids + ids
 
     _, first = ask(user("a"), answer="1")
@@ -166,7 +166,7 @@ def test_the_same_text_with_another_image_is_another_conversation():
 
     def ask(*messages, answer=()):
         prompt = conversations.prompt(ChatRequest(messages))
-        conversations.answered(prompt, messages, said("1"), list(answer))
+        conversations.answered(prompt, said("1"), list(answer))
         return prompt
 
     def seen(image, text=f"a{MARK}b"):
@@ -192,7 +192,7 @@ def test_two_requests_at_a_time_from_one_response_are_two_conversations():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     first = conversations.prompt(ChatRequest((user("a"),)))
-    conversations.answered(first, (user("a"),), said("1"), [5])
+    conversations.answered(first, said("1"), [5])
     left = conversations.prompt(ChatRequest((user("a"), said("1"), user("l"))))
     right = conversations.prompt(ChatRequest((user("a"), said("1"), user("r"))))
     assert (left.number, right.number) == (0, 1)

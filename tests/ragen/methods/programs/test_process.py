@@ -67,6 +67,7 @@ def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, mo
     [
         ("raise ValueError('no luck')", "died", "exit status 1: ValueError: no luck"),
         ("import os; os.kill(os.getpid(), 9)", "died", "signal SIGKILL"),
+        ("import os; os.kill(os.getpid(), 40)", "died", "signal 40"),
         ("import time; time.sleep(60)", "hung", "still running after 0.5 s (environment.time_limit_s)"),
         ("while True: print('x' * 1000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
         ("print('x' * 6000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
