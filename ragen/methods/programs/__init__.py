@@ -11,8 +11,8 @@ player         the loop: programs, their calls, the engine, rows of `turns`
 trajectory     one trajectory: its calls and, in the end, its rows
 endpoint       HTTP on loopback, a key per trajectory
 chat, replies  requests as values, answers as bytes
-album          images of requests
 responses      the same for the protocol of `/v1/responses`
+album          images of requests
 conversations  token in, token out: which context a request continues
 spelling       messages as token ids, by the chat template
 tool_calls     calls of tools in the text of a response

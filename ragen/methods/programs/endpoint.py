@@ -252,27 +252,17 @@ class _Connection(H11Protocol):
         self.logger = _LOG
         # An answer is written in two parts, of which the second would wait for the first to be acknowledged.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timer = self.loop.call_later(SENDING_S, self._end_if_idle)
-        open_ones = _in_order(self)
-        open_ones[self] = None
-        if len(open_ones) > MAX_CONNECTIONS:
-            next((one for one in open_ones if not one.is_busy), self).transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        _in_order(self).pop(self, None)
-        super().connection_lost(exc)
+        self.began = self.loop.time()
+        self.loop.call_later(SENDING_S, self._end_if_idle)
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [one for one in self.connections if isinstance(one, _Connection) and one.is_idle]
+            min(idle, key=lambda one: one.began, default=self).transport.abort()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a request is in progress."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def is_idle(self) -> bool:
+        """Whether it is open, and no request is in progress."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
     def _end_if_idle(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.abort()
-
-
-def _in_order(connection: _Connection) -> dict[_Connection, None]:
-    """Return the server's open connections, the oldest first."""
-    return connection.config.__dict__.setdefault("connections_in_order", {})

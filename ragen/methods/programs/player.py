@@ -26,7 +26,7 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.endpoint import Endpoint, PendingCall
-from starpo.ragen.methods.programs.process import Ended, RunningProgram
+from starpo.ragen.methods.programs.process import RunningProgram
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
@@ -191,11 +191,10 @@ class _Shard:
             return
         self._polled_at = time.monotonic()
         for name, (trajectory, program, key) in list(self._live.items()):
-            ended: Ended | None = program.poll()
+            ended = program.poll()
             if ended is None:
                 continue
             self._endpoint.retire(key)
-            program.kill()
             del self._live[name]
             self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
             if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +48,11 @@ class Ended:
         status: 'done'; 'died' (a non-zero exit status, a signal, or it could not be started); 'hung' (out of time);
             'flooded' (too much output).
         detail: The reason in words; empty if done.
-        seconds: Wall-clock seconds from its start.
         output: End of its standard output, up to `KEPT_BYTES`.
     """
 
     status: str
     detail: str
-    seconds: float
     output: str
 
 
@@ -90,7 +87,6 @@ class RunningProgram:
             if len(given.encode()) <= _MAX_VARIABLE:
                 told["RAGEN_TASK"] = given
         words = words_of(command or settings.command, values)
-        self._began = time.monotonic()
         self._ended: Ended | None = None
         self._key = key
         self._settings = settings
@@ -156,14 +152,13 @@ class RunningProgram:
             return True
 
     def _read_report(self) -> Ended:
-        seconds = time.monotonic() - self._began
         self._report.seek(0)
         try:
             told = json.loads(self._report.read())
             status = told["status"]
         except (ValueError, KeyError):  # its warden was killed, by nobody but a program or an administrator
             kill_holders(self._key)
-            return Ended("died", "its warden was killed", seconds, "")
+            return Ended("died", "its warden was killed", "")
         settings = self._settings
         detail = {
             "done": "",
@@ -172,7 +167,7 @@ class RunningProgram:
             "flooded": f"more than {settings.max_output_bytes:,} bytes of output (environment.max_output_bytes)",
             "ended": "it was ended from outside",
         }[status]
-        return Ended("died" if status == "ended" else status, detail, seconds, told["output"])
+        return Ended("died" if status == "ended" else status, detail, told["output"])
 
 
 def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:

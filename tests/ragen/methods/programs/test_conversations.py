@@ -106,7 +106,7 @@ def test_tools_calls_and_results_are_spelled_as_the_template_spells_them(templat
     here = policy(template)
     call = Call("search", '{"query": "a \\"quoted\\" word"}', id="7")
     messages = (user("find it"), said("", call), result("two\nlines"), said("done"), user("more"))
-    ids = here.spelling.opening(messages, TOOLS)
+    ids = here.spelling.opening(messages, TOOLS).prompt_ids
     assert here.tokenizer.decode(ids) == whole(here.tokenizer, messages, TOOLS)
 
 
