@@ -206,7 +206,7 @@ def _fork_warden(settings: ProgramSettings, function: str, files: list[int]) -> 
         files: Control, report and task, as `warden` takes them.
     """
     with _LOCK:
-        which = (function, settings.code_digest, *environment_of(settings, "").items())
+        which = (function, function and settings.code_digest, *environment_of(settings, "").items())
         for _ in range(2):  # one that a program has killed is replaced
             if which not in _FORKING:
                 _FORKING[which] = _started(settings, function)

@@ -215,6 +215,7 @@ def test_what_the_template_does_not_take_is_refused():
         ('<tool_call>{"name": "other", "arguments": {}}</tool_call>', "hermes"),
         ('<tool_call>{"name": "search", "arguments": [1]}</tool_call>', "hermes"),
         ('<tool_call>{"name": "search", "arguments": {}}', "hermes"),
+        ('<tool_call>{"name": "search", "arguments": {"n": 1e999}}</tool_call>', "hermes"),
         ("<tool_call>" + "[" * 100_000 + "</tool_call>", "hermes"),
         ('{"name": "search", "parameters": {', "llama"),
         ("{" * 100_000, "llama"),
@@ -222,6 +223,12 @@ def test_what_the_template_does_not_take_is_refused():
 )
 def test_calls_that_cannot_be_read_are_text(text, form):
     assert parse_calls(text, form, ("search",)) == (text, (), False)
+
+
+def test_llamas_calls_may_be_several():
+    one, two = '{"name": "search", "parameters": {"a": 1}}', '{"name": "search", "parameters": {"b": 2}}'
+    calls = (Call("search", '{"a": 1}'), Call("search", '{"b": 2}'))
+    assert parse_calls(f"<|python_tag|>{one}; {two}", "llama", ("search",)) == ("", calls, True)
 
 
 def test_text_beside_calls_is_kept():
