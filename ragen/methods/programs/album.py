@@ -28,10 +28,11 @@ class Album:
         if not url.startswith(_PREFIX):
             raise ValueError(f"it does not begin with '{_PREFIX}': nothing is fetched, and PNG alone is read")
         key = hashlib.sha256(url.encode()).digest()
-        if key not in self._images:
+        if key not in self._images and self._num_pixels_left > 0:
             image = Image.from_png(url.removeprefix(_PREFIX))
-            if image.height * image.width > self._num_pixels_left:
-                raise ValueError(f"the images of this trajectory have more than {MAX_PIXELS:,} pixels together")
             self._num_pixels_left -= image.height * image.width
-            self._images[key] = image
+            if self._num_pixels_left >= 0:
+                self._images[key] = image
+        if key not in self._images:  # after the first one that does not fit, no other is decoded
+            raise ValueError(f"the images of this trajectory have more than {MAX_PIXELS:,} pixels together")
         return self._images[key]
