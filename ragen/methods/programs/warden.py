@@ -53,22 +53,23 @@ def main() -> None:
         if os.fork() == 0:
             try:
                 asked.close()
-                _serve(*files, become)
+                _serve(files, become)
             finally:
                 os._exit(0)
         for file in files:
             os.close(file)
 
 
-def _serve(control: int, report: int, task: int, become: Become) -> None:
+def _serve(files: list[int], become: Become) -> None:
     """Watch over one program.
 
     Args:
-        control: A socket that closes when the parent wants the program to end, or has ended. It is told the process id.
-        report: A file that holds the specification and receives the report (`_watch`).
-        task: The program's standard input.
+        files: Control, a socket that closes when the parent wants the program to end, or has ended, and that is told
+            the process id; report, a file that holds the specification and receives the report (`_watch`); task, the
+            program's standard input.
         become: Starts it.
     """
+    control, report, task = files
     os.setsid()
     os.write(control, str(os.getpid()).encode())
     os.dup2(control, 0)
