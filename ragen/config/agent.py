@@ -170,7 +170,7 @@ class AgentConfig(Settings):
                 f"agent.observation = '{self.observation}' shows images, which rollout.search does not store: leave "
                 "one of the two out"
             )
-        if self.chat_template and rollout.engine_config.is_remote:
+        if self.chat_template and getattr(rollout.engine_config, "protocol", "") == "chat":
             raise ValueError(
                 f"rollout.engine = '{rollout.engine}' sends messages, which the server renders by its own chat "
                 "template: leave agent.chat_template out, and give the template to the server"

@@ -1,6 +1,6 @@
 """Record what a program says to a policy, without training: the episodes of one rollout.
 
-settings, a policy's folder, an engine -> the loop of programs -> rows of `turns`
+settings, a policy's folder, a player -> the loop of programs -> rows of `turns`
 """
 
 from typing import Any
@@ -8,10 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.costs import take_usage
-from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.shards import ShardPlayer, make_episodes, play_shards
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 from starpo.ragen.envs.make import make
@@ -25,12 +23,12 @@ def unrated(transcript: list[dict[str, Any]], task: dict[str, Any]) -> float:
     return 0.0
 
 
-def record(config: StarPOConfig, engine: RolloutEngine, folder: str, num_tasks: int, times: int) -> pa.Table:
+def record(config: StarPOConfig, player: ShardPlayer, folder: str, num_tasks: int, times: int) -> pa.Table:
     """Play some tasks, each several times.
 
     Args:
         config: Settings; those of the program, of the agent, of sampling, and the seed count.
-        engine: Answers.
+        player: Plays them.
         folder: The policy's folder, of which a server's engine takes the tokenizer and the chat template.
         num_tasks: Number of different tasks.
         times: Episodes of each, which form a group.
@@ -49,5 +47,5 @@ def record(config: StarPOConfig, engine: RolloutEngine, folder: str, num_tasks: 
         seen.add(initial_state(world, settings.type, env_seed))
         groups.append((f"g{number:04d}", env_seed))
     job = RolloutJob(folder, folder, settings, config.agent, rollout.sampling, rollout.max_context_tokens)
-    turns, _ = take_usage(play_shards(LocalPlayer(engine), job, make_episodes(groups, times, num_tasks)))
+    turns, _ = take_usage(play_shards(player, job, make_episodes(groups, times, num_tasks)))
     return turns
