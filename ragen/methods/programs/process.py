@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ _MAX_VARIABLE = 100_000
 """Linux allows a variable 128 KiB; a longer task is on standard input alone."""
 _MAX_TOLD = 300
 _END_S = 15.0
+LATE_S = 30.0
+"""Time after its limit in which a program must have been ended by its warden."""
 _FORKING: dict[tuple[Any, ...], socket.socket] = {}
 """What a process that forks wardens was started for -> the socket over which it is sent files."""
 _LOCK = Lock()
@@ -91,6 +94,7 @@ class RunningProgram:
         self._key = key
         self._settings = settings
         self._warden = 0
+        self._give_up_at = time.monotonic() + settings.time_limit_s + LATE_S
         self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
         self._report: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, theirs = socket.socketpair()
@@ -112,6 +116,8 @@ class RunningProgram:
 
     def poll(self) -> Ended | None:
         """Return how it ended; None while it runs."""
+        if self._ended is None and time.monotonic() > self._give_up_at:
+            self._end_by_force()
         if self._ended is None and self._is_over(0.0):
             self._ended = self._read_report()
             self._report.close()
@@ -122,7 +128,7 @@ class RunningProgram:
     def wait(self) -> Ended:
         """Wait until it has ended; its time limit bounds this."""
         while (ended := self.poll()) is None:
-            self._is_over(None)
+            self._is_over(1.0)
         return ended
 
     def kill(self) -> None:
@@ -132,14 +138,18 @@ class RunningProgram:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         if not self._is_over(_END_S):
-            kill_holders(self._key)
-            if self._warden:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._warden, signal.SIGKILL)
-            self._is_over(_END_S)
+            self._end_by_force()
         self.poll()
 
-    def _is_over(self, timeout_s: float | None) -> bool:
+    def _end_by_force(self) -> None:
+        """End it together with its warden, which does not react: a program may have stopped it."""
+        kill_holders(self._key)
+        if self._warden:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._warden, signal.SIGKILL)
+        self._is_over(_END_S)
+
+    def _is_over(self, timeout_s: float) -> bool:
         """Wait for the end of the warden, which holds the other end of the socket, and writes its process id to it."""
         self._control.settimeout(timeout_s)
         try:
