@@ -75,9 +75,10 @@ class Conversations:
         messages, tools = request.messages, request.tools
         said = [number for number, message in enumerate(messages, 1) if message.role == "assistant"]
         known, new = self._heard.get((tools, messages[: max(said, default=0)])), messages[max(said, default=0) :]
+        before: list[int] = []
+        shown: tuple[PlacedImage, ...] = ()
         if known is None or not new:
-            known, before, shown = None, [], ()
-            added = self._spelling.opening(messages, tools)
+            known, added = None, self._spelling.opening(messages, tools)
         else:
             before, shown = known.prompt.ids + known.ids, known.prompt.images
             added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
