@@ -108,9 +108,15 @@ class Importer(Runner):
         self.num_turns = self.num_traces = self.num_set_aside = 0
         self.notes: list[str] = []
 
-    def take_table(self, table: pa.Table, file: str, *, is_paid: bool = True) -> None:
-        """Store an iteration's turns unchanged; `is_paid`: whether they have rewards."""
-        self._take(table.to_batches(), content_digest(table), file, is_paid=is_paid)
+    def take_table(self, table: pa.Table, file: str, *, is_paid: bool = True, has_images: bool = False) -> None:
+        """Store an iteration's turns unchanged; `is_paid`: whether they have rewards, `has_images`: with images."""
+        beside: dict[str, Callable[[], Iterable[pa.RecordBatch]]] = {}
+        if has_images:
+            from starpo.ragen.agents.rollout.turn_images import take_images
+
+            table, places, images = take_images(table)
+            beside = {"images": images.to_batches, "turn_images": places.to_batches}
+        self._take(table.to_batches(), content_digest(table), file, is_paid=is_paid, beside=beside)
         self.num_turns += table.num_rows
 
     def take_traces(self, file: Path, form: str, *, should_keep_groups: bool) -> None:
@@ -170,9 +176,9 @@ class Importer(Runner):
         file: str,
         *,
         is_paid: bool,
-        beside: Mapping[str, Callable[[], Iterable[pa.RecordBatch]]] | None = None,
+        beside: Mapping[str, Callable[[], Iterable[pa.RecordBatch]]],
     ) -> None:
-        beside, settings = beside or {}, {"content": digest}
+        settings = {"content": digest}
         if "turn_images" in beside:
             settings["images"] = content_digest(beside["turn_images"](), TURN_IMAGES.schema)
 

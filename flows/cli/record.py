@@ -1,6 +1,6 @@
 """`ragen record`: keep what an agent program says to a policy as a run, without training."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -30,7 +30,7 @@ def record(
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Name of the model on that server.")] = None,
     protocol: Annotated[
-        str, typer.Option("--protocol", help="As rollout.openai.protocol: vllm, completions.")
+        Literal["vllm", "completions"], typer.Option("--protocol", help="As rollout.openai.protocol.")
     ] = "vllm",
     tasks: Annotated[str, typer.Option("--tasks", help="As environment.tasks. Default: one task, {}.")] = _NO_TASK,
     reward: Annotated[
@@ -48,33 +48,28 @@ def record(
     """Keep what an agent program says to a policy as a run, to audit, filter and fine-tune on; nothing is trained."""
     from starpo.ragen.agents.policy.source import resolve_policy
     from starpo.ragen.methods.programs.recording import record as play
+    from starpo.ragen.runs.placement import playing_here, shard_player
 
     if (server is None) != (model is None):
         raise ConfigError("--server and --model go together: the address, and the name of the model there")
-    if protocol not in ("vllm", "completions"):
-        raise ConfigError(f"--protocol {protocol}: expected vllm or completions, whose prompts are token ids")
     is_function = len(command) == 1 and ":" in command[0]
     program = {"command": command[0] if is_function else command, "tasks": tasks, "reward": reward}
     settings: dict[str, Any] = {
         "environment": {"type": "program", **program},
         "policy": {"type": "pretrained", "name_or_path": policy},
     }
+    if server is not None:
+        settings |= {
+            "rollout.engine": "openai",
+            "rollout.openai": {"base_url": server, "model": model, "protocol": protocol},
+        }
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
     folder = resolve_policy(config.policy)  # type: ignore[arg-type]
-    turns = play(
-        config.environment,  # type: ignore[arg-type]
-        _engine(server, model, protocol),
-        folder,
-        config.agent,
-        config.rollout.sampling,
-        config.rollout.max_context_tokens,
-        num_tasks,
-        times,
-        config.seed,
-    )
+    with playing_here():
+        turns = play(config, shard_player(config.rollout, 1), folder, num_tasks, times)
     importer = Importer(open_store(store), run)
-    importer.take_table(turns, "recorded", is_paid=reward != _UNRATED)
+    importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])
     if importer.are_paid[0]:
         reward_and_filter(importer, config, 0, importer.rollouts[0])
@@ -86,17 +81,6 @@ def record(
         return
     write(f"run {run}: {facts['episodes']} episodes, {num_failed} failed, {turns.num_rows} turns.")
     write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
-
-
-def _engine(server: str | None, model: str | None, protocol: str) -> Any:
-    if server is not None:
-        from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
-
-        return OpenAIEngine(base_url=server, model=model, protocol=protocol)
-    from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-    from starpo.ragen.config.runtime import Runtime
-
-    return TorchEngine(num_threads=Runtime.current().threads)
 
 
 def _has_failed(turns: Any) -> Any:

@@ -46,7 +46,8 @@ class AgentConfig(Settings):
     """Maximum number of actions per turn; further actions in the same answer are not executed."""
     observation: Literal["text", "image", "both"] = Field("text", exclude_if=lambda form: form == "text")
     """What the prompt shows of a state. 'text': the environment's text. 'image': its picture (`render_rgb`). 'both':
-    the picture, followed by the text. The column `observation` of `turns` always holds the text."""
+    the picture, followed by the text. The column `observation` of `turns` always holds the text. With 'image' and
+    'both' alike, a program may show images of its own."""
     should_malformed_use_actions: bool = True
     """Whether a malformed response from which nothing can be executed uses up as many actions as a turn may have.
     False: it only uses up its turn, as in the paper, and forfeits no actions that the reward component 'forfeit' could
@@ -164,12 +165,7 @@ class AgentConfig(Settings):
                 f"agent.observation = '{self.observation}' shows images, which rollout.engine = '{rollout.engine}' "
                 "does not send: set rollout.engine = 'torch', or agent.observation = 'text'"
             )
-        if self.shows_images and "program" in types.values():
-            raise ValueError(
-                f"agent.observation = '{self.observation}' shows images, and programs are answered from text alone: "
-                "set agent.observation = 'text'"
-            )
-        if self.chat_template and rollout.engine_config.is_remote:
+        if self.chat_template and getattr(rollout.engine_config, "protocol", "") == "chat":
             raise ValueError(
                 f"rollout.engine = '{rollout.engine}' sends messages, which the server renders by its own chat "
                 "template: leave agent.chat_template out, and give the template to the server"

@@ -11,6 +11,7 @@ from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import tiny_tokenizer, tokenizer_and_positions
 from starpo.ragen.envs import make
+from starpo.ragen.envs.make import environment_type
 from starpo.ragen.sizing.architecture import architecture_of
 
 CHARACTERS_A_TOKEN = 3.0
@@ -88,7 +89,7 @@ def _image_tokens(config: StarPOConfig) -> int:
     Raises:
         StarPOError: If the environment draws none, or the policy's files cannot be read.
     """
-    if not config.agent.shows_images:
+    if not config.agent.shows_images or environment_type(config.environment.type).plays:  # a program's are not known
         return 0
     from starpo.ragen.agents.vision.image import image_of
 

@@ -6,15 +6,19 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
+from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.learning.stored_episodes import choose_episodes
+from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.store import Store
 
 AGENT = """
@@ -56,6 +60,25 @@ def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
     assert [sum(row["action_rewards"]) for row in turns] == [0.5 * is_rated] * 2
     assert all(row["response_ids"] for row in turns)
     assert ("reward" in stages) == is_rated
+
+
+def test_images_are_recorded(store, tmp_path):
+    tokenizer = make_tokenizer(patch_size=32)
+    config = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16, patch_size=32)
+    policy = tmp_path / "policy"
+    save_policy(make_model(config, tokenizer), tokenizer, policy)
+    shown = Image(np.full((32, 64, 3), 9, np.uint8))
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{shown.to_png()}"}}
+    (tmp_path / "agent.py").write_text(AGENT.replace('"up?"', repr([part])))
+    given = ("--set", "agent.observation=image", "--json", "--", sys.executable, str(tmp_path / "agent.py"))
+    made = record(store, str(policy), *given)
+    assert made.exit_code == 0, made.output
+    keys = store.runs.iterations("seen")[0]["rollout"]
+    assert store.read_table("images", keys["images"])["digest"].to_pylist() == [shown.digest]
+    (row,) = store.read_table("turns", keys["turns"]).to_pylist()
+    assert json.loads(row["observation"])[0]["images"] == [shown.digest]
+    seen, table = read_turns(store, keys)
+    assert table.shown(seen["prompt_ids"][0].as_py()) == [shown]
 
 
 class Server(BaseHTTPRequestHandler):

@@ -110,7 +110,7 @@ class Runs:
     def programs(self) -> list[psutil.Process]:
         """Processes that play, or that import what plays."""
         mark = f"PLAYED={self.played}".encode()
-        return [one for one in _with_environment(mark) if "nursery.py" in " ".join(one.cmdline())]
+        return [one for one in _with_environment(mark) if "warden.py" in " ".join(one.cmdline())]
 
 
 def _with_environment(mark: bytes) -> Iterator[psutil.Process]:
@@ -133,7 +133,7 @@ def test_a_run_that_is_killed_while_programs_play_goes_on_to_the_same_result(vic
         while runs.num_played() < share * NUM_PLAYED and run.poll() is None:
             time.sleep(0.005)
         player = next(
-            parent for one in runs.programs() if "nursery" not in " ".join((parent := one.parent()).cmdline())
+            parent for one in runs.programs() if "warden.py" not in " ".join((parent := one.parent()).cmdline())
         )
         os.kill(run.pid if victim == "flow" else player.pid, signal.SIGKILL)
         run.wait(timeout=400)

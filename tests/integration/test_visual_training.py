@@ -11,7 +11,6 @@ from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.forms import write_reasoning
 from starpo.ragen.agents.vision.image import Image, image_of
-from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
 from starpo.ragen.envs import make
@@ -158,12 +157,6 @@ def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         preset("smoke", settings)
-
-
-def test_programs_show_no_images():
-    seeing = AgentConfig(observation="image")
-    with pytest.raises(ValueError, match="answered from text alone"):
-        seeing.check_fits({"program": "program"}, CONFIG.rollout, is_demonstrated=False)
 
 
 def test_true_statements_about_a_picture_are_paid(store, played):

@@ -156,13 +156,22 @@ class ContextBuilder:
                 f"prompt '{self.agent.prompt}' shows the observation {len(after)} times; with agent.observation = "
                 f"'{self.agent.observation}' it must show it once, as it is"
             )
-        assert self.image_tokens is not None
         ids += self.text_ids(before)
-        tokens = self.image_tokens
-        placed = PlacedImage(len(ids) + len(tokens.before_ids), tokens.num_tokens(image), image)
-        ids += tokens.ids(image)
+        placed = self.add_image(ids, image)
         ids += self.text_ids(after[0])
         return [placed]
+
+    def add_image(self, ids: list[int], image: Image) -> PlacedImage:
+        """Append the tokens of an image to `ids`, and return it with its place there.
+
+        Raises:
+            PolicyError: If the policy cannot see images of this size.
+        """
+        tokens = self.image_tokens
+        assert tokens is not None
+        placed = PlacedImage(len(ids) + len(tokens.before_ids), tokens.num_tokens(image), image)
+        ids += tokens.ids(image)
+        return placed
 
     def encode_text(self, text: str) -> tuple[int, ...]:
         """Return the same ids without keeping them, for texts that may be long and rarely come again."""

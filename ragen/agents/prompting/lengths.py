@@ -65,7 +65,7 @@ def prompt_lengths(
         observation, _ = world.reset(seed=seed)
         context = contexts.start(world)
         left = contexts.agent.max_actions
-        image = contexts.look(world)
+        image = None if world.plays else contexts.look(world)  # a program's images are its own
         told = told or contexts.describe(image)
         opening = context.observe(observation, actions_left=left, reward=None, had_invalid_action=False, image=image)
         first.append(len(opening.prompt_ids))

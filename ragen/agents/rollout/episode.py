@@ -22,7 +22,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.envs.base import MAX_OBSERVATION, Environment
+from starpo.ragen.envs.base import MAX_OBSERVATION, Environment, EnvironmentSettings
 from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
@@ -55,6 +55,12 @@ class Episode:
     def trajectory_id(self) -> str:
         """Unique among the episodes of a rollout."""
         return f"{self.group_id}-{self.member}"
+
+    def columns(self, settings: EnvironmentSettings) -> Row:
+        """Return the columns that identify it in each of its rows."""
+        seeds = ("group_id", "env_seed", "dynamics_seed", "sampling_seed", "member")
+        identity = {name: getattr(self, name) for name in seeds}
+        return {"trajectory_id": self.trajectory_id, "env": settings.tag_of(self.env_seed), **identity}
 
     def branch(self, *path: str | int) -> "Episode":
         """Return the same episode with different randomness in tokens and steps, derived from its seeds and a path."""
@@ -262,15 +268,8 @@ class LiveEpisode:
             reply.info = _as_json(info)
 
     def _record(self, **columns: Any) -> None:
-        episode = self.episode
         row: Row = {
-            "trajectory_id": episode.trajectory_id,
-            "group_id": episode.group_id,
-            "env": self._environment.settings.tag_of(episode.env_seed),
-            "env_seed": episode.env_seed,
-            "dynamics_seed": episode.dynamics_seed,
-            "sampling_seed": episode.sampling_seed,
-            "member": episode.member,
+            **self.episode.columns(self._environment.settings),
             "turn": self.turn,
             "observation": self._observation,
             "is_context_start": self.turn == 0 or self._agent.begins_anew,

@@ -4,8 +4,7 @@ settings       which program, which tasks, which reward, and the limits
 environment    the environment as everything but the rollout sees it: tasks are its initial states
 tasks          rows of a file, of a Python iterable or of a data set
 process        one program: started, limited, ended with all that it started
-warden         the process that watches over one program
-nursery        imports a function once, and forks a process for every episode
+warden         the processes that watch over programs, and call functions that are programs
 reward         what an episode is worth
 
 player         the loop: programs, their calls, the engine, rows of `turns`
@@ -13,6 +12,7 @@ trajectory     one trajectory: its calls and, in the end, its rows
 endpoint       HTTP on loopback, a key per trajectory
 chat, replies  requests as values, answers as bytes
 responses      the same for the protocol of `/v1/responses`
+album          images of requests
 conversations  token in, token out: which context a request continues
 spelling       messages as token ids, by the chat template
 tool_calls     calls of tools in the text of a response

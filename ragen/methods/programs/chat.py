@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, PositiveInt, ValidationError
 
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
+from starpo.ragen.methods.programs.album import Album
 from starpo.ragen.methods.programs.settings import MODEL
 
 
@@ -51,18 +54,21 @@ class ChatMessage:
 
     Attributes:
         role: 'system', 'user', 'assistant' or 'tool'.
-        content: Its text; '' if it has none.
+        content: Its text; '' if it has none. Marks (`agents.vision.image_tokens.MARK`) are the places of its images.
         calls: Tool calls of the assistant.
+        images: Images of any other role; if there are none, a mark is text.
     """
 
     role: str
     content: str
     calls: tuple[Call, ...] = ()
+    images: tuple[Image, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return role, content and, if there are any, the calls, for storage and display."""
+        """Return role, content and, if there are any, calls and digests of images, for storage and display."""
         calls = [{"name": call.name, "arguments": json.loads(call.arguments)} for call in self.calls]
-        return {"role": self.role, "content": self.content} | ({"tool_calls": calls} if calls else {})
+        more = {"tool_calls": calls, "images": [image.digest for image in self.images]}
+        return {"role": self.role, "content": self.content} | {name: value for name, value in more.items() if value}
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,16 @@ class _Text(BaseModel):
     text: str
 
 
+class _Url(BaseModel):
+    url: str
+    detail: Literal["auto"] | None = None
+
+
+class _Picture(BaseModel):
+    type: Literal["image_url"]
+    image_url: _Url
+
+
 class _Function(BaseModel):
     name: _Name
     arguments: Json[_Object] | _Object | Literal[""] = ""
@@ -114,7 +130,7 @@ class _Call(BaseModel):
 
 class _Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Text] | None = None
+    content: str | list[Annotated[_Text | _Picture, Field(discriminator="type")]] | None = None
     tool_calls: list[_Call] | None = _Many
 
 
@@ -163,13 +179,16 @@ class _Body(BaseModel):
     prompt_cache_key: Any = None
 
 
-def read_request(body: bytes, temperature: float | None, top_p: float | None) -> ChatRequest:
+def read_request(
+    body: bytes, temperature: float | None, top_p: float | None, album: Album | None = None
+) -> ChatRequest:
     """Read the body of a request.
 
     Args:
         body: JSON, as sent.
         temperature: The run's; a request may name this one only. None: any is accepted, without effect.
         top_p: Likewise.
+        album: Reads its images; None: it may have none.
 
     Raises:
         Refusal: If it is no request, or asks for something that is not served.
@@ -189,7 +208,7 @@ def read_request(body: bytes, temperature: float | None, top_p: float | None) ->
     tools = [] if asked.tool_choice == "none" else asked.tools or []
     limits = [limit for limit in (asked.max_tokens, asked.max_completion_tokens) if limit is not None]
     return ChatRequest(
-        messages=tuple(_message(message) for message in asked.messages),
+        messages=tuple(_message(number, message, album) for number, message in enumerate(asked.messages)),
         tools=json.dumps([_declaration(tool.function) for tool in tools], ensure_ascii=False),
         tool_names=tuple(tool.function.name for tool in tools),
         max_tokens=min(limits, default=None),
@@ -208,22 +227,45 @@ def refusal(error: ValidationError) -> Refusal:
     param = str(found["loc"][0])[:100]
     if found["type"] == "extra_forbidden":
         return Refusal(f"{place} is not supported: leave it out", code="unsupported_parameter", param=param)
-    if found["input"] == "image_url":
-        return Refusal(f"{place} is 'image_url': this endpoint takes no images; send text", param=param)
     return Refusal(f"{place} is {repr(found['input'])[:100]}. {found['msg']}", param=param)
 
 
-def _message(message: _Message) -> ChatMessage:
-    content = message.content or ""
+def _message(number: int, message: _Message, album: Album | None) -> ChatMessage:
+    content, images = message.content or "", []
+    parts = [_Text(type="text", text=content)] if isinstance(content, str) else content
+    texts = []
+    for index, part in enumerate(parts):
+        if isinstance(part, _Picture):
+            images.append(_image(f"messages.{number}.content.{index}", message.role, part.image_url.url, album))
+            texts.append(MARK)
+        else:  # no text can pass for an image; without images, a mark is any character
+            is_plain = album is None or message.role == "assistant"
+            texts.append(part.text if is_plain else part.text.replace(MARK, REPLACEMENT))
     calls = [
         Call(call.function.name, spelled(call.function.arguments or {}), call.id or "")
         for call in message.tool_calls or ()
     ]
     return ChatMessage(
         "system" if message.role == "developer" else message.role,
-        content if isinstance(content, str) else "".join(part.text for part in content),
+        "".join(texts),
         tuple(calls) if message.role == "assistant" else (),
+        tuple(images),
     )
+
+
+def _image(place: str, role: str, url: str, album: Album | None) -> Image:
+    if album is None:
+        raise Refusal(
+            f"{place} is an image_url, and this endpoint takes no images: send text, or set agent.observation = "
+            "'image' for a policy that sees them",
+            param="messages",
+        )
+    if role == "assistant":
+        raise Refusal(f"{place} is an image_url in a message of the assistant, which has none", param="messages")
+    try:
+        return album.image(url)
+    except ValueError as error:
+        raise Refusal(f"{place}: the image_url '{url[:50]}' is not served: {error}", param="messages") from None
 
 
 def _declaration(function: _Declaration) -> dict[str, Any]:

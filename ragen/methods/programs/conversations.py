@@ -8,47 +8,52 @@ agent of the same program) begins a new context, spelled out from its text. A re
 response than the last one of its conversation: the conversation then branches.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest
 from starpo.ragen.methods.programs.spelling import Spelling
 
 
-@dataclass
-class _Conversation:
-    """A conversation up to its last response.
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A response that was given.
 
     Attributes:
-        number: Its index in the trajectory.
-        tools: The tools that it was begun with.
-        messages: Up to and with the last response, as it was returned.
-        ids: The context. [num_tokens]
-        ends: For every response, the numbers of messages and of ids up to and with it.
-        is_asking: Whether a response is being sampled.
+        prompt: Its prompt.
+        said: The response as it was returned to the program.
+        ids: As sampled. [num_response_tokens]
     """
 
-    number: int
-    tools: str
-    messages: list[ChatMessage] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    ends: list[tuple[int, int]] = field(default_factory=list)
-    is_asking: bool = False
+    prompt: "Prompt"
+    said: ChatMessage
+    ids: list[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prompt:
     """The context of a request.
 
     Attributes:
+        messages: The messages of the request.
+        tools: Its tools.
+        follows: The response that it continues; None if its context is new.
         ids: Up to the beginning of the response. [num_prompt_tokens]
-        new_messages: The messages that the conversation did not have before.
-        number: Index of the conversation in the trajectory.
+        images: The images among them, by index.
+        number: Index of its conversation in the trajectory.
     """
 
+    messages: tuple[ChatMessage, ...]
+    tools: str
+    follows: Heard | None
     ids: list[int]
-    new_messages: tuple[ChatMessage, ...]
+    images: tuple[PlacedImage, ...]
     number: int
+
+    @property
+    def new_messages(self) -> tuple[ChatMessage, ...]:
+        """The messages that the conversation did not have before."""
+        return self.messages[len(self.follows.prompt.messages) + 1 if self.follows else 0 :]
 
 
 class Conversations:
@@ -58,76 +63,40 @@ class Conversations:
         """Start without any; without `keeps_thoughts`, the template rewrites responses, and every context is new."""
         self._spelling = spelling
         self._keeps_thoughts = keeps_thoughts
-        self._all: list[_Conversation] = []
+        self._heard: dict[tuple[str, tuple[ChatMessage, ...]], Heard] = {}  # by tools and messages, its own the last
+        self._last: list[Heard | None] = []  # of each conversation; None while a response is being sampled
 
     def prompt(self, request: ChatRequest) -> Prompt:
         """Return the context of a request; `answered` or `withdrawn` must follow before the conversation goes on.
 
         Raises:
-            Refusal: If the chat template does not take its messages.
+            Refusal: If the chat template does not take its messages, or the policy its images.
         """
-        known, num_messages, num_ids = self._longest_match(request)
-        new = request.messages[num_messages:]
-        if known is None:
-            ids = self._spelling.opening(request.messages, request.tools)
+        messages, tools = request.messages, request.tools
+        said = [number for number, message in enumerate(messages, 1) if message.role == "assistant"]
+        known, new = self._heard.get((tools, messages[: max(said, default=0)])), messages[max(said, default=0) :]
+        before: list[int] = []
+        shown: tuple[PlacedImage, ...] = ()
+        if known is None or not new:
+            known, added = None, self._spelling.opening(messages, tools)
         else:
-            has_called = bool(known.messages[num_messages - 1].calls)
-            added = self._spelling.continuation(known.ids[num_ids - 1], has_called, new, request.tools)
-            ids = known.ids[:num_ids] + added
-        if known is None or known.is_asking or num_messages < len(known.messages):
-            known = self._branch(known, num_messages, num_ids, request.tools)
-        known.is_asking = True
-        return Prompt(ids, new, known.number)
+            before, shown = known.prompt.ids + known.ids, known.prompt.images
+            added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
+        images = (replace(one, position=len(before) + one.position) for one in added.images)
+        number = known.prompt.number if known else -1
+        if known is None or self._last[number] is not known:  # another request already goes on from there
+            number = len(self._last)
+            self._last.append(None)
+        self._last[number] = None
+        return Prompt(messages, tools, known, before + added.prompt_ids, (*shown, *images), number)
 
-    def answered(
-        self, prompt: Prompt, messages: Sequence[ChatMessage], said: ChatMessage, response_ids: list[int]
-    ) -> None:
-        """Record the response to a prompt.
-
-        Args:
-            prompt: The prompt.
-            messages: All messages of its request.
-            said: The response as it is returned to the program.
-            response_ids: As sampled.
-        """
-        known = self._all[prompt.number]
-        known.is_asking = False
-        known.messages = [*messages, said]
-        known.ids = prompt.ids + response_ids
-        known.ends.append((len(known.messages), len(known.ids)))
+    def answered(self, prompt: Prompt, said: ChatMessage, response_ids: list[int]) -> None:
+        """Record the response to a prompt, as it is returned to the program and as it was sampled."""
+        heard = self._last[prompt.number] = Heard(prompt, said, response_ids)
+        if self._keeps_thoughts:
+            place = prompt.tools, (*prompt.messages, said)
+            self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
 
     def withdrawn(self, prompt: Prompt) -> None:
         """Record that a prompt will get no response."""
-        self._all[prompt.number].is_asking = False
-
-    def _longest_match(self, request: ChatRequest) -> tuple[_Conversation | None, int, int]:
-        """Return the conversation, and the numbers of its messages and ids, that a request continues."""
-        best: tuple[_Conversation | None, int, int] = (None, 0, 0)
-        if not self._keeps_thoughts:
-            return best
-        for known in self._all:
-            if known.tools != request.tools:
-                continue
-            for num_messages, num_ids in reversed(known.ends):
-                if num_messages <= best[1]:
-                    break
-                if _continues(request.messages, known.messages, num_messages):
-                    best = (known, num_messages, num_ids)
-                    break
-        return best
-
-    def _branch(self, known: _Conversation | None, num_messages: int, num_ids: int, tools: str) -> _Conversation:
-        """Begin a conversation with what another one has up to a response."""
-        new = _Conversation(len(self._all), tools)
-        if known is not None:
-            new.messages, new.ids = known.messages[:num_messages], known.ids[:num_ids]
-            new.ends = [end for end in known.ends if end[0] <= num_messages]
-        self._all.append(new)
-        return new
-
-
-def _continues(messages: Sequence[ChatMessage], known: Sequence[ChatMessage], number: int) -> bool:
-    """Whether messages are the first `number` known ones, then others, none of them the assistant's."""
-    if len(messages) <= number or any(message.role == "assistant" for message in messages[number:]):
-        return False
-    return list(messages[:number]) == list(known[:number])
+        self._last[prompt.number] = prompt.follows

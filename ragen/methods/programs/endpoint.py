@@ -15,18 +15,22 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from starpo.ragen.core.errors import EngineError
+from starpo.ragen.methods.programs.album import Album
 from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, read_request
 from starpo.ragen.methods.programs.replies import Reply, error, models
-from starpo.ragen.methods.programs.responses import as_chat, response
+from starpo.ragen.methods.programs.responses import as_chat, responded
 
 MAX_BODY_BYTES = 4 << 20
 MAX_CONNECTIONS = 512
@@ -39,8 +43,6 @@ _PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/models")
 
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.ERROR)  # what programs send is no news; faults of this module are
-_Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-_Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(eq=False)
@@ -51,22 +53,23 @@ class PendingCall:
         trajectory_id: The trajectory whose key it brought.
         request: What it asks for.
         arrived: When it had been read, on the monotonic clock.
+        answered: Its answer, once there is one; cancelled if the program has closed the connection.
     """
 
     trajectory_id: str
     request: ChatRequest
-    arrived: float
-    _loop: asyncio.AbstractEventLoop
-    _answer: "asyncio.Future[Reply | Refusal]"
+    arrived: float = field(default_factory=time.monotonic)
+    answered: "Future[Reply | Refusal]" = field(default_factory=Future)
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the program has closed the connection, so that it will not hear the answer."""
-        return self._answer.cancelled()
+        return self.answered.cancelled()
 
     def answer(self, answer: Reply | Refusal) -> None:
         """Answer from any thread; without effect if the program no longer waits."""
-        self._loop.call_soon_threadsafe(_set, self._answer, answer)
+        with suppress(InvalidStateError):
+            self.answered.set_result(answer)
 
 
 @dataclass
@@ -76,7 +79,9 @@ class _Client:
     trajectory_id: str
     temperature: float | None
     top_p: float | None
+    album: Album | None
     num_open: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Endpoint:
@@ -121,10 +126,17 @@ class Endpoint:
         self._thread.join()
         self._socket.close()
 
-    def admit(self, trajectory_id: str, temperature: float | None = None, top_p: float | None = None) -> str:
+    def admit(
+        self,
+        trajectory_id: str,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        *,
+        takes_images: bool = False,
+    ) -> str:
         """Return a new key for a trajectory, whose requests may name this temperature and top_p, or any if None."""
         key = secrets.token_urlsafe(32)
-        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p)
+        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p, Album() if takes_images else None)
         return key
 
     def retire(self, key: str) -> None:
@@ -144,25 +156,42 @@ class Endpoint:
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket]))
 
-    async def _serve(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
         try:
-            client = self._client(scope)
-            route = scope["method"], scope["path"]
-            if route == ("GET", "/v1/models"):
-                await _respond(send, 200, models())
-            elif route in (("POST", "/v1/chat/completions"), ("POST", "/v1/responses")):
-                await self._complete(client, receive, send, is_chat=route[1] != "/v1/responses")
-            else:
-                message = f"there is no {' '.join(route)[:200]} here, only {', '.join(_PATHS)}"
-                raise Refusal(message, code="not_found", status=404)
+            response = await self._response(Request(scope, receive))
         except Refusal as refusal:
-            await _respond(send, refusal.status, error(refusal), is_last=refusal.status in (401, 408, 413))
+            # What is left of such a request is not read.
+            headers = {"connection": "close"} if refusal.status in (401, 408, 413) else None
+            response = Response(error(refusal), refusal.status, headers, "application/json")
+        await response(scope, receive, send)
 
-    def _client(self, scope: Mapping[str, Any]) -> _Client:
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        client = self._clients.get(_digest(given[len(b"Bearer ") :].decode("latin-1")))
-        if client is None or not given.startswith(b"Bearer "):
+    async def _response(self, request: Request) -> Response:
+        client = self._client(request)
+        route = request.method, request.scope["path"]
+        if route == ("GET", "/v1/models"):
+            return Response(models(), media_type="application/json")
+        if route not in (("POST", "/v1/chat/completions"), ("POST", "/v1/responses")):
+            message = f"there is no {' '.join(route)[:200]} here, only {', '.join(_PATHS)}"
+            raise Refusal(message, code="not_found", status=404)
+        is_chat = route[1] != "/v1/responses"
+        if client.num_open >= MAX_OPEN:
+            raise Refusal(f"{MAX_OPEN} calls are in progress already", code="too_many_calls", status=429)
+        client.num_open += 1
+        try:
+            body = await _body(request)
+            asked = await _read(client, body if is_chat else as_chat(body))
+            answer = await self._answer(client.trajectory_id, asked, request)
+        finally:
+            client.num_open -= 1
+        if asked.is_streamed:  # the whole response is there already
+            return Response(b"".join(answer.events(asked.has_usage)), media_type="text/event-stream")
+        return Response(answer.completion() if is_chat else responded(answer), media_type="application/json")
+
+    def _client(self, request: Request) -> _Client:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        client = self._clients.get(_digest(key))
+        if client is None or scheme != "Bearer":
             raise Refusal(
                 "the key is unknown: send the one in OPENAI_API_KEY, and only while its program runs",
                 code="invalid_api_key",
@@ -170,71 +199,45 @@ class Endpoint:
             )
         return client
 
-    async def _complete(self, client: _Client, receive: _Receive, send: _Send, *, is_chat: bool) -> None:
-        if client.num_open >= MAX_OPEN:
-            raise Refusal(f"{MAX_OPEN} calls are in progress already", code="too_many_calls", status=429)
-        client.num_open += 1
-        try:
-            body = await _body(receive)
-            request = read_request(body if is_chat else as_chat(body), client.temperature, client.top_p)
-            answer = await self._answer(client.trajectory_id, request, receive)
-        finally:
-            client.num_open -= 1
+    async def _answer(self, trajectory_id: str, asked: ChatRequest, request: Request) -> Reply:
+        """Wait for the player's answer, or until the program has closed the connection."""
+        call = PendingCall(trajectory_id, asked)
+        self._calls.put(call)
+        closed = asyncio.ensure_future(request.receive())
+        answered = asyncio.wrap_future(call.answered)
+        await asyncio.wait((answered, closed), return_when=asyncio.FIRST_COMPLETED)
+        closed.cancel()
+        if not answered.done():
+            call.answered.cancel()
+            raise Refusal("the connection was closed", code="disconnected")
+        answer = answered.result()
         if isinstance(answer, Refusal):
             raise answer
-        if not request.is_streamed:
-            await _respond(send, 200, answer.completion() if is_chat else response(answer))
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        for event in answer.events(request.has_usage):
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def _answer(self, trajectory_id: str, request: ChatRequest, receive: _Receive) -> Reply | Refusal:
-        """Wait for the player's answer, or until the program has closed the connection."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Reply | Refusal] = loop.create_future()
-        self._calls.put(PendingCall(trajectory_id, request, time.monotonic(), loop, answer))
-        closed = asyncio.ensure_future(receive())
-        awaited: set[asyncio.Future[Any]] = {answer, closed}
-        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        closed.cancel()
-        if not answer.done():
-            answer.cancel()
-            raise Refusal("the connection was closed", code="disconnected")
-        return answer.result()
+        return answer
 
 
-async def _body(receive: _Receive) -> bytes:
-    parts, size = [], 0
+async def _read(client: _Client, body: bytes) -> ChatRequest:
+    allowed = client.temperature, client.top_p, client.album
+    if client.album is None:
+        return read_request(body, *allowed)
+    async with client.reading:  # images take their time, but only one thread for each program
+        return await asyncio.to_thread(read_request, body, *allowed)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
     try:
         async with asyncio.timeout(SENDING_S):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise Refusal("the connection was closed", code="disconnected")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > MAX_BODY_BYTES:
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
                     raise Refusal(f"the body exceeds {MAX_BODY_BYTES:,} bytes", code="body_too_large", status=413)
-                if not message.get("more_body"):
-                    return b"".join(parts)
     except TimeoutError:
         late = f"the body did not arrive within {SENDING_S:g} s"
         raise Refusal(late, code="request_timeout", status=408) from None
-
-
-async def _respond(send: _Send, status: int, body: bytes, *, is_last: bool = False) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if is_last:  # what is left of the request is not read
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _set(future: "asyncio.Future[Reply | Refusal]", answer: Reply | Refusal) -> None:
-    if not future.done():
-        future.set_result(answer)
+    except ClientDisconnect:
+        raise Refusal("the connection was closed", code="disconnected") from None
+    return bytes(body)
 
 
 def _digest(key: str) -> bytes:
@@ -249,27 +252,17 @@ class _Connection(H11Protocol):
         self.logger = _LOG
         # An answer is written in two parts, of which the second would wait for the first to be acknowledged.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timer = self.loop.call_later(SENDING_S, self._end_if_idle)
-        open_ones = _in_order(self)
-        open_ones[self] = None
-        if len(open_ones) > MAX_CONNECTIONS:
-            next((one for one in open_ones if not one.is_busy), self).transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        _in_order(self).pop(self, None)
-        super().connection_lost(exc)
+        self.began = self.loop.time()
+        self.loop.call_later(SENDING_S, self._end_if_idle)
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [one for one in self.connections if isinstance(one, _Connection) and one.is_idle]
+            min(idle, key=lambda one: one.began, default=self).transport.abort()
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a request is in progress."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def is_idle(self) -> bool:
+        """Whether it is open, and no request is in progress."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
     def _end_if_idle(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.abort()
-
-
-def _in_order(connection: _Connection) -> dict[_Connection, None]:
-    """Return the server's open connections, the oldest first."""
-    return connection.config.__dict__.setdefault("connections_in_order", {})

@@ -17,18 +17,20 @@ from starpo.ragen.methods.programs.process import words_of
 from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
 from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
 
-_GRAMMAR = FreeText("An action is whatever the program makes of a response", max_chars=1_000_000)
-
 
 class Program(Environment[ProgramSettings]):
-    """Environment whose episodes are played by a program."""
+    """Environment whose episodes are played by a program.
+
+    Attributes:
+        task: Task of the current episode; without fields before the first reset.
+    """
 
     settings_type = ProgramSettings
     plays: ClassVar[str] = "starpo.ragen.methods.programs.player:play"
 
     def __init__(self, settings: ProgramSettings) -> None:
         super().__init__(settings)
-        self._task: Task | None = None
+        self.task: Task = {}
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Draw a task.
@@ -37,7 +39,7 @@ class Program(Environment[ProgramSettings]):
             EnvironmentFault: If the program, its tasks or its reward cannot be found, or have changed.
         """
         assert self._is_ready
-        self._task = task_of(self.settings, seed)
+        self.task = task_of(self.settings, seed)
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -71,13 +73,6 @@ class Program(Environment[ProgramSettings]):
         return 1 if len(load_tasks(self.settings)) == 1 else None
 
     @property
-    def task(self) -> Task:
-        """Task of the current episode."""
-        if self._task is None:
-            raise EnvironmentFault("program: there is no task before the first reset; call reset")
-        return self._task
-
-    @property
     def actions(self) -> tuple[str, ...]:
         """Empty: not listed."""
         return ()
@@ -85,7 +80,7 @@ class Program(Environment[ProgramSettings]):
     @property
     def grammar(self) -> Grammar:
         """Any text."""
-        return _GRAMMAR
+        return FreeText("An action is whatever the program makes of a response", max_chars=1_000_000)
 
     def random_action(self, rng: random.Random) -> str:
         """Return a word."""

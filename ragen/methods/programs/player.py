@@ -20,12 +20,13 @@ from starpo.ragen.agents.rollout.engine import Request, RolloutSession, Streamin
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.loop import table_of, texts_of
 from starpo.ragen.agents.rollout.stream import as_stream
+from starpo.ragen.agents.rollout.turn_images import with_images
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.endpoint import Endpoint, PendingCall
-from starpo.ragen.methods.programs.process import Ended, RunningProgram
+from starpo.ragen.methods.programs.process import RunningProgram
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
@@ -55,7 +56,8 @@ def play(
 ) -> pa.Table:
     """Play episodes to their ends; arguments and result are those of `ragen.agents.rollout.loop.play`.
 
-    Of `agent`, the settings of the chat template and of earlier reasoning have an effect; prompts are the program's.
+    Of `agent`, the settings of the chat template and of earlier reasoning have an effect, and `observation`, which lets
+    programs show images; prompts are the program's.
 
     Raises:
         EngineError: If the endpoint cannot be started, or the engine fails.
@@ -68,7 +70,9 @@ def play(
     trajectories = [Trajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes]
     with Endpoint() as endpoint:
         _Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
-    return table_of([row for trajectory in trajectories for row in trajectory.rows])
+    rows = [row for trajectory in trajectories for row in trajectory.rows]
+    turns = table_of(rows)
+    return with_images(turns, [row["images"] for row in rows]) if agent.shows_images else turns
 
 
 @lru_cache(maxsize=2)
@@ -133,7 +137,8 @@ class _Shard:
             episode, sampling = trajectory.episode, self._policy.sampling
             # A greedy member has another temperature than the run, which its program need not know.
             fixed = (None, None) if episode.is_greedy else (sampling.temperature, sampling.top_p)
-            key = self._endpoint.admit(episode.trajectory_id, *fixed)
+            takes_images = self._policy.contexts.agent.shows_images
+            key = self._endpoint.admit(episode.trajectory_id, *fixed, takes_images=takes_images)
             task = {**trajectory.task, "dynamics_seed": episode.dynamics_seed}
             try:
                 program = RunningProgram(self._settings, task, self._endpoint.url, key)
@@ -186,11 +191,10 @@ class _Shard:
             return
         self._polled_at = time.monotonic()
         for name, (trajectory, program, key) in list(self._live.items()):
-            ended: Ended | None = program.poll()
+            ended = program.poll()
             if ended is None:
                 continue
             self._endpoint.retire(key)
-            program.kill()
             del self._live[name]
             self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
             if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on

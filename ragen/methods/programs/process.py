@@ -15,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
+
+import psutil
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.redaction import without_secrets
@@ -29,14 +31,16 @@ from starpo.ragen.methods.programs.tasks import as_json
 
 KEPT_BYTES = 1 << 16
 """Bytes of the end of each stream that are kept."""
-_HERE = Path(__file__).parent
+_WARDEN = Path(__file__).with_name("warden.py")
 _MAX_VARIABLE = 100_000
 """Linux allows a variable 128 KiB; a longer task is on standard input alone."""
 _MAX_TOLD = 300
 _END_S = 15.0
-_NURSERIES: dict[tuple[Any, ...], socket.socket] = {}
-"""What a nursery was started for -> the socket over which it is sent episodes."""
-_NURSERY_LOCK = Lock()
+LATE_S = 30.0
+"""Time after its limit in which a program must have been ended by its warden."""
+_FORKING: dict[tuple[Any, ...], socket.socket] = {}
+"""What a process that forks wardens was started for -> the socket over which it is sent files."""
+_LOCK = Lock()
 
 
 @dataclass(frozen=True)
@@ -47,20 +51,26 @@ class Ended:
         status: 'done'; 'died' (a non-zero exit status, a signal, or it could not be started); 'hung' (out of time);
             'flooded' (too much output).
         detail: The reason in words; empty if done.
-        seconds: Wall-clock seconds from its start.
         output: End of its standard output, up to `KEPT_BYTES`.
     """
 
     status: str
     detail: str
-    seconds: float
     output: str
 
 
 class RunningProgram:
     """A program in its own session, watched by a process of its own (`warden`)."""
 
-    def __init__(self, settings: ProgramSettings, task: Mapping[str, Any], base_url: str, key: str) -> None:
+    def __init__(
+        self,
+        settings: ProgramSettings,
+        task: Mapping[str, Any],
+        base_url: str = "",
+        key: str = "",
+        *,
+        command: list[str] | None = None,
+    ) -> None:
         """Start it, with the task as JSON on its standard input.
 
         Args:
@@ -68,40 +78,28 @@ class RunningProgram:
             task: The task, JSON values.
             base_url: Address of the endpoint, which it finds in OPENAI_BASE_URL.
             key: Its key, in OPENAI_API_KEY.
+            command: Started in place of the program, under the same limits, without an endpoint.
 
         Raises:
             EnvironmentFault: If the command cannot be found.
         """
-        values = {"task": as_json(task), "base_url": base_url, "api_key": key, "model": MODEL}
-        told = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
-        if len(values["task"].encode()) <= _MAX_VARIABLE:
-            told["RAGEN_TASK"] = values["task"]
-        self._begin(words_of(settings.command, values), settings, values["task"], told)
-
-    @classmethod
-    def of_command(cls, command: Sequence[str], settings: ProgramSettings, given: str) -> "RunningProgram":
-        """Start another command under the same limits, without an endpoint.
-
-        Args:
-            command: Its words.
-            settings: Limits, and the variables to inherit.
-            given: Its standard input.
-        """
-        program = cls.__new__(cls)
-        program._begin(words_of(list(command), {}), settings, given, {})
-        return program
-
-    def _begin(self, command: str | list[str], settings: ProgramSettings, given: str, told: Mapping[str, str]) -> None:
-        self._began = time.monotonic()
+        given, values, told = as_json(task), {}, {}
+        if command is None:
+            values = {"task": given, "base_url": base_url, "api_key": key, "model": MODEL}
+            told = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
+            if len(given.encode()) <= _MAX_VARIABLE:
+                told["RAGEN_TASK"] = given
+        words = words_of(command or settings.command, values)
         self._ended: Ended | None = None
-        self._key = told.get("OPENAI_API_KEY", "")
+        self._key = key
         self._settings = settings
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._warden = 0
+        self._give_up_at = time.monotonic() + settings.time_limit_s + LATE_S
         self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
         self._report: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, theirs = socket.socketpair()
         spec = {
-            "command": command,
+            "command": words,
             "environment": {**environment_of(settings, self._scratch), **told},
             "scratch": self._scratch,
             "time_limit_s": settings.time_limit_s,
@@ -110,27 +108,17 @@ class RunningProgram:
         }
         self._report.write(json.dumps(spec).encode())
         self._report.seek(0)
-        with theirs, tempfile.TemporaryFile() as task:
-            task.write(given.encode("utf-8", "surrogatepass"))
-            task.seek(0)
-            if isinstance(command, str):
-                send_to_nursery(settings, command, [theirs.fileno(), self._report.fileno(), task.fileno()])
-            else:
-                files = (self._report.fileno(), task.fileno())
-                self._warden = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_HERE / "warden.py"), *map(str, files)],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=files,
-                    start_new_session=True,
-                )
+        with theirs, tempfile.TemporaryFile() as standard_input:
+            standard_input.write(given.encode("utf-8", "surrogatepass"))
+            standard_input.seek(0)
+            function = words if isinstance(words, str) else ""
+            _fork_warden(settings, function, [theirs.fileno(), self._report.fileno(), standard_input.fileno()])
 
     def poll(self) -> Ended | None:
         """Return how it ended; None while it runs."""
+        if self._ended is None and time.monotonic() > self._give_up_at:
+            self._end_by_force()
         if self._ended is None and self._is_over(0.0):
-            if self._warden is not None:
-                self._warden.wait()
             self._ended = self._read_report()
             self._report.close()
             self._control.close()
@@ -140,7 +128,7 @@ class RunningProgram:
     def wait(self) -> Ended:
         """Wait until it has ended; its time limit bounds this."""
         while (ended := self.poll()) is None:
-            self._is_over(None)
+            self._is_over(1.0)
         return ended
 
     def kill(self) -> None:
@@ -150,39 +138,46 @@ class RunningProgram:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         if not self._is_over(_END_S):
-            kill_holders(self._key)
-            if self._warden is not None:
-                self._warden.kill()
-            self._is_over(_END_S)
+            self._end_by_force()
         self.poll()
 
-    def _is_over(self, timeout_s: float | None) -> bool:
-        """Wait for the end of the warden, which holds the other end of the socket and never writes to it."""
+    def _end_by_force(self) -> None:
+        """End it together with its warden, which does not react: a program may have stopped it."""
+        kill_holders(self._key)
+        if self._warden:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._warden, signal.SIGKILL)
+        self._is_over(_END_S)
+
+    def _is_over(self, timeout_s: float) -> bool:
+        """Wait for the end of the warden, which holds the other end of the socket, and writes its process id to it."""
         self._control.settimeout(timeout_s)
         try:
-            return not self._control.recv(1)
+            while told := self._control.recv(32):
+                self._warden = int(told)
+            return True
         except (BlockingIOError, TimeoutError):
             return False
         except OSError:
             return True
 
     def _read_report(self) -> Ended:
-        seconds = time.monotonic() - self._began
         self._report.seek(0)
         try:
             told = json.loads(self._report.read())
-        except ValueError:  # its warden was killed: it can have been nobody but the program, or an administrator
+            status = told["status"]
+        except (ValueError, KeyError):  # its warden was killed, by nobody but a program or an administrator
             kill_holders(self._key)
-            return Ended("died", "its warden was killed", seconds, "")
-        status, settings = told["status"], self._settings
+            return Ended("died", "its warden was killed", "")
+        settings = self._settings
         detail = {
             "done": "",
+            "died": _told_of_death(told),
             "hung": f"still running after {settings.time_limit_s:g} s (environment.time_limit_s)",
             "flooded": f"more than {settings.max_output_bytes:,} bytes of output (environment.max_output_bytes)",
             "ended": "it was ended from outside",
-        }.get(status) or _told_of_death(told)
-        detail = "" if status == "done" else detail
-        return Ended("died" if status == "ended" else status, detail, seconds, told["output"])
+        }[status]
+        return Ended("died" if status == "ended" else status, detail, told["output"])
 
 
 def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:
@@ -212,33 +207,34 @@ def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[
     return [str(Path(program).absolute()), *map(_absolute, words[1:])]
 
 
-def send_to_nursery(settings: ProgramSettings, function: str, files: list[int]) -> None:
-    """Start a function as a program: in a fork of the process that has imported it, which is started if need be.
+def _fork_warden(settings: ProgramSettings, function: str, files: list[int]) -> None:
+    """Have a warden forked, by a process that is started if need be.
 
     Args:
         settings: The variables to inherit.
-        function: `module:function`.
-        files: Control, report and task, as `nursery` takes them.
+        function: `module:function` to call, which that process has imported; '' to start a command.
+        files: Control, report and task, as `warden` takes them.
     """
-    with _NURSERY_LOCK:
-        which = (function, settings.code_digest, *environment_of(settings, "").items())
+    with _LOCK:
+        which = (function, function and settings.code_digest, *environment_of(settings, "").items())
         for _ in range(2):  # one that a program has killed is replaced
-            if which not in _NURSERIES:
-                _NURSERIES[which] = _nursery(settings, function)
+            if which not in _FORKING:
+                _FORKING[which] = _started(settings, function)
             try:
-                socket.send_fds(_NURSERIES[which], [b"+"], files)
+                socket.send_fds(_FORKING[which], [b"+"], files)
                 return
             except OSError:
-                _NURSERIES.pop(which).close()
-        raise EnvironmentFault(f"{function}: its process ends as soon as it is started")
+                _FORKING.pop(which).close()
+        raise EnvironmentFault(f"{function or 'warden.py'}: its process ends as soon as it is started")
 
 
-def _nursery(settings: ProgramSettings, function: str) -> socket.socket:
+def _started(settings: ProgramSettings, function: str) -> socket.socket:
     ours, theirs = socket.socketpair()
     scratch = tempfile.gettempdir()
+    words = ["-P", str(_WARDEN), function] if function else ["-I", "-S", str(_WARDEN)]
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-P", str(_HERE / "nursery.py"), function],
+            [sys.executable, *words],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -273,15 +269,11 @@ def search_path() -> str:
 
 
 def kill_holders(key: str) -> None:
-    """Kill the processes of this user that have a key among their environment variables, as far as /proc tells."""
-    if not key or not Path("/proc").is_dir():
-        return
-    mark = f"OPENAI_API_KEY={key}".encode()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(folder.name), signal.SIGKILL)
+    """Kill the processes of this user that have a key among their environment variables."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if key and process.pid != os.getpid() and process.environ().get("OPENAI_API_KEY") == key:
+                process.kill()
 
 
 def _absolute(word: str) -> str:
@@ -300,7 +292,8 @@ def _make_removable(remove: Any, path: str, _: Any) -> None:
 
 
 def _told_of_death(told: Mapping[str, Any]) -> str:
-    code = told["code"]
-    reason = f"exit status {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
+    code = told["code"] or 0
+    names = {one.value: one.name for one in signal.Signals}  # those of real time have none
+    reason = f"exit status {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
     lines = [line.strip() for line in told["errors"].splitlines() if line.strip()]
     return without_secrets(f"{reason}: {lines[-1][:_MAX_TOLD]}" if lines else reason)

@@ -1,6 +1,6 @@
 """Record what a program says to a policy, without training: the episodes of one rollout.
 
-settings, a policy's folder, an engine -> the loop of programs -> rows of `turns`
+settings, a policy's folder, a player -> the loop of programs -> rows of `turns`
 """
 
 from typing import Any
@@ -8,15 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.ragen.agents.rollout.costs import take_usage
-from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.agents.rollout.shards import ShardPlayer, make_episodes, play_shards
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs.initial_states import fresh_env_seed, initial_state
 from starpo.ragen.envs.make import make
-from starpo.ragen.methods.programs.settings import ProgramSettings
 
 NO_TASK: list[dict[str, Any]] = [{}]
 """The tasks of a program that needs none: one, without fields."""
@@ -27,49 +23,29 @@ def unrated(transcript: list[dict[str, Any]], task: dict[str, Any]) -> float:
     return 0.0
 
 
-def record(
-    settings: ProgramSettings,
-    engine: RolloutEngine,
-    folder: str,
-    agent: AgentConfig,
-    sampling: SamplingConfig,
-    max_context_tokens: int,
-    num_tasks: int,
-    times: int,
-    seed: int = 0,
-) -> pa.Table:
+def record(config: StarPOConfig, player: ShardPlayer, folder: str, num_tasks: int, times: int) -> pa.Table:
     """Play some tasks, each several times.
 
     Args:
-        settings: Program, tasks, reward and limits.
-        engine: Answers.
+        config: Settings; those of the program, of the agent, of sampling, and the seed count.
+        player: Plays them.
         folder: The policy's folder, of which a server's engine takes the tokenizer and the chat template.
-        agent: Its template settings count.
-        sampling: How tokens are drawn, and the maximum response length.
-        max_context_tokens: Limit of prompt and response together.
         num_tasks: Number of different tasks.
         times: Episodes of each, which form a group.
-        seed: Draws the tasks and the tokens.
 
     Returns:
-        Dataset `turns`.
+        Dataset `turns`, with each turn's images if the agent shows some.
 
     Raises:
         EnvironmentFault: If there are too few tasks, or the program cannot be started.
         EngineError: If the engine fails.
     """
+    settings, rollout = config.environment, config.rollout
     world, seen, groups = make(settings), set[str](), []
     for number in range(num_tasks):
-        env_seed = fresh_env_seed(settings, seed, "record", number, excluded=frozenset(seen))
+        env_seed = fresh_env_seed(settings, config.seed, "record", number, excluded=frozenset(seen))
         seen.add(initial_state(world, settings.type, env_seed))
         groups.append((f"g{number:04d}", env_seed))
-    job = RolloutJob(
-        folder=folder,
-        checkpoint_key=folder,
-        environment=settings,
-        agent=agent,
-        sampling=sampling,
-        max_context_tokens=max_context_tokens,
-    )
-    turns, _ = take_usage(play_shards(LocalPlayer(engine), job, make_episodes(groups, times, num_tasks)))
+    job = RolloutJob(folder, folder, settings, config.agent, rollout.sampling, rollout.max_context_tokens)
+    turns, _ = take_usage(play_shards(player, job, make_episodes(groups, times, num_tasks)))
     return turns

@@ -1,6 +1,6 @@
 """`/v1/responses`, which the OpenAI Agents SDK speaks unless told otherwise, in terms of chat completions.
 
-    body -> `as_chat` -> body of a chat completion        Reply -> `response` -> body
+    body -> `as_chat` -> body of a chat completion        Reply -> `responded` -> body
 
 The conversation is the program's: what refers to one that a server keeps is refused, and so are streams.
 """
@@ -16,19 +16,21 @@ from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.settings import MODEL
 
 
-class _Text(BaseModel):
-    type: Literal["input_text", "output_text"]
-    text: str
+class _Part(BaseModel):
+    type: Literal["input_text", "output_text", "input_image"]
+    text: str = ""
+    image_url: str | None = None
+    detail: Any = None
 
 
 class _Item(BaseModel):
     type: Literal["message", "function_call", "function_call_output"] = "message"
     role: str = ""
-    content: str | list[_Text] = ""
+    content: str | list[_Part] = ""
     call_id: str = ""
     name: str = ""
     arguments: str = ""
-    output: str | list[_Text] = ""
+    output: str | list[_Part] = ""
 
 
 class _Format(BaseModel):
@@ -36,36 +38,25 @@ class _Format(BaseModel):
 
 
 class _Body(BaseModel):
-    """All parameters that are accepted; `chat` checks those that it has too, and `Any` has no effect."""
+    """What has other names than in a chat completion, which has the rest too; `Any` has no effect."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")
 
-    model: Any
     input: str | list[_Item]
     instructions: str | None = None
     tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
-    temperature: Any = None
-    top_p: Any = None
     max_output_tokens: Any = None
     stream: Literal[False] | None = None
     text: _Format | None = None
     include: Any = None
-    metadata: Any = None
-    parallel_tool_calls: Any = None
-    prompt_cache_key: Any = None
-    safety_identifier: Any = None
-    service_tier: Any = None
-    store: Any = None
     truncation: Literal["disabled"] | None = None
-    user: Any = None
 
 
 def as_chat(body: bytes) -> bytes:
     """Return the body of the chat completion that asks for the same.
 
     Raises:
-        Refusal: If it is no request, or asks for something that is not served.
+        Refusal: If what is particular to this protocol is malformed, or not served.
     """
     try:
         asked = _Body.model_validate_json(body)
@@ -74,10 +65,8 @@ def as_chat(body: bytes) -> bytes:
     items = [_Item(role="user", content=asked.input)] if isinstance(asked.input, str) else asked.input
     instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
     tools = [{"type": tool.get("type"), "function": {**tool, "type": None}} for tool in asked.tools or ()]
-    chat = {"model": asked.model, "messages": instructions + _messages(items), "tools": tools}
-    limit = {"max_tokens": asked.max_output_tokens}
-    same = {name: getattr(asked, name) for name in ("tool_choice", "temperature", "top_p")}
-    return json.dumps(chat | limit | same).encode()
+    chat = {"messages": instructions + _messages(items), "tools": tools, "max_tokens": asked.max_output_tokens}
+    return json.dumps((asked.model_extra or {}) | chat).encode()
 
 
 def _messages(items: Sequence[_Item]) -> list[dict[str, Any]]:
@@ -90,17 +79,24 @@ def _messages(items: Sequence[_Item]) -> list[dict[str, Any]]:
             function = {"name": item.name, "arguments": item.arguments}
             messages[-1].setdefault("tool_calls", []).append({"id": item.call_id, "function": function})
         elif item.type == "function_call_output":
-            messages.append({"role": "tool", "content": _text(item.output)})
+            messages.append({"role": "tool", "content": _content(item.output)})
         else:
-            messages.append({"role": item.role, "content": _text(item.content)})
+            messages.append({"role": item.role, "content": _content(item.content)})
     return messages
 
 
-def _text(content: str | list[_Text]) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content)
+def _content(content: str | list[_Part]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": "image_url", "image_url": {"url": part.image_url, "detail": part.detail}}
+        if part.type == "input_image"
+        else {"type": "text", "text": part.text}
+        for part in content
+    ]
 
 
-def response(reply: Reply) -> bytes:
+def responded(reply: Reply) -> bytes:
     """Return the body of a `response`."""
     said, is_cut = reply.said, reply.finish_reason == "length"
     output: list[dict[str, Any]] = [

@@ -16,7 +16,6 @@ from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.methods.programs.process import Ended, RunningProgram
-from starpo.ragen.methods.programs.tasks import as_json
 
 if TYPE_CHECKING:
     from starpo.ragen.methods.programs.settings import ProgramSettings
@@ -46,8 +45,8 @@ def reward_of(
         ProgramError: If there is no reward, or none that counts.
     """
     if isinstance(settings.reward, list):
-        given = as_json({"task": task, "transcript": list(transcript)})
-        rewarder = RunningProgram.of_command(settings.reward, settings, given).wait()
+        given = {"task": task, "transcript": list(transcript)}
+        rewarder = RunningProgram(settings, given, command=settings.reward).wait()
         name = settings.reward[0]
         if rewarder.status != "done":
             raise ProgramError(f"the reward's command {name} {rewarder.status}: {rewarder.detail}")

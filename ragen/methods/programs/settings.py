@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.methods.programs.tasks import source_digest
+from starpo.ragen.methods.programs.tasks import digest_of_all, read_tasks
 
 Digest = Annotated[str, Field(pattern="^([0-9a-f]{16})?$")]
 
@@ -84,7 +84,7 @@ class ProgramSettings(EnvironmentSettings):
     @classmethod
     def _of_the_tasks(cls, digest: str, info: ValidationInfo) -> str:
         try:
-            return digest or (source_digest(info.data["tasks"]) if "tasks" in info.data else "")
+            return digest or (digest_of_all(read_tasks(info.data["tasks"])) if "tasks" in info.data else "")
         except EnvironmentFault as error:
             raise ValueError(str(error)) from error
 

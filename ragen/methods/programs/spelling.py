@@ -5,6 +5,7 @@
 
 A template is rendered once for each shape (roles, which messages have text, numbers of tool calls), so that a call of a
 program costs no rendering. For what the built-in loop sends, the ids are those of `agents.prompting.context.Context`.
+The tokens of images stand at their marks in a text.
 """
 
 import json
@@ -17,9 +18,11 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.context import ContextBuilder, TurnPrompt
 from starpo.ragen.agents.prompting.rendering import render
-from starpo.ragen.core.errors import TemplateError
+from starpo.ragen.agents.vision.image import Image, PlacedImage
+from starpo.ragen.agents.vision.image_tokens import MARK
+from starpo.ragen.core.errors import PolicyError, TemplateError
 from starpo.ragen.methods.programs.chat import ChatMessage, Refusal
 
 _MARKER = re.compile(r'zq(\d{5})qx|"?zv(\d{5})qx"?')
@@ -36,6 +39,8 @@ class Insert(NamedTuple):
     is_quoted: bool
 
 
+Text = tuple[str, tuple[Image, ...]]
+"""A text to insert, and the images at its marks."""
 Part = str | Insert
 """Text of the template, or a text to insert."""
 Shape = tuple[tuple[str, bool, int, str], ...]
@@ -66,11 +71,11 @@ class Spelling:
         self._shows_calls = _MARKER.search(called) is not None
         self.call_form = "llama" if self._shows_calls and "<tool_call>" not in called else "hermes"
 
-    def opening(self, messages: Sequence[ChatMessage], tools: str) -> list[int]:
-        """Return the ids of a whole conversation, up to the beginning of the response.
+    def opening(self, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
+        """Return a whole conversation, up to the beginning of the response.
 
         Raises:
-            Refusal: If the template does not take the messages.
+            Refusal: If the template does not take the messages, or the policy their images.
         """
         agent, shorten = self._contexts.agent, self._contexts.pieces.without_thought
         if agent.template_system_prompt == "empty" and messages[0].role != "system":
@@ -82,8 +87,8 @@ class Spelling:
             ]
         return self._ids(*_apart(messages, agent.system_prompt), tools, False)
 
-    def continuation(self, last_id: int, has_called: bool, messages: Sequence[ChatMessage], tools: str) -> list[int]:
-        """Return the ids to append to a context that ends with a response.
+    def continuation(self, last_id: int, has_called: bool, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
+        """Return what to append to a context that ends with a response.
 
         Args:
             last_id: Last id of the response.
@@ -92,14 +97,17 @@ class Spelling:
             tools: The tools of the conversation.
 
         Raises:
-            Refusal: If the template does not take the messages.
+            Refusal: If the template does not take the messages, or the policy their images.
         """
         has_called = has_called and self._shows_calls
         shape, texts = _apart(messages)
-        ids = self._ids((("assistant", not has_called, int(has_called), ""), *shape), texts, tools, True)
-        return ids[1:] if last_id == ids[0] else ids
+        shape = (("assistant", not has_called, int(has_called), ""), *shape)
+        return self._ids(shape, texts, tools, True, last_id)
 
-    def _ids(self, shape: Shape, texts: Sequence[str], tools: str, is_continuation: bool) -> list[int]:
+    def _ids(
+        self, shape: Shape, texts: Sequence[Text], tools: str, is_continuation: bool, last_id: int | None = None
+    ) -> TurnPrompt:
+        """Return the tokens of a shape with these texts, without its first one if a response ended with that."""
         if tools != "[]" and not self.takes_tools:
             raise Refusal(
                 "the chat template of this policy has no place for tools: take a model whose template has one, or set "
@@ -113,14 +121,29 @@ class Spelling:
         if isinstance(parts, str):
             raise Refusal(f"the chat template of this policy {parts}", param="messages")
         ids: list[int] = []
+        placed: list[PlacedImage] = []
         for part in parts:
             if isinstance(part, str):
-                ids += self._template_ids(part)
+                template_ids = self._template_ids(part)
+                ids += template_ids[1:] if not ids and template_ids[0] == last_id else template_ids
             else:
-                text = texts[part.number]
+                text, images = texts[part.number]
                 text = json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text
-                ids += self._contexts.encode_text(text)
-        return ids + self._tag_ids
+                placed += self._insert(ids, text, images)
+        return TurnPrompt(ids + self._tag_ids, not is_continuation, tuple(placed))
+
+    def _insert(self, ids: list[int], text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
+        """Append the ids of a text with images at its marks; return the images with their places."""
+        first, *others = text.split(MARK) if images else [text]
+        ids += self._contexts.encode_text(first)
+        placed = []
+        for image, after in zip(images, others, strict=True):
+            try:
+                placed.append(self._contexts.add_image(ids, image))
+            except PolicyError as error:
+                raise Refusal(str(error), param="messages") from None
+            ids += self._contexts.encode_text(after)
+        return placed
 
     def _render(self, shape: Shape, tools: str, is_continuation: bool) -> tuple[Part, ...] | str:
         """Return the parts of a shape, numbered from 0, or why the template does not take it."""
@@ -157,18 +180,18 @@ class Spelling:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def _apart(messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[str]]:
+def _apart(messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[Text]]:
     """Take messages apart into their shape and the texts to insert, in the order of their markers."""
     shape: list[tuple[str, bool, int, str]] = []
-    texts: list[str] = []
+    texts: list[Text] = []
     for message in messages:
         # The settings' system prompt is encoded together with the template, as in the built-in loop.
         is_own = message.role == "system" and message.content == own_system_prompt
         own, text = (message.content, "") if is_own else ("", message.content)
         shape.append((message.role, bool(text), len(message.calls), own))
-        texts += [text] if text else []
+        texts += [(text, message.images)] if text else []
         for call in message.calls:
-            texts += [call.name, call.arguments]
+            texts += [(call.name, ()), (call.arguments, ())]
     return tuple(shape), texts
 
 

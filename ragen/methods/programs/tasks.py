@@ -6,10 +6,12 @@ file of JSON lines | module:attribute | hf:NAME:SPLIT -> rows -> digest
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
@@ -25,15 +27,25 @@ Task = Mapping[str, Any]
 
 _DATA_SET = "hf:"
 _MAX_NAMED = 3
+_TASK = TypeAdapter(dict[str, JsonValue], config=ConfigDict(allow_inf_nan=False))
 
 
+@lru_cache(maxsize=4)
 def load_tasks(settings: "ProgramSettings") -> Sequence[Task]:
     """Return all tasks, in the order of their source.
 
     Raises:
         EnvironmentFault: If they cannot be read, or are not those that the settings name.
     """
-    return _loaded(settings.tasks, settings.tasks_digest)
+    tasks = read_tasks(settings.tasks)
+    found = digest_of_all(tasks)
+    if found != settings.tasks_digest:
+        raise EnvironmentFault(
+            f"{settings.tasks} has changed: its {len(tasks)} tasks have the digest {found}, but the settings name "
+            f"{settings.tasks_digest}. Restore them, or leave tasks_digest out of the settings to use them as they are "
+            "now; a source that differs in every process cannot be used"
+        )
+    return tasks
 
 
 def task_of(settings: "ProgramSettings", env_seed: int) -> Task:
@@ -59,13 +71,9 @@ def as_json(value: Any, *, sort_keys: bool = False) -> str:
     return json.dumps(value, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
 
 
-def source_digest(source: str) -> str:
-    """Return a digest of all tasks of a source, 16 hexadecimal digits.
-
-    Raises:
-        EnvironmentFault: If they cannot be read, there are none, or some are duplicates.
-    """
-    return _digest_of(read_tasks(source))
+def digest_of_all(tasks: Sequence[Task]) -> str:
+    """Return a digest of tasks in their order, 16 hexadecimal digits."""
+    return hashlib.sha256("\n".join(map(digest, tasks)).encode()).hexdigest()[:16]
 
 
 def read_tasks(source: str) -> tuple[Task, ...]:
@@ -97,23 +105,6 @@ def read_tasks(source: str) -> tuple[Task, ...]:
             "apart by a field of their own"
         )
     return tuple(tasks)
-
-
-@lru_cache(maxsize=4)
-def _loaded(source: str, expected: str) -> tuple[Task, ...]:
-    tasks = read_tasks(source)
-    found = _digest_of(tasks)
-    if found != expected:
-        raise EnvironmentFault(
-            f"{source} has changed: its {len(tasks)} tasks have the digest {found}, but the settings name {expected}. "
-            "Restore them, or leave tasks_digest out of the settings to use them as they are now; a source that "
-            "differs in every process cannot be used"
-        )
-    return tasks
-
-
-def _digest_of(tasks: Iterable[Task]) -> str:
-    return hashlib.sha256("\n".join(map(digest, tasks)).encode()).hexdigest()[:16]
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
@@ -169,20 +160,10 @@ def _checked(source: str, place: str, row: Any) -> Task:
     if not isinstance(row, dict):
         raise EnvironmentFault(f"{source}, {place}: a {type(row).__name__}, expected an object of fields")
     try:
-        if json.loads(as_json(row)) == row:
-            return row
-    except (ValueError, TypeError, RecursionError):
-        pass
-    field = next((name for name, value in row.items() if not _is_json(name, value)), "?")
-    value = row.get(field)
-    raise EnvironmentFault(
-        f"{source}, {place}: the field {field!r} holds a {type(value).__name__}, which is not a JSON value: keep text, "
-        "finite numbers, true, false, null, lists and objects of these"
-    )
-
-
-def _is_json(name: Any, value: Any) -> bool:
-    try:
-        return bool(json.loads(as_json({name: value})) == {name: value})
-    except (ValueError, TypeError, RecursionError):
-        return False
+        return _TASK.validate_python(row, strict=True)
+    except ValidationError as error:
+        field = error.errors()[0]["loc"][0]
+        raise EnvironmentFault(
+            f"{source}, {place}: the field {field!r} holds a {type(row.get(field)).__name__}, which is not a JSON "
+            "value: keep text, finite numbers, true, false, null, lists and objects of these"
+        ) from None

@@ -8,15 +8,16 @@
 Whatever cannot be read, names an unknown tool or has no object as arguments is left as text.
 """
 
-import json
 import re
-from functools import lru_cache
 
-from starpo.ragen.envs.grammar import Tool, ToolCalls, read_call
-from starpo.ragen.methods.programs.chat import Call, spelled
+from pydantic_core import from_json
+
+from starpo.ragen.methods.programs.chat import Call
+from starpo.ragen.methods.programs.tasks import as_json
 
 _HERMES = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_MAX_CHARS = 1_000_000
+_BETWEEN = re.compile(r"(?<=\})\s*;\s*(?=\{)")
+_FIELDS = {"hermes": "arguments", "llama": "parameters"}
 
 
 def parse_calls(text: str, form: str, names: tuple[str, ...]) -> tuple[str, tuple[Call, ...], bool]:
@@ -31,46 +32,24 @@ def parse_calls(text: str, form: str, names: tuple[str, ...]) -> tuple[str, tupl
         The text beside the calls, the calls, and whether all that looks like a call could be read; if not, the text is
         the whole response and there are no calls.
     """
-    if not names:
-        return text, (), True
     tag = text.removeprefix("<|python_tag|>").strip()
-    if form == "hermes":
-        pieces, beside = _HERMES.findall(text), _HERMES.sub("", text)
-        is_broken = "<tool_call>" in beside
-    else:
-        pieces, beside, is_broken = (_separated(tag), "", False) if tag.startswith("{") else ([], text, False)
-    read = [_grammar(names).read(_as_hermes(piece) if form == "llama" else piece) for piece in pieces]
-    if is_broken or None in read:
+    if not names or (form == "llama" and not tag.startswith("{")):
+        return text, (), True
+    pieces, beside = (_HERMES.findall(text), _HERMES.sub("", text)) if form == "hermes" else (_BETWEEN.split(tag), "")
+    calls = [_read(piece, _FIELDS[form], names) for piece in pieces]
+    if "<tool_call>" in beside or None in calls:
         return text, (), False
-    calls = (read_call(action) for action in read if action is not None)
-    return (beside.strip() if pieces else text), tuple(Call(name, spelled(given)) for name, given in calls), True
+    return (beside.strip() if pieces else text), tuple(call for call in calls if call is not None), True
 
 
-@lru_cache(maxsize=64)
-def _grammar(names: tuple[str, ...]) -> ToolCalls:
+def _read(piece: str, field: str, names: tuple[str, ...]) -> Call | None:
     # Arguments are not checked against the tool's schema, which is the program's: its framework does, and tells the
     # model what is wrong.
-    return ToolCalls(tuple(Tool(name, "", {"type": "object"}) for name in names), max_chars=_MAX_CHARS)
-
-
-def _separated(text: str) -> list[str]:
-    """Split JSON objects that are separated by ';'; one piece if they cannot be told apart."""
-    pieces, place, decoder = [], 0, json.JSONDecoder()
     try:
-        while place < len(text):
-            _, end = decoder.raw_decode(text, place)
-            pieces.append(text[place:end])
-            place = end + len(re.match(r"\s*;?\s*", text[end:])[0])  # type: ignore[index]
-    except (ValueError, RecursionError):
-        return [text]
-    return pieces
-
-
-def _as_hermes(piece: str) -> str:
-    try:
-        call = json.loads(piece)
-    except (ValueError, RecursionError):
-        return piece
-    if not isinstance(call, dict) or call.keys() != {"name", "parameters"}:
-        return piece
-    return json.dumps({"name": call["name"], "arguments": call["parameters"]})
+        said = from_json(piece, allow_inf_nan=False)
+        if not isinstance(said, dict) or said.keys() != {"name", field}:
+            return None
+        name, arguments = said["name"], said[field]
+        return Call(name, as_json(arguments, sort_keys=True)) if name in names and isinstance(arguments, dict) else None
+    except ValueError:  # no JSON, or a number that JSON lacks, such as 1e999
+        return None

@@ -14,6 +14,7 @@ have before. The reward of the program is that of its last turn. How a program m
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.episode import Episode, Row
 from starpo.ragen.agents.rollout.loop import texts_of
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
@@ -115,7 +117,8 @@ class Trajectory:
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
         self._asked[sequence_id] = number, call, prompt
         uniforms = token_uniforms(seed, number, self._policy.sampling.max_response_tokens)
-        return Request(sequence_id, prompt.ids, uniforms, derive_seed(seed, "turn", number), call.request.plain)
+        turn_seed = derive_seed(seed, "turn", number)
+        return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
     def _prompt(self, request: ChatRequest) -> Prompt:
         self._limit = ""
@@ -155,7 +158,7 @@ class Trajectory:
         content, calls, could_read = parse_calls(self._opening + visible, form, names)
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
-        self._conversations.answered(prompt, call.request.messages, said, response.token_ids)
+        self._conversations.answered(prompt, said, response.token_ids)
         # A response as long as the run allows is malformed, one as long as the program wants is not.
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
@@ -174,12 +177,11 @@ class Trajectory:
         text = text if len(ids) == len(response.token_ids) else self._policy.text(ids)
         stops = [stop for stop in request.stops if stop in text]
         if stops:
-            low, high = 1, len(ids)
-            while low < high:  # the fewest tokens whose text has a stop
-                middle = (low + high) // 2
-                has_stop = any(stop in self._policy.text(ids[:middle]) for stop in stops)
-                low, high = (low, middle) if has_stop else (middle + 1, high)
-            ids = ids[:high]
+            numbers = range(1, len(ids))
+            begun = bisect_left(
+                numbers, True, key=lambda number: any(stop in self._policy.text(ids[:number]) for stop in stops)
+            )
+            ids = ids[: begun + 1]  # the fewest tokens whose text has a stop
             text = self._policy.text(ids)
         elif len(ids) == len(response.token_ids):
             return response, text, text
@@ -200,7 +202,7 @@ class Trajectory:
         if ended.status == "died" and self._limit == "calls":
             self.rows[-1]["truncated"] = True
         elif ended.status == "died" and self._limit:
-            self._add(NO_RESPONSE, status="truncated", truncated=True, info=_as_json({"error": self._limit}))
+            self._add(status="truncated", truncated=True, info=_as_json({"error": self._limit}))
         else:
             self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
 
@@ -219,20 +221,23 @@ class Trajectory:
 
     def _make_rows(self, status: str) -> None:
         context: list[int] = []
+        seen: tuple[PlacedImage, ...] = ()
         for _, turn in sorted(self._turns.items()):
-            ids = turn.prompt.ids
-            grows = bool(context) and ids[: len(context)] == context
-            prompt_ids = ids[len(context) :] if grows else ids
-            context = ids + turn.response.token_ids
+            ids, images = turn.prompt.ids, turn.prompt.images
+            grows = bool(context) and ids[: len(context)] == context and images[: len(seen)] == seen
+            start = len(context) if grows else 0
+            shown = [replace(one, position=one.position - start) for one in images if one.position >= start]
+            context, seen = ids + turn.response.token_ids, images
             facts: dict[str, Any] = {"conversation": turn.prompt.number, "effective": True}
             if len(self.rows) + 1 == len(self._turns):
                 numbers = {turn.prompt.number for turn in self._turns.values()}
                 facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
             self._add(
-                self._spoken(turn),
+                **self._spoken(turn),
                 observation=_observation(turn.prompt.new_messages),
                 is_context_start=not grows,
-                prompt_ids=prompt_ids,
+                prompt_ids=ids[start:],
+                images=shown,
                 info=_as_json(facts),
             )
 
@@ -241,7 +246,7 @@ class Trajectory:
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"
         is_known = not any(map(math.isnan, turn.response.logprobs))  # a server's are not
-        return NO_RESPONSE | {
+        return {
             "response_ids": turn.response.token_ids,
             "behaviour_logprobs": turn.response.logprobs if is_known else [],
             "response": turn.text,
@@ -258,20 +263,16 @@ class Trajectory:
 
     def _fail(self, error: str, message: str, status: str = "env_error", **facts: str) -> None:
         info = _as_json({"error": error, "message": without_secrets(message), **facts})
-        self._add(NO_RESPONSE, status=status, truncated=status == "timeout", info=info)
+        self._add(status=status, truncated=status == "timeout", info=info)
 
-    def _add(self, spoken: Row, **columns: Any) -> None:
-        episode, turn, initial = self.episode, len(self.rows), digest(self.task)
+    def _add(self, **columns: Any) -> None:
+        turn, initial = len(self.rows), digest(self.task)
         row: Row = {
-            "trajectory_id": episode.trajectory_id,
-            "group_id": episode.group_id,
-            "env": self._settings.tag_of(episode.env_seed),
-            "env_seed": episode.env_seed,
-            "dynamics_seed": episode.dynamics_seed,
-            "sampling_seed": episode.sampling_seed,
-            "member": episode.member,
+            **NO_RESPONSE,
+            **self.episode.columns(self._settings),
             "turn": turn,
             "observation": "",
+            "images": (),
             "is_context_start": turn == 0,
             "action_cost": 0.0,
             "success": False,
@@ -279,8 +280,7 @@ class Trajectory:
             "terminated": False,
             "truncated": False,
             "initial_state_digest": initial,
-            **spoken,
-            "origin": "greedy" if episode.is_greedy else "policy",
+            "origin": "greedy" if self.episode.is_greedy else "policy",
             **columns,
         }
         told = [self.rows[-1]["state_digest"] if self.rows else initial, row["observation"], row["response"]]
@@ -297,8 +297,8 @@ def _parts(text: str, opening: str) -> tuple[str | None, str]:
 
 
 def _observation(messages: tuple[ChatMessage, ...]) -> str:
-    """Return the text of a message; several, or one of the assistant's, as JSON."""
-    if len(messages) == 1 and messages[0].role != "assistant":
+    """Return the text of a message; several, or one of the assistant's or with images, as JSON."""
+    if len(messages) == 1 and messages[0].role != "assistant" and not messages[0].images:
         return messages[0].content
     return json.dumps([message.as_json() for message in messages], ensure_ascii=False)
 

@@ -1,22 +1,29 @@
-"""The warden of a program: a small process that starts it, limits it, and ends it with all that it started.
+"""Wardens of programs: each starts one program, limits it, and ends it with all that it started.
 
-    python -I -S warden.py REPORT TASK     standard input: a socket that closes when the parent wants it, or ends
+    python warden.py [module:function]     standard input: a socket over which `process` sends the files of an episode
 
-REPORT is a file that holds the specification and receives the report, TASK the program's standard input. Run as a file
-by `process`, or by `nursery` in a fork, with the standard library alone. Every descendant of the program remains a
-descendant of the warden (a subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. Only a
-program that kills its warden gets away.
+For every episode a warden is forked, and from that the program: a command, or a call of the function. This is imported
+once, which takes seconds for an agent framework; a fork takes some milliseconds. What the function returns becomes the
+last line of the output: a number, `(reward, success)`, or a dictionary; None: nothing.
+
+Run as a file, with the standard library alone. Every descendant of the program remains a descendant of its warden (a
+subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. Only a program that kills its warden
+gets away.
 """
 
 import ctypes
+import gc
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -24,6 +31,60 @@ _CHUNK = 1 << 16
 _LOOK_S = 1.0
 _GIVE_UP_S = 10.0
 _CANNOT_START = 127
+
+Become = Callable[[dict[str, Any]], None]
+"""Turns a process into the program of a specification; does not return."""
+
+
+def main() -> None:
+    """For every message with three files (control, report, task), fork a warden."""
+    asked = socket.socket(fileno=os.dup(0))
+    become = _execute
+    if len(sys.argv) > 1:
+        become = _call
+        with suppress(BaseException):  # what cannot be imported fails again in every program, which reports it
+            _imported(sys.argv[1])
+    gc.freeze()  # the garbage collector would copy the pages that forks share
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are reaped by the system
+    while True:
+        message, files, _, _ = socket.recv_fds(asked, 1, 3)
+        if not message:
+            return
+        if os.fork() == 0:
+            try:
+                asked.close()
+                _serve(files, become)
+            finally:
+                os._exit(0)
+        for file in files:
+            os.close(file)
+
+
+def _serve(files: list[int], become: Become) -> None:
+    """Watch over one program.
+
+    Args:
+        files: Control, a socket that closes when the parent wants the program to end, or has ended, and that is told
+            the process id; report, a file that holds the specification and receives the report (`_watch`); task, the
+            program's standard input.
+        become: Starts it.
+    """
+    control, report, task = files
+    os.setsid()
+    os.write(control, str(os.getpid()).encode())
+    os.dup2(control, 0)
+    os.close(control)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with open(report, "r+", closefd=False) as file:
+        spec = json.load(file)
+        file.seek(0)
+        file.truncate()
+        told = _watch(spec, report, task, become)
+        json.dump(told, file)
+    if told["status"] == "ended":
+        import shutil
+
+        shutil.rmtree(spec["scratch"], ignore_errors=True)  # the parent may be unable to
 
 
 class Output:
@@ -48,7 +109,7 @@ class Output:
         return bool(chunk)
 
 
-def watch(spec: dict[str, Any], report: int, task: int, become: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict[str, Any]:
     """Run the program to its end, or end it.
 
     Args:
@@ -56,7 +117,7 @@ def watch(spec: dict[str, Any], report: int, task: int, become: Callable[[dict[s
             `kept_bytes` (the end of each stream to report).
         report: A file that the program does not inherit.
         task: Its standard input.
-        become: Turns a child into the program; does not return.
+        become: Starts it in a child.
 
     Returns:
         `status`: 'done', 'died', 'hung', 'flooded' or 'ended' (the parent wants it, or is gone); `code`: exit status,
@@ -108,9 +169,7 @@ def watch(spec: dict[str, Any], report: int, task: int, become: Callable[[dict[s
     return {"status": status, "code": code, "output": said, "errors": told}
 
 
-def _begin(
-    spec: dict[str, Any], become: Callable[[dict[str, Any]], None], standard: tuple[int, ...], others: tuple[int, ...]
-) -> None:
+def _begin(spec: dict[str, Any], become: Become, standard: tuple[int, ...], others: tuple[int, ...]) -> None:
     """In the child: become the program, in a session of its own, with these three standard files."""
     try:
         os.setsid()
@@ -134,6 +193,44 @@ def _begin(
 
 def _execute(spec: dict[str, Any]) -> None:
     os.execv(spec["command"][0], spec["command"])
+
+
+def _imported(target: str) -> Callable[[Any], Any]:
+    module, _, name = target.partition(":")
+    function: Callable[[Any], Any] = getattr(import_module(module), name)
+    return function
+
+
+def _call(spec: dict[str, Any]) -> None:
+    """Call the function in the program's process."""
+    code = 1
+    try:
+        function = _imported(spec["command"])
+        if "tempfile" in sys.modules:
+            sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined]
+        if "numpy" in sys.modules:  # forks share the state of its generator; that of `random` is renewed by Python
+            sys.modules["numpy"].random.seed()
+        made = function(json.load(sys.stdin))
+        if isinstance(made, tuple) and len(made) == 2:
+            made = {"reward": made[0], "success": made[1]}
+        elif made is not None and not isinstance(made, dict):
+            made = {"reward": made}
+        if made is not None:
+            sys.stdout.write(f"\n{json.dumps(made)}\n")
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)  # noqa: T201
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                code = code or 1
+        os._exit(code)
 
 
 def _reap(program: int) -> int | None:
@@ -180,20 +277,5 @@ def _prctl(option: int, value: int) -> None:
         prctl(option, value, 0, 0, 0)
 
 
-def serve(report: int, task: int, become: Callable[[dict[str, Any]], None]) -> None:
-    """Watch and report; remove the scratch folder if the parent cannot."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with open(report, "r+", closefd=False) as file:
-        spec = json.load(file)
-        file.seek(0)
-        file.truncate()
-        told = watch(spec, report, task, become)
-        json.dump(told, file)
-    if told["status"] == "ended":
-        import shutil
-
-        shutil.rmtree(spec["scratch"], ignore_errors=True)
-
-
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]), _execute)
+    main()

@@ -1,8 +1,11 @@
 """A program that plays a built-in game over the `openai` client, with messages and rules of its own keeping."""
 
+import base64
+import io
 import json
 import sys
 
+import PIL.Image
 from openai import OpenAI
 from pydantic import TypeAdapter
 
@@ -27,14 +30,28 @@ grammar, actions_left, reward, had_invalid_action, terminated, total = (
     0.0,
 )
 introduction = prompt.introduction(game.rules(), grammar, agent)
+
+
+def with_picture(text):
+    """Content that shows the game's picture where the text has 'PICTURE'."""
+    file = io.BytesIO()
+    PIL.Image.fromarray(game.render_rgb()).save(file, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    before, after = text.split("PICTURE")
+    picture = {"type": "image_url", "image_url": {"url": url}}
+    return [{"type": "text", "text": before}, picture, {"type": "text", "text": after}]
+
+
 messages = [{"role": "system", "content": agent.system_prompt}] if agent.system_prompt else []
 rewards = []
 for turn in range(agent.max_turns):
     text = prompt.turn_message(
-        observation, turn=turn, actions_left=actions_left, reward=reward if agent.should_show_reward and turn else None,
+        "PICTURE" if agent.shows_images else observation, turn=turn,
+        actions_left=actions_left, reward=reward if agent.should_show_reward and turn else None,
         had_invalid_action=had_invalid_action, agent=agent, grammar=grammar, max_response_tokens=task["max_tokens"],
     )  # fmt: skip
-    messages.append({"role": "user", "content": f"{introduction}\n\n{text}" if introduction and not turn else text})
+    text = f"{introduction}\n\n{text}" if introduction and not turn else text
+    messages.append({"role": "user", "content": with_picture(text) if agent.shows_images else text})
     choice = client.chat.completions.create(model="policy", messages=messages).choices[0]
     messages.append(choice.message.model_dump())
     parsed = read_response(choice.message.content, grammar=grammar, agent=agent)

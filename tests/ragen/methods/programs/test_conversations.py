@@ -1,12 +1,17 @@
 """Contexts of somebody else's messages: token in, token out, by the template's own form and without forged turns."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal
 from starpo.ragen.methods.programs.conversations import Conversations
@@ -93,7 +98,7 @@ def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, se
         ids = here.tokenizer.encode(spoken, add_special_tokens=False) + (end if turn else [])
         context.respond(ids)
         messages.append(said(opening + spoken))
-        conversations.answered(prompt, messages[:-1], messages[-1], ids)
+        conversations.answered(prompt, messages[-1], ids)
 
 
 @pytest.mark.parametrize("template", ["hermes", "llama"])
@@ -101,7 +106,7 @@ def test_tools_calls_and_results_are_spelled_as_the_template_spells_them(templat
     here = policy(template)
     call = Call("search", '{"query": "a \\"quoted\\" word"}', id="7")
     messages = (user("find it"), said("", call), result("two\nlines"), said("done"), user("more"))
-    ids = here.spelling.opening(messages, TOOLS)
+    ids = here.spelling.opening(messages, TOOLS).prompt_ids
     assert here.tokenizer.decode(ids) == whole(here.tokenizer, messages, TOOLS)
 
 
@@ -118,7 +123,7 @@ def test_a_conversation_with_tools_grows_by_appending(template):
     ids = here.tokenizer.encode(spoken, add_special_tokens=False) + list(here.contexts.stop_token_ids[:1])
     messages = [user("find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
-    conversations.answered(first, messages, said("", call), ids)
+    conversations.answered(first, said("", call), ids)
     messages += [said("", call), result("found")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids[: len(first.ids) + len(ids)] == first.ids + ids
@@ -135,7 +140,7 @@ def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     def ask(*messages, answer):
         prompt = conversations.prompt(ChatRequest(messages))
         ids = [*here.tokenizer.encode(answer, add_special_tokens=False), here.contexts.stop_token_ids[0]]
-        conversations.answered(prompt, messages, said(answer), ids)
+        conversations.answered(prompt, said(answer), ids)
         return prompt, prompt.ids + ids
 
     _, first = ask(user("a"), answer="1")
@@ -152,11 +157,42 @@ def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     assert (prompt.number, prompt.ids[: len(second)]) == (0, second)
 
 
+def test_the_same_text_with_another_image_is_another_conversation():
+    pictures = [Image(np.full((32, 64, 3), shade, np.uint8)) for shade in (0, 255)]
+    tokenizer = make_tokenizer(patch_size=32)
+    contexts = ContextBuilder(tokenizer, AgentConfig(observation="image"), 16)
+    spelling = Spelling(tokenizer, contexts)
+    conversations = Conversations(spelling, keeps_thoughts=True)
+
+    def ask(*messages, answer=()):
+        prompt = conversations.prompt(ChatRequest(messages))
+        conversations.answered(prompt, said("1"), list(answer))
+        return prompt
+
+    def seen(image, text=f"a{MARK}b"):
+        return ChatMessage("user", text, images=(image,))
+
+    first = ask(seen(pictures[0]), answer=[5])
+    other = ask(seen(pictures[1]), said("1"), user("c"))
+    assert (other.number, other.ids[: len(first.ids)]) == (1, first.ids)
+    assert other.images == (replace(first.images[0], image=pictures[1]),)
+    second = ask(seen(pictures[0]), said("1"), seen(pictures[1], f"{MARK}"))
+    assert (second.number, second.images[0], second.images[1].image) == (0, first.images[0], pictures[1])
+    image_id = contexts.image_tokens.image_id
+    assert {place for place, token in enumerate(second.ids) if token == image_id} == {
+        one.position + number for one in second.images for number in range(one.num_tokens)
+    }
+    branch = ask(seen(pictures[0]), said("1"), user("d"))  # from the first response, so without the second image
+    assert branch.images == first.images
+    with pytest.raises(Refusal, match="cannot be cut into patches"):
+        ask(seen(Image(np.zeros((33, 32, 3), np.uint8))))
+
+
 def test_two_requests_at_a_time_from_one_response_are_two_conversations():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     first = conversations.prompt(ChatRequest((user("a"),)))
-    conversations.answered(first, (user("a"),), said("1"), [5])
+    conversations.answered(first, said("1"), [5])
     left = conversations.prompt(ChatRequest((user("a"), said("1"), user("l"))))
     right = conversations.prompt(ChatRequest((user("a"), said("1"), user("r"))))
     assert (left.number, right.number) == (0, 1)
@@ -179,6 +215,7 @@ def test_what_the_template_does_not_take_is_refused():
         ('<tool_call>{"name": "other", "arguments": {}}</tool_call>', "hermes"),
         ('<tool_call>{"name": "search", "arguments": [1]}</tool_call>', "hermes"),
         ('<tool_call>{"name": "search", "arguments": {}}', "hermes"),
+        ('<tool_call>{"name": "search", "arguments": {"n": 1e999}}</tool_call>', "hermes"),
         ("<tool_call>" + "[" * 100_000 + "</tool_call>", "hermes"),
         ('{"name": "search", "parameters": {', "llama"),
         ("{" * 100_000, "llama"),
@@ -186,6 +223,12 @@ def test_what_the_template_does_not_take_is_refused():
 )
 def test_calls_that_cannot_be_read_are_text(text, form):
     assert parse_calls(text, form, ("search",)) == (text, (), False)
+
+
+def test_llamas_calls_may_be_several():
+    one, two = '{"name": "search", "parameters": {"a": 1}}', '{"name": "search", "parameters": {"b": 2}}'
+    calls = (Call("search", '{"a": 1}'), Call("search", '{"b": 2}'))
+    assert parse_calls(f"<|python_tag|>{one}; {two}", "llama", ("search",)) == ("", calls, True)
 
 
 def test_text_beside_calls_is_kept():

@@ -1,6 +1,8 @@
 """The endpoint against programs of every kind: what it answers, what it refuses, and what it survives."""
 
+import base64
 import http.client
+import io
 import json
 import socket
 import threading
@@ -8,9 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import PIL.Image
 import pytest
 
+from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
+from starpo.ragen.methods.programs import album
 from starpo.ragen.methods.programs import endpoint as served
+from starpo.ragen.methods.programs.album import Album
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, read_request
 from starpo.ragen.methods.programs.endpoint import Endpoint
 from starpo.ragen.methods.programs.replies import Reply
@@ -20,6 +26,14 @@ pytestmark = pytest.mark.integration
 HELLO = {"model": "policy", "messages": [{"role": "user", "content": "hello"}]}
 BROKEN = {"function": {"name": "f", "arguments": "["}}
 CALL = ChatMessage("assistant", "", (Call("search", '{"query": "x"}', id="c00000000"),))
+
+
+def data_url(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def shown(url: str) -> dict:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 @contextmanager
@@ -123,7 +137,7 @@ def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
         ({"stream": True}, "stream"),
         ({"previous_response_id": "r1"}, "previous_response_id"),
         ({"input": [{"type": "computer_call"}]}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input"),
         ({"text": {"format": {"type": "json_object"}}}, "text"),
         ({"temperature": 0}, "temperature"),
     ],
@@ -153,7 +167,8 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages", "wizard"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages", "valid string"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "takes no images"),
+        ({"messages": [{"role": "user", "content": [shown("")]}]}, "messages", "takes no images"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "required"),
         ({"messages": [{"role": "user", "tool_calls": [{}]}]}, "messages", "required"),
         ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
         ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
@@ -166,6 +181,73 @@ def test_what_would_change_the_sampling_or_is_no_text_is_refused(changes, param,
     with pytest.raises(Refusal, match=word) as refused:
         read_request(json.dumps(HELLO | changes).encode(), 0.7, 1.0)
     assert (refused.value.param, refused.value.status) == (param, 400)
+
+
+def png(mode="RGB", size=(32, 64), **saved) -> bytes:
+    file = io.BytesIO()
+    PIL.Image.new(mode, size, 7).save(file, "PNG", **saved)
+    return file.getvalue()
+
+
+PNG = png()
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("https://example.org/a.png", "nothing is fetched"),
+        ("file:///etc/passwd", "nothing is fetched"),
+        (data_url(PNG).replace("png", "jpeg"), "PNG alone"),
+        ("data:image/png;base64,%%%", "base64|Base64"),
+        (data_url(b"GIF89a"), "does not begin as a PNG"),
+        (data_url(PNG[: len(PNG) // 2]), "damaged or truncated"),
+        (data_url(png("RGBA")), "mode RGBA"),
+        (data_url(png("P", (1 << 13, 1 << 13), bits=1)), "expected 1 to"),
+    ],
+)
+def test_what_is_no_image_is_one_refusal(url, word):
+    with pytest.raises(Refusal, match=word) as refused:
+        read_request(
+            json.dumps(HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}).encode(), 1, 1, Album()
+        )
+    assert (refused.value.param, refused.value.status) == ("messages", 400)
+    assert str(refused.value).startswith("messages.0.content.0")
+
+
+def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch):
+    monkeypatch.setattr(album, "MAX_PIXELS", 3 * 32 * 64)
+    mine = Album()
+
+    def ask(*urls):
+        content = [{"type": "text", "text": f"a{MARK}"}, *map(shown, urls)]
+        body = HELLO | {"messages": [{"role": "user", "content": content}]}
+        return read_request(json.dumps(body).encode(), None, None, mine).messages[0]
+
+    first = ask(data_url(PNG), data_url(PNG))
+    assert first.content == f"a{REPLACEMENT}{MARK}{MARK}"
+    assert first.images[0] is first.images[1] is ask(data_url(PNG)).images[0]
+    assert (first.images[0].height, first.images[0].width) == (64, 32)
+    assert ask(data_url(png(size=(64, 64)))).images != ask(data_url(PNG)).images
+    with pytest.raises(Refusal, match="more than 6,144 pixels together"):
+        ask(data_url(png(size=(32, 32))))
+
+
+def test_an_image_is_the_same_in_both_protocols_and_not_the_assistants():
+    seen = []
+    with answering(lambda call: seen.append(call.request) or ChatMessage("assistant", "")) as endpoint:
+        key = endpoint.admit("t", takes_images=True)
+        chat = HELLO | {
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, shown(data_url(PNG))]}]
+        }
+        assert post(endpoint, key, chat)[0] == 200
+        parts = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": data_url(PNG)}]
+        given = {"model": "policy", "input": [{"role": "user", "content": parts}]}
+        assert post(endpoint, key, given, "/v1/responses")[0] == 200
+        chat["messages"][0]["role"] = "assistant"
+        assert post(endpoint, key, chat)[0] == 400
+        assert post(endpoint, endpoint.admit("blind"), given, "/v1/responses")[0] == 400
+    assert seen[0] == seen[1]
+    assert len(seen[0].messages[0].images) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.turn_images import take_images
+from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.reward import RewardConfig
@@ -49,9 +52,22 @@ GAMES = {
 
 @pytest.fixture(scope="module")
 def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A policy that reads text."""
+    return policy_in(str(tmp_path_factory.mktemp("policy")), LlamaConfig, LlamaForCausalLM, make_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def seeing_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A policy that sees images."""
+    tokenizer = make_tokenizer(patch_size=32)
+    config = partial(TinyVisionConfig.seeing, tokenizer.image_tokens)
+    return policy_in(str(tmp_path_factory.mktemp("seeing")), config, TinyVisionForCausalLM, tokenizer)
+
+
+def policy_in(folder, make_config, make_model, tokenizer) -> str:
     """A policy with weights by hand: most responses are a move in its tags, and all depend on the whole context."""
-    folder, tokenizer, width = str(tmp_path_factory.mktemp("policy")), make_tokenizer(), 64
-    config = LlamaConfig(
+    width = 64
+    config = make_config(
         vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
         intermediate_size=32, max_position_embeddings=2048, tie_word_embeddings=False,
     )  # fmt: skip
@@ -59,7 +75,7 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     moves = [move, *(tokenizer.convert_tokens_to_ids(name) for name in ("Right", "Up", "Down"))]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
-        model = LlamaForCausalLM(config)
+        model = make_model(config)
         embedded, head = model.model.embed_tokens.weight, model.lm_head.weight
         head.zero_()
         following = {
@@ -83,14 +99,20 @@ def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_conte
     contexts = ContextBuilder(tokenizer, agent, sampling.max_response_tokens)
     session = engine.session(sampling, contexts.stop_token_ids)
     table = play(session, contexts, tokenizer, settings, agent, sampling, max_context_tokens, episodes)
-    validate(table, "turns")
+    validate(take_images(table)[0] if agent.shows_images else table, "turns")
     return table
 
 
 @pytest.mark.parametrize(
-    ("game", "changes"), [("sokoban", {}), ("frozen_lake", {"prompt": "full", "system_prompt": "You play a game."})]
+    ("game", "changes"),
+    [
+        ("sokoban", {}),
+        ("frozen_lake", {"prompt": "full", "system_prompt": "You play a game."}),
+        ("frozen_lake", {"observation": "image"}),
+    ],
 )
-def test_an_external_program_plays_as_the_built_in_loop(game, changes, policy_folder, tmp_path, monkeypatch):
+def test_an_external_program_plays_as_the_built_in_loop(game, changes, request, tmp_path, monkeypatch):
+    folder = request.getfixturevalue("seeing_folder" if "observation" in changes else "policy_folder")
     monkeypatch.setattr(player, "LINGER_S", 600.0)  # full rounds, as in the built-in loop: then the bytes are equal
     agent = AGENT.model_copy(update=changes)
     tasks = [
@@ -104,15 +126,16 @@ def test_an_external_program_plays_as_the_built_in_loop(game, changes, policy_fo
     episodes = [Episode(f"g{seed}", member, seed, member, 100 + member) for seed in (0, 1) for member in range(2)]
     own = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
 
-    heard = played(player.play, policy_folder, settings, agent, episodes).to_pylist()
-    expected = played(loop.play, policy_folder, GAMES[game], agent, own).to_pylist()
+    heard = played(player.play, folder, settings, agent, episodes).to_pylist()
+    expected = played(loop.play, folder, GAMES[game], agent, own).to_pylist()
 
     assert len(expected) > len(episodes)
     assert any(row["executed_actions"] for row in expected)
     names = (
         "trajectory_id", "turn", "prompt_ids", "response_ids", "behaviour_logprobs", "is_context_start", "response",
-        "finish_reason", "success",
+        "finish_reason", "success", *(["images"] if agent.shows_images else []),
     )  # fmt: skip
+    assert not agent.shows_images or len({one["image"] for row in heard for one in row["images"]}) > 2
     assert [[row[name] for name in names] for row in heard] == [[row[name] for name in names] for row in expected]
     paid = [{}, {}]
     for rows, sums in zip((heard, expected), paid, strict=True):

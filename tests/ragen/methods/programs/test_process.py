@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.methods.programs import process
 from starpo.ragen.methods.programs.process import RunningProgram
 
 
@@ -67,6 +68,7 @@ def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, mo
     [
         ("raise ValueError('no luck')", "died", "exit status 1: ValueError: no luck"),
         ("import os; os.kill(os.getpid(), 9)", "died", "signal SIGKILL"),
+        ("import os; os.kill(os.getpid(), 40)", "died", "signal 40"),
         ("import time; time.sleep(60)", "hung", "still running after 0.5 s (environment.time_limit_s)"),
         ("while True: print('x' * 1000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
         ("print('x' * 6000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
@@ -218,6 +220,20 @@ def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
         time.sleep(600)
     """
     ended = run(program(code, command=[sys.executable, "agent.py", str(folder / "pids")]))
+    assert (ended.status, ended.detail) == ("died", "its warden was killed")
+    assert all(gone(int(pid)) for pid in until(folder / "pids").split())
+
+
+def test_a_program_that_stops_its_warden_is_ended_after_its_time(folder, program, monkeypatch):
+    monkeypatch.setattr(process, "LATE_S", 1.0)
+    code = """
+        import os, signal, sys, time
+        open(sys.argv[1], "w").write(f"{os.getpid()} {os.getppid()}\\n")
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(600)
+    """
+    settings = program(code, command=[sys.executable, "agent.py", str(folder / "pids")], time_limit_s=2.0)
+    ended = run(settings)
     assert (ended.status, ended.detail) == ("died", "its warden was killed")
     assert all(gone(int(pid)) for pid in until(folder / "pids").split())
 

@@ -28,7 +28,7 @@ def broken(transcript, task):
 
 
 def done(output: str) -> Ended:
-    return Ended("done", "", 1.0, output)
+    return Ended("done", "", output)
 
 
 @pytest.mark.parametrize(
