@@ -18,7 +18,7 @@ from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.learning.stored_episodes import choose_episodes
-from starpo.ragen.runs.stored_images import read_turns
+from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.store import Store
 
 AGENT = """
@@ -77,8 +77,8 @@ def test_images_are_recorded(store, tmp_path):
     assert store.read_table("images", keys["images"])["digest"].to_pylist() == [shown.digest]
     (row,) = store.read_table("turns", keys["turns"]).to_pylist()
     assert json.loads(row["observation"])[0]["images"] == [shown.digest]
-    seen, table = read_turns(store, keys)
-    assert table.shown(seen["prompt_ids"][0].as_py()) == [shown]
+    (places,) = read_places(store, keys).values()
+    assert [place.image for place in places] == [shown]
 
 
 class Server(BaseHTTPRequestHandler):
