@@ -18,6 +18,8 @@ class EngineConfig(Settings):
 
     accepts_images: ClassVar[bool] = True
     """Whether requests may contain images (`agent.observation`)."""
+    runs_tiny_vision: ClassVar[bool] = True
+    """Whether it runs the embedded policy that sees images, an architecture of our own."""
 
     @property
     def copies(self) -> tuple[int, int]:

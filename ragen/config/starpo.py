@@ -121,6 +121,12 @@ class StarPOConfig(Settings):
         self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         self.agent.check_fits(types, self.rollout, is_demonstrated=is_demonstrated)
         self.policy.check_sees(self.agent.observation)
+        if self.policy.type == "tiny" and self.agent.shows_images and not self.rollout.engine_config.runs_tiny_vision:
+            raise ValueError(
+                f"agent.observation = '{self.agent.observation}' shows images, and rollout.engine = "
+                f"'{self.rollout.engine}' does not know the architecture of the embedded policy that sees them: set "
+                "rollout.engine = 'torch', or take a pretrained policy"
+            )
         self.filter.check_fits(self.rollout)
         self.update.check_fits(self.rollout, self.agent, self.reward)
         thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference

@@ -18,7 +18,7 @@ class VLLMEngineConfig(EngineConfig):
     """How vLLM holds the model and its KV cache."""
 
     needs_process_on_cpu: ClassVar[bool] = True  # it only works in the thread that started it
-    accepts_images: ClassVar[bool] = False
+    runs_tiny_vision: ClassVar[bool] = False
 
     num_engines: int = Field(1, ge=1, le=64)
     """Number of copies of the model, each in its own process, which plays its share of the groups. More than one

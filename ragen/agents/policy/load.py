@@ -106,7 +106,7 @@ def load_policy(
         without_progress_bars(),
         _without_adapter(folder) as weights,
     ):
-        model, loading = _model_class(config).from_pretrained(
+        model, loading = model_class(config).from_pretrained(
             weights,
             dtype=dtype,
             use_safetensors=True,
@@ -179,8 +179,8 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
     return PreTrainedTokenizerFast if name in _GENERIC_TOKENIZERS else AutoTokenizer
 
 
-def _model_class(config: Mapping[str, Any]) -> Any:
-    """Return the class that loads a model: one with images where its family is supported."""
+def model_class(config: Mapping[str, Any]) -> Any:
+    """Return transformers' class for a model's `config.json`: one with images where its family is supported."""
     if family_of(config) is None or config["model_type"] == MODEL_TYPE:
         return AutoModelForCausalLM
     return AutoModelForImageTextToText

@@ -10,15 +10,19 @@ import threading
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from starpo.ragen.agents.policy.adapter import base_of, read_shape
-from starpo.ragen.agents.policy.folder import check_folder
-from starpo.ragen.agents.rollout.vllm_probe import Reference, architecture_of, compare, probe_ids
+from starpo.ragen.agents.policy.folder import check_folder, read_config
+from starpo.ragen.agents.rollout.vllm_images import PreparedImages
+from starpo.ragen.agents.rollout.vllm_probe import Probe, Reference, architecture_of, compare
 from starpo.ragen.agents.rollout.vllm_session import InFlight, VLLMSession
+from starpo.ragen.agents.vision.families import family_of
+from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
@@ -66,6 +70,7 @@ class VLLMEngine:
         self._weights_key: str | None = None
         self._checkpoint_key: str | None = None
         self._adapter: Any = None
+        self._images: PreparedImages | None = None
         self._num_adapters = 0
         self._in_flight: dict[str, InFlight] = {}
         self._names = count()
@@ -108,10 +113,10 @@ class VLLMEngine:
                 raise
             except Exception as error:
                 raise EngineError(f"vLLM cannot hold the policy '{folder}': {_reason(error)}") from error
-            ids = probe_ids(folder)[: self._llm.model_config.max_model_len - 1]
+            probe = Probe.of(folder, self._llm.model_config.max_model_len - 1)
             weights_key, self._weights_key = self._weights_key, None
-            reference = self._reference.logprobs(folder, ids)
-            self.probe_gap = compare(self._prompt_logprobs(ids), reference, self._tolerance, checkpoint_key)
+            reference = self._reference.logprobs(folder, probe)
+            self.probe_gap = compare(self._prompt_logprobs(probe), reference, self._tolerance, checkpoint_key)
             self._checkpoint_key, self._weights_key = checkpoint_key, weights_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> VLLMSession:
@@ -152,7 +157,7 @@ class VLLMEngine:
                     f"'{self._checkpoint_key}'; begin a new session"
                 )
             name = str(next(self._names))
-            self._add(name, entry.request.prompt_ids, params)
+            self._add(name, entry.request.prompt_ids, params, entry.request.images)
             self._in_flight[name] = entry
 
     def advance(self) -> None:
@@ -207,12 +212,18 @@ class VLLMEngine:
             # A seeded request whose prompt is split into chunks crashes on the CPU, so prompts are not split there.
             batched = max(config.max_num_batched_tokens or _CPU_BATCHED_TOKENS, max_model_len, config.max_num_seqs)
             options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": batched, "block_size": _CPU_BLOCK}
+        if family_of(read_config(Path(folder))) is not None:
+            # Images come prepared, with the tokens that stand for them (`vllm_images`).
+            options |= {"limit_mm_per_prompt": {"video": 0}, "mm_processor_cache_gb": 0, "skip_mm_profiling": is_cpu}
+            if "mm_device_do_normalize" in EngineArgs.__dataclass_fields__:
+                options["mm_device_do_normalize"] = False  # they are normalised
+        else:
+            options["skip_tokenizer_init"] = True
         if config.max_lora_rank is not None:
             options |= {"enable_lora": True, "max_lora_rank": _served_rank(config.max_lora_rank), "max_loras": 1}
         return LLMEngine.from_engine_args(
             EngineArgs(
                 model=folder,
-                skip_tokenizer_init=True,
                 load_format="dummy",  # vLLM would read every safetensors in the folder, the optimiser's too
                 worker_extension_cls="starpo.ragen.agents.rollout.vllm_weights.CheckpointWeights",
                 dtype=self._dtype,
@@ -235,7 +246,7 @@ class VLLMEngine:
         from vllm.distributed import cleanup_dist_env_and_memory
 
         self._llm.engine_core.shutdown()
-        self._llm, self._weights_key, self._adapter = None, None, None
+        self._llm, self._weights_key, self._adapter, self._images = None, None, None, None
         cleanup_dist_env_and_memory()
 
     def _update(self, folder: str, checkpoint_key: str) -> None:
@@ -252,6 +263,7 @@ class VLLMEngine:
         if is_served:
             self._adapter = self._add_adapter(folder, shape)
         self._llm.reset_prefix_cache()
+        self._llm.reset_encoder_cache()
 
     def _add_adapter(self, folder: str, shape: Any) -> Any:
         from vllm.lora.request import LoRARequest
@@ -266,14 +278,15 @@ class VLLMEngine:
         self._llm.add_lora(adapter)
         return adapter
 
-    def _prompt_logprobs(self, ids: Sequence[int]) -> list[float]:
+    def _prompt_logprobs(self, probe: Probe) -> list[float]:
         from vllm import SamplingParams
 
-        self._add("probe", ids, SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False))
+        params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+        self._add("probe", probe.ids, params, probe.images)
         while True:
             for output in self._step():
-                scored = zip(ids[1:], output.prompt_logprobs[1:], strict=True)
-                return [step[token].logprob for token, step in scored]
+                scored = zip(probe.ids[1:], output.prompt_logprobs[1:], probe.is_text, strict=True)
+                return [step[token].logprob for token, step, is_text in scored if is_text]
 
     def _step(self) -> list[Any]:
         """Execute one step; return the outputs that finished with it."""
@@ -284,8 +297,13 @@ class VLLMEngine:
             self._stop()
             raise EngineError(f"vLLM failed while generating: {_reason(error)}") from error
 
-    def _add(self, name: str, ids: Sequence[int], params: Any) -> None:
-        self._llm.add_request(name, {"prompt_token_ids": list(ids)}, params, lora_request=self._adapter)
+    def _add(self, name: str, ids: Sequence[int], params: Any, images: Sequence[PlacedImage]) -> None:
+        prompt: Any = {"prompt_token_ids": list(ids)}
+        if images:
+            if self._images is None:
+                self._images = PreparedImages(self._llm)
+            prompt = self._images.prompt(ids, images)
+        self._llm.add_request(name, prompt, params, lora_request=self._adapter)
 
     @property
     def _dtype(self) -> str:

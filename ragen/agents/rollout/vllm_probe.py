@@ -2,18 +2,26 @@
 
     checkpoint folder -> transformers, on the CPU -> log-probs of a fixed text <-> the engine's
 
-vLLM's weights are packed, sharded and fused; comparing outputs is the only check that covers all of this.
+vLLM's weights are packed, sharded and fused; comparing outputs is the only check that covers all of this. A policy that
+sees images reads the text after a fixed image, for the weights of its encoder.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.policy.folder import read_config
+from starpo.ragen.agents.policy.load import load_tokenizer, model_class
 from starpo.ragen.agents.rollout.weights import read_module_weights
+from starpo.ragen.agents.vision.embeddings import model_inputs
+from starpo.ragen.agents.vision.families import family_of
+from starpo.ragen.agents.vision.image import Image, PlacedImage
+from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.errors import EngineError, PolicyError
 
 NUM_PROBE_TOKENS = 128
@@ -28,6 +36,7 @@ _TEXT = (
     "ships and one sail."
 )
 """Ordinary text: on tokens that no text holds, log-probs are far from 0, and rounding weighs more."""
+_IMAGE = Image(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
 _NO_SHAPE = ("architectures", "dtype", "transformers_version", "_name_or_path", "use_cache")
 
 
@@ -37,13 +46,39 @@ def architecture_of(config: PreTrainedConfig) -> str:
     return json.dumps({name: values[name] for name in sorted(values) if name not in _NO_SHAPE}, default=str)
 
 
-def probe_ids(folder: str) -> list[int]:
-    """Return the fixed text in a policy's own tokens. [at most NUM_PROBE_TOKENS]
+@dataclass(frozen=True)
+class Probe:
+    """A fixed prompt in a policy's own tokens.
 
-    Raises:
-        PolicyError: If the folder has no readable tokenizer.
+    Attributes:
+        ids: Tokens; those of the text are at most NUM_PROBE_TOKENS, after those of the image if there is one.
+        images: The image, if the policy sees images.
     """
-    return list(load_tokenizer(folder).encode(_TEXT, add_special_tokens=False))[:NUM_PROBE_TOKENS]
+
+    ids: list[int]
+    images: tuple[PlacedImage, ...] = ()
+
+    @classmethod
+    def of(cls, folder: str, max_tokens: int) -> "Probe":
+        """Build the prompt for the policy in a folder.
+
+        Raises:
+            PolicyError: If the folder has no readable tokenizer.
+        """
+        tokenizer = load_tokenizer(folder)
+        ids = list(tokenizer.encode(_TEXT, add_special_tokens=False))[:NUM_PROBE_TOKENS]
+        tokens = tokenizer.image_tokens
+        before = [] if tokens is None else tokens.ids(_IMAGE)
+        if not before or len(before) >= max_tokens:
+            return cls(ids[:max_tokens])
+        placed = PlacedImage(len(tokens.before_ids), tokens.num_tokens(_IMAGE), _IMAGE)
+        return cls([*before, *ids][:max_tokens], (placed,))
+
+    @property
+    def is_text(self) -> list[bool]:
+        """Whether each token but the first is text; placeholders are not, whose log-probs no training moves."""
+        shown = {place.position + number for place in self.images for number in range(place.num_tokens)}
+        return [number not in shown for number in range(1, len(self.ids))]
 
 
 class Reference:
@@ -55,8 +90,8 @@ class Reference:
         self._architecture = ""
 
     @torch.inference_mode()
-    def logprobs(self, folder: str, ids: Sequence[int]) -> list[float]:
-        """Compute the log-prob of each token but the first, given its prefix, at temperature 1; nats. [num_tokens - 1]
+    def logprobs(self, folder: str, probe: Probe) -> list[float]:
+        """Compute the log-prob of each text token but the first, given its prefix, at temperature 1; nats.
 
         Raises:
             PolicyError: If the folder is not a policy.
@@ -64,7 +99,10 @@ class Reference:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if self._model is None or architecture_of(config) != self._architecture:
             with torch.random.fork_rng(devices=[]):
-                self._model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+                own = read_config(Path(folder))
+                self._model = model_class(own).from_config(config, dtype=torch.float32).eval()
+                if family := family_of(own):
+                    self._model.base_model.image_processor = family.processor(Path(folder))
             self._architecture = architecture_of(config)
         # An output layer that is tied to the embeddings may be missing: it is not a separate parameter.
         weights = read_module_weights(folder, {name for name, _ in self._model.named_parameters()})
@@ -74,10 +112,13 @@ class Reference:
                 f"'{folder}': {len(strangers)} weights are unknown to its configuration, such as {min(strangers)}; "
                 "config and weights do not belong together. Save the model there again, with model.save_pretrained"
             )
-        tokens_T = torch.tensor(ids)
-        logprobs_TV = self._model(input_ids=tokens_T[None]).logits[0].float().log_softmax(-1)
-        gaps: list[float] = logprobs_TV[:-1].gather(-1, tokens_T[1:, None])[:, 0].tolist()
-        return gaps
+        tokens_T, table = torch.tensor(probe.ids), ImageTable()
+        seen_1T = torch.tensor([table.put(probe.ids, probe.images)])
+        inputs = model_inputs(self._model.base_model, seen_1T, table.images)
+        logprobs_TV = self._model(**inputs).logits[0].float().log_softmax(-1)
+        found_T = logprobs_TV[:-1].gather(-1, tokens_T[1:, None])[:, 0]
+        logprobs: list[float] = found_T[torch.tensor(probe.is_text)].tolist()
+        return logprobs
 
 
 def compare(engine: Sequence[float], reference: Sequence[float], tolerance: float, checkpoint_key: str) -> float:

@@ -85,6 +85,11 @@ class VLLMSession:
     def _response(self, entry: InFlight, output: Any) -> tuple[str, Response]:
         (spoken,) = output.outputs
         name, ids = entry.request.sequence_id, list(spoken.token_ids)
+        if list(output.prompt_token_ids) != list(entry.request.prompt_ids):
+            raise EngineError(
+                f"sequence '{name}': vLLM read another prompt than it was sent, of {len(output.prompt_token_ids)} "
+                f"tokens instead of {len(entry.request.prompt_ids)}; it would answer something else than what is stored"
+            )
         logprobs = [step[token].logprob for token, step in zip(ids, spoken.logprobs, strict=True)]
         if spoken.finish_reason not in ("stop", "length"):
             raise EngineError(f"sequence '{name}': vLLM ended its response with finish reason '{spoken.finish_reason}'")

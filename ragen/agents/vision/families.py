@@ -47,6 +47,18 @@ class Family(Protocol):
     def num_deep(self, config: Any) -> int:
         """Return the number of layers that add features of their own for every placeholder."""
 
+    def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
+        """Return what vLLM reads of an image, as it calls its parts.
+
+        Args:
+            processor: What prepares images.
+            config: The model's configuration.
+            image: The image.
+
+        Raises:
+            PolicyError: If vLLM does not know this family.
+        """
+
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """Compute the features of images: the embedding of each placeholder, in the order of the images, followed by
         its features for the layers that add some, [F, (1 + num_deep) * H]."""
@@ -72,6 +84,10 @@ class TinyVision:
     def num_deep(self, config: Any) -> int:
         """Return 0."""
         return 0
+
+    def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
+        """See `Family.pixels`; vLLM does not know it."""
+        raise PolicyError("vLLM does not know the embedded policy that sees images: set rollout.engine = 'torch'")
 
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
@@ -110,21 +126,33 @@ class SmolVLM:
         """Return 0."""
         return 0
 
+    def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
+        """See `Family.pixels`."""
+        prepared = self._prepared(processor, config, [image])
+        return {
+            "pixel_values": prepared["pixel_values"][0],
+            "pixel_attention_mask": prepared["pixel_attention_mask"][0],
+            "num_patches": torch.ones(1, dtype=torch.int64),
+        }
+
     def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
         """See `Family.features`."""
-        size = {"longest_edge": backbone.config.vision_config.image_size}
-        prepared = backbone.image_processor(
+        prepared = self._prepared(backbone.image_processor, backbone.config, images)
+        # one image a row: [1, images, 3, height, width] -> [images, 1, 3, height, width]
+        pixels, mask = (
+            prepared[name].transpose(0, 1).to(backbone.device) for name in ("pixel_values", "pixel_attention_mask")
+        )
+        return torch.cat(list(backbone.get_image_features(pixels, mask, return_dict=True).pooler_output))
+
+    def _prepared(self, processor: Any, config: Any, images: Sequence[Image]) -> Any:
+        size = {"longest_edge": config.vision_config.image_size}
+        return processor(
             [image.pixels for image in images],
             do_image_splitting=False,
             size=size,
             max_image_size=size,
             return_tensors="pt",
         )
-        # one image a row: [1, images, 3, height, width] -> [images, 1, 3, height, width]
-        pixels, mask = (
-            prepared[name].transpose(0, 1).to(backbone.device) for name in ("pixel_values", "pixel_attention_mask")
-        )
-        return torch.cat(list(backbone.get_image_features(pixels, mask, return_dict=True).pooler_output))
 
 
 class Qwen25VL:
@@ -164,6 +192,10 @@ class Qwen25VL:
         """See `Family.features`."""
         found = backbone.get_image_features(*self._prepared(backbone, images), return_dict=True)
         return torch.cat(list(found.pooler_output))
+
+    def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
+        """See `Family.pixels`."""
+        return dict(processor([image.pixels], return_tensors="pt"))
 
     def _prepared(self, backbone: Any, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
         prepared = backbone.image_processor([image.pixels for image in images], return_tensors="pt")

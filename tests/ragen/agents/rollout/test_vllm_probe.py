@@ -10,9 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
-from starpo.ragen.agents.rollout.vllm_probe import NUM_PROBE_TOKENS, Reference, compare, probe_ids
+from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.vllm_probe import NUM_PROBE_TOKENS, Probe, Reference, compare
 from starpo.ragen.core.errors import EngineError, PolicyError
 from tests.ragen.agents.rollout.policies import MIXTURES, save_policy
+from tests.visual_policies import FAMILIES, forward, save_random
 
 
 @pytest.mark.parametrize("name", ["qwen2", *MIXTURES])
@@ -21,10 +23,11 @@ def test_logprobs_are_those_of_each_checkpoint(tmp_path, name):
     for seed in (1, 2):
         folder = str(tmp_path / str(seed))
         model = save_policy(folder, name, seed)
-        ids = torch.tensor(probe_ids(folder))
+        probe = Probe.of(folder, 100)
+        ids = torch.tensor(probe.ids)
         with torch.inference_mode():
             expected = model(input_ids=ids[None]).logits[0].log_softmax(-1)[:-1].gather(-1, ids[1:, None])[:, 0]
-        np.testing.assert_allclose(reference.logprobs(folder, ids.tolist()), expected, atol=1e-5)
+        np.testing.assert_allclose(reference.logprobs(folder, probe), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3_moe"])
@@ -35,11 +38,11 @@ def test_weights_of_another_configuration_are_refused(tmp_path, name):
     norm = weights.pop("model.norm.weight")
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(PolicyError, match=r"missing: model.norm.weight; config and weights do not belong together"):
-        Reference().logprobs(str(tmp_path), probe_ids(str(tmp_path)))
+        Reference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
     if name == "qwen2":
         save_file({**weights, "model.norm.weight": norm, "stranger": norm.clone()}, file, {"format": "pt"})
         with pytest.raises(PolicyError, match="1 weights are unknown to its configuration, such as stranger"):
-            Reference().logprobs(str(tmp_path), probe_ids(str(tmp_path)))
+            Reference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
 
 
 @pytest.mark.parametrize("place", [0, 50, 126])
@@ -66,7 +69,7 @@ def test_what_is_more_than_rounding_does_not(gaps):
 
 def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
     save_policy(tmp_path, "qwen2")
-    ids = probe_ids(str(tmp_path))
+    ids = Probe.of(str(tmp_path), 1000).ids
     assert len(ids) == NUM_PROBE_TOKENS
     assert load_tokenizer(tmp_path).decode(ids).startswith("The harbour lies on the north side")
 
@@ -75,16 +78,37 @@ def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
 def test_smollm2_in_bfloat16_passes_and_with_two_layers_swapped_fails(smollm2):
     """Measured: bfloat16 mean .030, 95th percentile .075; layers 27 and 28 swapped, the mildest pair, .313 and .93."""
     model, _ = load_policy(smollm2)
-    ids = torch.tensor(probe_ids(smollm2))
+    probe = Probe.of(smollm2, 1000)
+    ids = torch.tensor(probe.ids)
 
     def logprobs(scored):
         with torch.inference_mode():
             logprobs_TV = scored(input_ids=ids[None]).logits[0].float().log_softmax(-1)
         return logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0].tolist()
 
-    right = Reference().logprobs(smollm2, ids.tolist())
+    right = Reference().logprobs(smollm2, probe)
     assert compare(logprobs(deepcopy(model).to(torch.bfloat16)), right, 0.08, "key") < 0.05
     layers = model.model.layers
     layers[27], layers[28] = layers[28], layers[27]
     with pytest.raises(EngineError, match="than the one that is trained"):
         compare(logprobs(model), right, 0.08, "key")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_encoder_of_images_is_probed_too(tmp_path, family):
+    save_random(family, tmp_path)
+    probe = Probe.of(str(tmp_path), 1000)
+    (place,) = probe.images
+    assert sum(probe.is_text) == len(probe.ids) - 1 - place.num_tokens
+    reference = Reference()
+    before = reference.logprobs(str(tmp_path), probe)
+    model, _ = load_policy(tmp_path)
+    response = Response(probe.ids[40:], [], "length")
+    request = Request("probe", probe.ids[:40], np.zeros(0), 0, images=probe.images)
+    with torch.inference_mode():
+        np.testing.assert_allclose(before[-len(response.token_ids) :], forward(model, request, response), atol=1e-4)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    changed = {name: weight + 0.5 for name, weight in weights.items() if "vis" in name and "mlp" in name}
+    save_file(weights | changed, file, {"format": "pt"})
+    assert np.abs(np.subtract(reference.logprobs(str(tmp_path), probe), before)).max() > 0.01

@@ -5,16 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2VLImageProcessorPil,
-    Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
-    SmolVLMConfig,
-    SmolVLMForConditionalGeneration,
-    SmolVLMImageProcessorPil,
-)
+from transformers import Qwen2VLImageProcessorPil
 
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.save import save_policy
@@ -26,7 +17,6 @@ from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
-from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS
 from starpo.ragen.agents.vision.positions import grid_positions
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
@@ -37,82 +27,15 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.learning.examples import Batch, examples_of
 from starpo.ragen.learning.learners.batches import micro_batches, rectangles
 from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from tests.visual_policies import FAMILIES, TEXT, forward, qwen3, save_random, smolvlm
 
-AROUND = ["<fake_token_around_image>", "<global-img>", "<image>"]
-TEXT = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 256,
-}  # fmt: skip
-ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10_000.0}
-VISION = {"hidden_size": 16, "intermediate_size": 24}
 SAMPLING = SamplingConfig(max_response_tokens=6)
-
-
-def smolvlm(tokenizer):
-    """16 tokens of an image, whatever its size."""
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *AROUND]})
-    vision = {"num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 64, "patch_size": 8}
-    config = SmolVLMConfig(
-        text_config=TEXT | {"model_type": "llama", "vocab_size": len(tokenizer)},
-        vision_config=VISION | vision,
-        scale_factor=2,
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    processor = SmolVLMImageProcessorPil(size={"longest_edge": 256}, do_image_splitting=True)
-    return SmolVLMForConditionalGeneration(config), processor
-
-
-def image_ids(tokenizer):
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *IMAGE_TOKENS]})
-    return tokenizer.convert_tokens_to_ids(list(IMAGE_TOKENS))
-
-
-def qwen(tokenizer):
-    """4 x 3 tokens of an image of 128 x 96 pixels."""
-    start, pad, end = image_ids(tokenizer)
-    vision = {"num_heads": 4, "depth": 2, "fullatt_block_indexes": [1], "out_hidden_size": 32, "window_size": 112}
-    config = Qwen2_5_VLConfig(
-        text_config=TEXT | {"vocab_size": len(tokenizer), "rope_parameters": ROPE},
-        vision_config=VISION | vision | {"patch_size": 14, "spatial_merge_size": 2},
-        image_token_id=pad,
-        video_token_id=start,
-        vision_start_token_id=start,
-        vision_end_token_id=end,
-    )
-    return Qwen2_5_VLForConditionalGeneration(config), Qwen2VLImageProcessorPil()
-
-
-def qwen3(tokenizer):
-    """4 x 3 tokens of an image of 128 x 96 pixels; two layers of the decoder add features of the encoder's."""
-    start, pad, end = image_ids(tokenizer)
-    vision = {"num_heads": 4, "depth": 3, "deepstack_visual_indexes": [0, 1], "out_hidden_size": 32}
-    config = Qwen3VLConfig(
-        text_config=TEXT | {"vocab_size": len(tokenizer), "head_dim": 8, "rope_parameters": ROPE},
-        vision_config=VISION | vision | {"patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 64},
-        image_token_id=pad,
-        video_token_id=start,
-        vision_start_token_id=start,
-        vision_end_token_id=end,
-    )
-    size = {"shortest_edge": 4096, "longest_edge": 65_536}
-    return Qwen3VLForConditionalGeneration(config), Qwen2VLImageProcessorPil(size=size, patch_size=16)
-
-
-FAMILIES = {"smolvlm": smolvlm, "qwen2_5_vl": qwen, "qwen3_vl": qwen3}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def folder(request, tmp_path_factory):
-    tokenizer = make_tokenizer()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        model, processor = FAMILIES[request.param](tokenizer)
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.2)
-    model.base_model.image_processor = processor
     folder = tmp_path_factory.mktemp(request.param)
-    save_policy(model.eval(), tokenizer, folder)
+    save_random(request.param, folder)
     return str(folder)
 
 
@@ -121,23 +44,6 @@ def shown():
     """Three images that are higher than wide."""
     rng = np.random.default_rng(0)
     return [Image(rng.integers(0, 256, (128, 96, 3), np.uint8)) for _ in range(3)]
-
-
-def forward(model, request, response):
-    """Log-probs of a response by transformers' own forward pass on its processor's pixels."""
-    ids = torch.tensor([[*request.prompt_ids, *response.token_ids]])
-    pixels = [place.image.pixels for place in request.images]
-    if model.config.model_type == "smolvlm":
-        size = {"longest_edge": 64}
-        processor = SmolVLMImageProcessorPil(do_image_splitting=False, size=size, max_image_size=size)
-        inputs = processor([pixels], return_tensors="pt")
-    else:
-        is_image = torch.zeros_like(ids, dtype=torch.int32)
-        for place in request.images:
-            is_image[0, place.position : place.position + place.num_tokens] = 1
-        inputs = dict(model.base_model.image_processor(pixels, return_tensors="pt"), mm_token_type_ids=is_image)
-    logits = model(input_ids=ids, **inputs).logits[0, len(request.prompt_ids) - 1 : -1].double()
-    return torch.log_softmax(logits, -1)[range(len(response.token_ids)), response.token_ids]
 
 
 @pytest.mark.parametrize("num_in_sight", [3, 2], ids=["full", "window"])

@@ -1,0 +1,77 @@
+"""Policies that see, played by a real vLLM on the CPU: its log-probs are those of a forward pass on the same pixels."""
+
+import numpy as np
+import pytest
+import torch
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.rollout.costs import take_usage
+from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.turn_images import take_images
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.agents.vision.image import Image, PlacedImage
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.schemas.validate import validate
+from tests.visual_policies import FAMILIES, forward, save_random
+
+pytestmark = [pytest.mark.vllm, pytest.mark.integration]
+
+SHARDS = make_episodes([("g0", 1000), ("g1", 1001)], group_size=4, shard_groups=2)
+AGENT = AgentConfig(prompt="state", observation="image", max_turns=3)
+ROLLOUT = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_tokens=24)
+LAKE = FrozenLakeSettings(size=3)
+
+
+def requests_of(turns, turn_images, images):
+    """Yield request and response of each turn, with the whole context and its images."""
+    pixels = {row["digest"]: Image.from_png(row["png"]) for row in images.to_pylist()}
+    placed = {}
+    for row in turn_images.to_pylist():
+        placed.setdefault((row["trajectory_id"], row["turn"]), []).append(row)
+    context, shown = [], ()
+    for row in turns.to_pylist():
+        context, shown = ([], ()) if row["is_context_start"] else (context, shown)
+        for one in placed.get((row["trajectory_id"], row["turn"]), ()):
+            place = PlacedImage(len(context) + one["position"], one["num_tokens"], pixels[one["image"]])
+            shown = (*shown, place)
+        context = [*context, *row["prompt_ids"]]
+        response = Response(row["response_ids"], row["behaviour_logprobs"], row["finish_reason"])
+        yield Request(row["trajectory_id"], context, np.zeros(0), 0, images=shown), response
+        context = [*context, *row["response_ids"]]
+
+
+def gaps(turns, turn_images, images, folder):
+    """Largest difference of the stored log-probs from transformers' own forward pass, in nats, of each turn."""
+    model, _ = load_policy(folder)
+    with torch.inference_mode():
+        return [
+            np.abs(forward(model, request, response).numpy() - response.logprobs).max()
+            for request, response in requests_of(turns, turn_images, images)
+        ]
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name == "qwen2_5_vl" else [pytest.mark.thorough]) for name in FAMILIES]
+)
+def test_a_policy_that_sees_is_played_and_updated(vllm_interpreter, tmp_path, family):
+    """Some responses hold placeholders, which are no images; the encoder of the second checkpoint is another."""
+    folders = [str(tmp_path / str(seed)) for seed in range(2)]
+    for seed, folder in enumerate(folders):
+        save_random(family, folder, seed)
+    pool = WorkerPool(EngineSpec.of(ROLLOUT), 1, vllm_interpreter)
+    for folder, other in (folders, folders[::-1]):
+        job = RolloutJob(folder, folder, LAKE, AGENT, ROLLOUT.sampling, ROLLOUT.max_context_tokens)
+        played, usage = take_usage(play_shards(pool, job, SHARDS))
+        tables = take_images(played)
+        for kind, table in zip(("turns", "turn_images", "images"), tables, strict=True):
+            validate(table, kind)
+        assert max(gaps(*tables, folder)) < 1e-4
+        assert min(gaps(*tables, other)) > 0.01
+        assert usage["cached_prompt_tokens"] > 0
+        placeholder = load_policy(folder)[1].image_tokens.image_id
+        assert any(placeholder in ids for ids in tables[0]["response_ids"].to_pylist())
