@@ -67,7 +67,8 @@ def qwen3(tokenizer):
     start, pad, end, video = image_ids(tokenizer)
     vision = {"num_heads": 2, "depth": 3, "deepstack_visual_indexes": [0, 1], "out_hidden_size": 64}
     config = Qwen3VLConfig(
-        text_config=TEXT | {"vocab_size": len(tokenizer), "head_dim": 32, "rope_parameters": ROPE},
+        text_config=TEXT
+        | {"vocab_size": len(tokenizer), "head_dim": 32, "rope_parameters": ROPE | {"mrope_interleaved": True}},
         vision_config=VISION | vision | {"patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 64},
         image_token_id=pad,
         video_token_id=video,
