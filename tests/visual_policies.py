@@ -22,7 +22,7 @@ TEXT = {
     "num_key_value_heads": 1, "max_position_embeddings": 512,
 }  # fmt: skip
 ROPE = {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10_000.0}
-VISION = {"hidden_size": 64, "intermediate_size": 24}
+VISION = {"hidden_size": 64, "intermediate_size": 96}
 
 
 def smolvlm(tokenizer):

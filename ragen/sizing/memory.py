@@ -78,8 +78,8 @@ def activation_bytes(
 def image_bytes(vision: Vision, num_tokens: int, dtype: DType, *, is_recomputed: bool = False) -> float:
     """What the encoder of images keeps for the backward pass: its inputs in float32, and the activations of its layers.
 
-    Within 10% of the count of torch's saved-tensor hooks on small SmolVLM, Qwen2.5-VL and Qwen3-VL in float32; what is
-    projected onto the decoder's width is not counted.
+    Within 17% of the count of torch's saved-tensor hooks on small SmolVLM, Qwen2.5-VL and Qwen3-VL in float32: copies
+    for attention by windows, and what is projected onto the decoder's width, are not counted.
 
     Args:
         vision: What the model sees with.

@@ -254,14 +254,14 @@ class _Connection(H11Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.began = self.loop.time()
         self.loop.call_later(SENDING_S, self._end_if_idle)
-        if len(self.connections) > MAX_CONNECTIONS:
-            idle = [one for one in self.connections if isinstance(one, _Connection) and one.is_idle]
-            min(idle, key=lambda one: one.began, default=self).transport.abort()
+        open_ones = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
+        if len(open_ones) > MAX_CONNECTIONS:
+            min((one for one in open_ones if one.is_idle), key=lambda one: one.began, default=self).transport.abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open, and no request is in progress."""
-        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
+        """Whether no request is in progress."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _end_if_idle(self) -> None:
         if self.cycle is None and not self.transport.is_closing():

@@ -71,7 +71,8 @@ def _serve(files: list[int], become: Become) -> None:
     """
     control, report, task = files
     os.setsid()
-    os.write(control, str(os.getpid()).encode())
+    with suppress(OSError):  # a parent that is gone finds its scratch folder removed all the same
+        os.write(control, str(os.getpid()).encode())
     os.dup2(control, 0)
     os.close(control)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -30,7 +30,9 @@ class OneStep:
 
     def _output(self, name, logprob):
         spoken = SimpleNamespace(token_ids=[7], logprobs=[{7: SimpleNamespace(logprob=logprob)}], finish_reason="stop")
-        return SimpleNamespace(request_id=name, finished=True, outputs=[spoken], num_cached_tokens=1)
+        return SimpleNamespace(
+            request_id=name, finished=True, prompt_token_ids=[1, 2], outputs=[spoken], num_cached_tokens=1
+        )
 
 
 @pytest.fixture
