@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import typer.rich_utils  # noqa: F401  (whoever imports it first decides by FORCE_COLOR for all later tests)
 
 from starpo.flows import cli
 

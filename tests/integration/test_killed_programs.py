@@ -26,6 +26,9 @@ from pathlib import Path
 
 from openai import OpenAI
 
+CLIENT = OpenAI(api_key="each episode has its own")
+CLIENT.chat.completions  # imported once
+
 
 def tasks():
     from starpo.ragen.methods.programs import player
@@ -37,9 +40,10 @@ def tasks():
 def play(task):
     with Path(os.environ["PLAYED"]).open("a") as played:
         played.write("1\\n")
+    client = CLIENT.with_options(api_key=os.environ["OPENAI_API_KEY"], base_url=os.environ["OPENAI_BASE_URL"])
     messages, length = [{"role": "user", "content": f"say {task['number']}"}], 0
     for _ in range(2):
-        said = OpenAI().chat.completions.create(model="policy", messages=messages).choices[0].message.content
+        said = client.chat.completions.create(model="policy", messages=messages).choices[0].message.content
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "again"}]
         length += len(said)
     return length % 5
