@@ -115,11 +115,6 @@ def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
     assert _kept(selection) == ["b"]
 
 
-def test_table_has_the_schema_of_selection(make_turns):
-    selection = _select(_turns(make_turns, {"a": [0.0, 1.0]}))
-    assert selection.schema.equals(SELECTION.schema, check_metadata=True)
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_turns_give_no_groups(make_turns, strategy):
     selection = _select(make_turns([]), strategy=strategy)

@@ -11,7 +11,6 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
-from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.measuring import gradient_spreads, initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
@@ -112,11 +111,6 @@ def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, mak
     assert torch.equal(plain, clipped)
     rewarded = change(GRPO, entropy_coefficient=0.1)
     assert not torch.equal(plain, initial_gradient(loaded(rewarded, policy_folder), trajectories, context))
-
-
-def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
-    with pytest.raises(LearnerError, match="nothing to train on"):
-        initial_gradient(loaded(GRPO, policy_folder), [], context)
 
 
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])

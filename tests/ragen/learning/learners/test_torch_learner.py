@@ -401,14 +401,6 @@ def test_an_order_of_turns_without_a_step_is_an_error(
         learner.update(make_trajectories(4), context)
 
 
-def test_threads_are_put_back(policy_folder, make_trajectories, context):
-    before = torch.get_num_threads()
-    learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
-    learner.load(policy_folder, "start", None)
-    learner.update(make_trajectories(1), context)
-    assert torch.get_num_threads() == before
-
-
 def test_global_random_state_is_not_touched(policy_folder, make_trajectories, context, tmp_path):
     before = torch.get_rng_state()
     learner = loaded(PPO, policy_folder)
