@@ -156,10 +156,6 @@ def test_continuous_workers_share_the_groups(job, tokenizer):
     assert turns["trajectory_id"].to_pylist()[::3] == [e.trajectory_id for shard in SHARDS for e in shard]
 
 
-def test_no_shards_give_no_rows(job, tokenizer):
-    assert play_shards(LocalPlayer(SlowEngine(tokenizer, uneven)), job, []).num_rows == 0
-
-
 def test_rounds_are_streams(scripted_engine):
     stream = as_stream(scripted_engine(lambda *_: "x").session(SAMPLING, [1]))
     assert isinstance(stream, StreamingSession)
