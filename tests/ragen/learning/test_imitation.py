@@ -88,16 +88,6 @@ def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
     assert played.prompts[0] == prompt.prompt_ids
 
 
-def test_with_a_full_context_a_prompt_holds_the_turns_before_it_verbatim() -> None:
-    agent = AgentConfig(prompt="state", context="full", should_show_reward=False)
-    played = demonstrate(agent=agent, turns=30)
-    later = [n for n in range(1, len(played.prompts)) if len(played.prompts[n]) > len(played.prompts[0])]
-    assert later
-    for n in later:
-        earlier = played.prompts[n - 1] + played.responses[n - 1]
-        assert played.prompts[n][: len(earlier)] == earlier
-
-
 def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
     agent = AgentConfig(prompt="state", context="window", should_show_reward=False, should_prefill_think=True)
     played = demonstrate(agent=agent, turns=3)

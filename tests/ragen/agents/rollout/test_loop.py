@@ -325,12 +325,6 @@ def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer
     assert (row["response_ids"], row["response"], row["status"]) == (ids, "".join(parts), "format_error")
 
 
-def test_prefilled_tag_is_not_part_of_the_response(played):
-    agent = AgentConfig(prompt="state", max_turns=1, should_prefill_think=True)
-    row = played(lambda *_: "t</think><answer>Right</answer>", agent=agent).rows[0]
-    assert (row["format_ok"], row["think"], row["response"]) == (True, "t", "t</think><answer>Right</answer>")
-
-
 def test_rows_of_an_episode_stand_together_in_the_order_of_episodes(played):
     turns = {"g0-0": 3, "g0-1": 1, "g0-2": 2}
     rows = played(
