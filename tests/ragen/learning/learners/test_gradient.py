@@ -13,25 +13,16 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.measuring import gradient_spreads, initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from tests.ragen.learning.learners.conftest import change, loaded
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=SGD_LIKE)
 PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
 
 
-def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
-    learner = TorchLearner(config, num_threads=1)
-    learner.load(folder, "start", reference)
-    return learner
-
-
 def digest(learner: TorchLearner, folder: Path) -> str:
     learner.save(str(folder), "after")
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:

@@ -17,6 +17,7 @@ from starpo.ragen.learning.learners.measuring import (
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
+from tests.ragen.learning.learners.conftest import change
 
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=1)
 
@@ -25,10 +26,6 @@ def negated(inputs: AdvantageInputs) -> AdvantageEstimate:
     """GRPO's advantages, negated."""
     estimate = group_relative(inputs)
     return AdvantageEstimate(-estimate.advantages_BT, None, -estimate.baselines_B)
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 OBJECTIVES = {

@@ -24,16 +24,11 @@ from starpo.ragen.learning.learners.measuring import token_logprobs
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from tests.ragen.learning.learners.conftest import change, loaded
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=3, optimiser=SGD_LIKE)
 PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
-
-
-def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
-    learner = TorchLearner(config, num_threads=1)
-    learner.load(folder, "start", reference)
-    return learner
 
 
 def weights(learner: TorchLearner, tmp_path: Path) -> dict[str, torch.Tensor]:
@@ -43,10 +38,6 @@ def weights(learner: TorchLearner, tmp_path: Path) -> dict[str, torch.Tensor]:
 
 def digest(folder: Path) -> str:
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajectories, context):
