@@ -85,14 +85,6 @@ def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectorie
     assert digest(plain, tmp_path / "plain") == digest(asked, tmp_path / "asked")
 
 
-def test_its_norm_is_that_of_an_update_with_one_step(policy_folder, make_trajectories, context) -> None:
-    trajectories = make_trajectories(6)
-    learner = loaded(GRPO, policy_folder)
-    norm = initial_gradient(learner, trajectories, context).norm()
-    metrics = learner.update(trajectories, context).metrics
-    assert metrics["update/gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
-
-
 def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
     plain = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
