@@ -78,13 +78,6 @@ def test_bootstrap_is_a_function_of_its_seed():
     assert cluster_bootstrap_interval(successes, trials, 3) != cluster_bootstrap_interval(successes, trials, 4)
 
 
-def test_pass_at_k_by_hand():
-    # n = 4, c = 1: pass@1 = 1/4; pass@2 = 1 - C(3,2)/C(4,2) = 1 - 3/6. c = 3: pass@2 = 1 - C(1,2)/6 = 1.
-    assert pass_at_k([4], [1], 1) == 0.25
-    assert pass_at_k([4], [1], 2) == 0.5
-    assert pass_at_k([4, 4], [1, 3], 2) == 0.75
-
-
 @given(st.integers(1, 7), st.data())
 def test_pass_at_k_is_the_share_of_subsets_with_a_success(trials, data):
     successes, k = data.draw(st.integers(0, trials)), data.draw(st.integers(1, trials))
@@ -106,10 +99,6 @@ def test_pass_at_k_needs_k_episodes_of_every_prompt(trials, k):
 def test_interval_of_a_mean_by_hand() -> None:
     """p = 0.5 +- 0.3 and 0.7 +- 0.4: mean 0.6 +- sqrt(0.09 + 0.16) / 2 = 0.25."""
     assert mean_interval([0.5, 0.7], [(0.2, 0.8), (0.3, 1.1)]) == pytest.approx((0.35, 0.85))
-
-
-def test_interval_of_one_share_is_its_own() -> None:
-    assert mean_interval([0.25], [(0.1, 0.5)]) == pytest.approx((0.1, 0.5))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(20, 40)), min_size=1, max_size=6))

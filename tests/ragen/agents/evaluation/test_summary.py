@@ -65,14 +65,6 @@ def test_format_is_a_share_of_turns(make_turns):
     assert summarise(episodes)["evaluation/lake/format_ok"] == 0.5
 
 
-def test_cells_are_kept_apart(make_turns):
-    one = _episodes(make_turns, {0: [True]}, cell="one")
-    other = _episodes(make_turns, {0: [False]}, cell="other")
-    values = summarise(pa.concat_tables([one, other]))
-    assert (values["evaluation/one/success"], values["evaluation/other/success"]) == (1.0, 0.0)
-    assert "evaluation/one/fake/success" not in values  # of one environment
-
-
 def test_the_environments_of_a_mixture_are_summarised_too(make_turns):
     mixture = [_episodes(make_turns, {seed: [seed == 0]}, env=env) for seed, env in enumerate(("easy", "hard"))]
     values = summarise(pa.concat_tables(mixture))

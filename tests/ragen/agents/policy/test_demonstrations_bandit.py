@@ -44,11 +44,3 @@ def test_every_name_has_a_meaning_and_every_set_of_names_a_lesson():
     taught = lessons(BanditSettings(low_reward=0.1))
     assert [settings.names for settings in taught] == list(NAME_PAIRS)
     assert all(settings.low_reward == 0.1 for settings in taught)
-
-
-def test_demonstrating_does_not_pull():
-    environment = make(BanditSettings())
-    environment.reset(seed=1)
-    before = environment.state_digest()
-    demonstrate(environment, 0.5, random.Random(0))
-    assert environment.state_digest() == before

@@ -23,11 +23,6 @@ from starpo.ragen.core.errors import PolicyError
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-@pytest.fixture
-def folder(complete: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(complete, tmp_path / "policy"))
-
-
 def edit(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | changes))
 

@@ -17,10 +17,6 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.tasks.warm_start import warm_start
 
 
-def test_a_local_folder_resolves_to_itself(complete: Path) -> None:
-    assert resolve_policy(PretrainedPolicy(name_or_path=str(complete))) == str(complete)
-
-
 def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
     settings = {"type": "pretrained", "name_or_path": str(folder)}
     before = preset("smoke", {"policy": settings})

@@ -11,22 +11,6 @@ TOKENIZER = make_tokenizer()
 SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 48}
 
 
-def test_the_default_policy_has_about_half_a_million_parameters_in_fp32() -> None:
-    model = make_model(TinyPolicy(), TOKENIZER)
-    # embeddings V*128; per layer: q 128*128+128, k and v (128*64+64)*2, o 128*128, feed-forward 3*128*320, norms 2*128
-    layer = 128 * 128 + 128 + 2 * (128 * 64 + 64) + 128 * 128 + 3 * 128 * 320 + 2 * 128
-    assert model.num_parameters() == len(TOKENIZER) * 128 + 3 * layer + 128
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-
-
-def test_embeddings_are_tied_and_positions_turn_with_theta_10000() -> None:
-    model = make_model(TinyPolicy(**SMALL), TOKENIZER)
-    assert model.lm_head.weight is model.model.embed_tokens.weight
-    assert model.config.rope_parameters["rope_theta"] == 10_000.0
-    # head width 8: inverse frequencies 10000^(0, -1/4, -2/4, -3/4)
-    assert model.model.rotary_emb.inv_freq.tolist() == pytest.approx([1.0, 0.1, 0.01, 0.001])
-
-
 def test_end_and_padding_tokens_are_the_tokenizers() -> None:
     config = make_model(TinyPolicy(**SMALL), TOKENIZER).config
     assert (config.eos_token_id, config.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)

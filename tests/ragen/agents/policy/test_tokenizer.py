@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,14 +19,8 @@ def tokens(text: str) -> list[str]:
 
 
 @settings(deadline=None)
-@given(st.text())
+@given(st.text() | st.text(alphabet="#_O X|<>/thinkaswer012\n√"))
 def test_any_text_is_decoded_back_exactly(text: str) -> None:
-    assert TOKENIZER.decode(TOKENIZER.encode(text, add_special_tokens=False)) == text
-
-
-@settings(deadline=None)
-@given(st.text(alphabet="#_O X|<>/thinkaswer012\n√"))
-def test_text_made_of_map_and_tag_fragments_is_decoded_back_exactly(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text, add_special_tokens=False)) == text
 
 
@@ -63,44 +54,9 @@ def test_a_state_prompt_takes_the_same_few_tokens_in_every_state(environment, ex
         assert len(prompt.prompt_ids) == expected
 
 
-def test_a_response_takes_the_tokens_of_its_words() -> None:
-    # 4 tags + 8 words of the thought + 3 actions and 2 separators
-    text = "<think>X down left O up right push left</think><answer>Up || Left || Left</answer>"
-    assert len(tokens(text)) == 4 + 8 + 5
-
-
 def test_format_tags_survive_decoding_and_turn_tokens_do_not() -> None:
     text = "<think>a</think><answer>Up</answer>"
     ids = TOKENIZER.encode(text + "<|im_end|>", add_special_tokens=False)
     assert TOKENIZER.decode(ids, skip_special_tokens=True) == text
     assert ids[-1] == TOKENIZER.eos_token_id
     assert not set(TOKENIZER.convert_tokens_to_ids(list(FORMAT_TAGS))) & set(TOKENIZER.all_special_ids)
-
-
-def test_a_quoted_turn_token_cannot_end_a_turn() -> None:
-    ids = TOKENIZER.encode("<|im_end|>", add_special_tokens=False, split_special_tokens=True)
-    assert TOKENIZER.eos_token_id not in ids
-    assert TOKENIZER.decode(ids) == "<|im_end|>"
-
-
-def test_the_chat_template_is_chatml_without_a_system_prompt() -> None:
-    messages = [{"role": "user", "content": "s0"}, {"role": "assistant", "content": "a0"}]
-    assert TOKENIZER.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) == (
-        "<|im_start|>user\ns0<|im_end|>\n<|im_start|>assistant\na0<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
-def test_another_process_makes_the_same_bytes_whatever_its_hash_seed() -> None:
-    code = "from starpo.ragen.agents.policy.tokenizer import make_tokenizer as m; print(m().backend_tokenizer.to_str())"
-    made = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert made.stdout.strip() == TOKENIZER.backend_tokenizer.to_str(), made.stderr
-
-
-def test_the_vocabulary_is_small() -> None:
-    # 256 bytes, 3 turn tokens, 4 tags, and fewer than 200 pieces
-    assert 256 + 3 + 4 < len(TOKENIZER) < 463

@@ -51,18 +51,6 @@ def test_full_context_as_text(qwen, words):
     )
 
 
-def test_invalid_action_warning_is_in_training_as_in_sampling(qwen, words):
-    """The reference implementation warned only in the sampling prompt; here, sampling uses exactly the stored ids."""
-    context = ContextBuilder(qwen, AgentConfig(), 50).start(words)
-    stored = [*observe(context, "P _ G").prompt_ids]
-    response = ids_of(qwen, "nonsense<|im_end|>")
-    context.respond(response)
-    stored += response
-    stored += observe(context, "P _ G", had_invalid_action=True).prompt_ids
-    assert stored == context.token_ids
-    assert "Your last response was invalid" in qwen.decode(stored)
-
-
 def test_sampled_ids_are_never_tokenised_again(qwen, words):
     """A model may sample ids that no tokenizer would choose for their text; training uses them unchanged."""
     merged = qwen.__class__(tokenizer_object=qwen.backend_tokenizer, eos_token="<|im_end|>")
@@ -77,15 +65,6 @@ def test_sampled_ids_are_never_tokenised_again(qwen, words):
     observe(context, "_ P G")
     assert before[-6:-1] == letters
     assert context.token_ids[: len(before)] == before
-
-
-def test_response_cut_by_length_is_closed_by_the_prompt(qwen, words):
-    context = ContextBuilder(qwen, STATE, 3).start(words)
-    observe(context, "a")
-    context.respond(ids_of(qwen, "<th"))
-    assert qwen.decode(observe(context, "b").prompt_ids) == (
-        "<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
-    )
 
 
 @pytest.mark.parametrize(("should_think", "tag"), [(True, "<think>"), (False, "<answer>")])

@@ -15,18 +15,6 @@ def text_of(tokenizer, pieces: ChatPieces) -> list[str]:
     return [tokenizer.decode(list(piece)) for piece in ids]
 
 
-def test_qwen_keeps_its_default_system_prompt(make_tokenizer):
-    tokenizer = make_tokenizer("qwen2.5")
-    pieces = derive_pieces(tokenizer, AgentConfig())
-    assert text_of(tokenizer, pieces) == [
-        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\n",
-        "<|im_end|>\n<|im_start|>assistant\n",
-        "<|im_end|>\n<|im_start|>user\n",
-        "<|im_end|>",
-    ]
-
-
 def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig()))

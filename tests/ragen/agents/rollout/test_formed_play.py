@@ -3,6 +3,7 @@
 import pytest
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.forms import write_reasoning
 from starpo.ragen.agents.rollout.loop import Episode, play
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.reward import RewardConfig
@@ -22,22 +23,6 @@ ACTIONS = [("Up", "Left"), ("Down",), ("Right", "Right"), ("Left",)]
 COMPONENTS = ["reasoning_format", "grounding", "world_model", "agreement"]
 
 
-def seen(scene) -> str:
-    """Describe a scene in words."""
-    said = []
-    for thing in scene.things:
-        for vertical, horizontal in scene.relations(thing):
-            if "same" not in (vertical, horizontal):
-                said.append(f"The {thing} is {vertical} and to the {horizontal} of the player.")
-            elif vertical == horizontal:
-                said.append(f"The {thing} is in the same place as the player.")
-            else:
-                said.append(
-                    f"The {thing} is directly {vertical if horizontal == 'same' else horizontal} of the player."
-                )
-    return " ".join(said)
-
-
 def an_honest_player(settings) -> list[str]:
     """Responses of all turns, with true observations and predictions."""
     environment, scene = make(settings), resolve(SCENES[settings.type])
@@ -48,12 +33,9 @@ def an_honest_player(settings) -> list[str]:
         for action in actions:
             if not is_over:
                 observation, _, is_over, _, _ = environment.step(action)
-        responses.append(
-            f"<think><observation>{seen(scene(before, (), {}))}</observation>"
-            f"<reasoning>I go {', then '.join(actions)}.</reasoning>"
-            f"<prediction>{seen(scene(observation, (), {}))}</prediction></think>"
-            f"<answer>{' || '.join(actions)}</answer>"
-        )
+        scenes = (scene(shown, (), {}) for shown in (before, observation))
+        think = write_reasoning(AGENT.form, f"I go {', then '.join(actions)}.", *scenes)
+        responses.append(f"<think>{think}</think><answer>{' || '.join(actions)}</answer>")
         if is_over:
             break
     return responses

@@ -17,7 +17,6 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.core.seeding import token_uniforms
-from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
@@ -324,28 +323,6 @@ def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer
     rows = play(session, ContextBuilder(tokenizer, agent, 60), tokenizer, corridor(), agent, SAMPLING, 4096, ALONE)
     (row,) = rows.to_pylist()
     assert (row["response_ids"], row["response"], row["status"]) == (ids, "".join(parts), "format_error")
-
-
-def test_prefilled_tag_is_not_part_of_the_response(played):
-    agent = AgentConfig(prompt="state", max_turns=1, should_prefill_think=True)
-    row = played(lambda *_: "t</think><answer>Right</answer>", agent=agent).rows[0]
-    assert (row["format_ok"], row["think"], row["response"]) == (True, "t", "t</think><answer>Right</answer>")
-
-
-def test_bandit_members_share_their_arms_and_have_chances_of_their_own(played):
-    """The reference implementation gave the members of a group different arms, but one random draw for all of them."""
-    environment = BanditSettings(low_reward=0.1, high_probability=0.5)
-    probe = played(lambda *_: say("?"), environment=environment).rows[0]["observation"]
-    arms = probe.removeprefix("Arms: ").split()
-    paid = []
-    for arm in arms:
-        rows = played(
-            lambda *_, arm=arm: say(arm), environment=environment, episodes=[member(n) for n in range(32)]
-        ).rows
-        assert {row["observation"] for row in rows} == {probe}
-        assert len({row["initial_state_digest"] for row in rows}) == 1
-        paid.append({row["action_rewards"][0] for row in rows})
-    assert sorted(paid, key=len) == [{0.1}, {0.0, 1.0}]  # the safe arm is constant, the other one varies in the group
 
 
 def test_rows_of_an_episode_stand_together_in_the_order_of_episodes(played):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from starpo.ragen.agents.rollout.costs import take_usage
-from starpo.ragen.agents.rollout.engine import StreamingSession
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
@@ -180,13 +179,6 @@ def test_passing_failures_cost_only_time(server, play, failures):
     assert usage["requests"] == 18
 
 
-def test_waits_as_long_as_the_server_asks(server, play):
-    server.script = ["429"]
-    play(max_concurrent=1)
-    (first, *_), (second, *_) = server.asked[:2]
-    assert second - first >= 0.4
-
-
 def test_no_more_in_flight_than_allowed(server, play):
     server.delay_s = 0.02
     play(max_concurrent=2)
@@ -232,14 +224,6 @@ def test_server_that_gives_no_token_ids_is_not_vllm(server, play):
     with pytest.raises(EngineError, match="does not follow OpenAI's protocol"):
         play(protocol="vllm")
     assert server.asked[0][3]["return_token_ids"] is True
-
-
-def test_session_streams(tokenizer_folder, server):
-    engine = OpenAIEngine(base_url=server.url, model="a-model")
-    engine.load(tokenizer_folder, "key")
-    session = engine.session(SamplingConfig(), [1])
-    assert isinstance(session, StreamingSession)
-    session.close()
 
 
 def test_settings_name_what_is_missing():

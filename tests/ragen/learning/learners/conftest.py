@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,28 @@ from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.spans import UNKNOWN
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 settings.register_profile("torch", deadline=None, max_examples=50)
 settings.load_profile("torch")
 
 CONTEXT = UpdateContext(iteration=0, num_iterations=10, seed=5, temperature=1.0, max_response_tokens=8)
+
+
+def change(config: UpdateConfig, **settings: Any) -> UpdateConfig:
+    """Return the validated configuration with other settings."""
+    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
+    """Return a learner at the checkpoint in a folder."""
+    learner = TorchLearner(config, num_threads=1)
+    learner.load(folder, "start", reference)
+    return learner
 
 
 @pytest.fixture(scope="session")

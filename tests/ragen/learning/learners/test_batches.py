@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,20 +63,6 @@ def test_pack_counts_padding_and_takes_each_sequence_once(lengths, budget):
 def test_pack_puts_like_lengths_together():
     # budget 20: 10 + 10, then 4 rows of at most 5 (5, 5, 2, 1)
     assert [p.tolist() for p in pack([2, 10, 5, 1, 10, 5], 20)] == [[1, 4], [2, 5, 0, 3]]
-
-
-def test_micro_batch_predicts_every_response_token_from_the_token_before(make_trajectories):
-    tokens = ResponseTokens(make_trajectories(6, context="full"))
-    batches = micro_batches(tokens, np.arange(6), token_budget=40)
-    assert len(batches) > 1
-    seen = torch.cat([batch.token_M for batch in batches])
-    assert sorted(seen.tolist()) == list(range(len(tokens)))
-    expected = np.concatenate([s.token_ids[s.response_mask] for s in tokens.segments])
-    for batch in batches:
-        assert batch.position_ST is batch.end_ST is None
-        following_M = batch.token_ids_ST.flatten()[batch.predictor_P[batch.prediction_M] + 1]
-        assert torch.equal(following_M, batch.target_M)
-        assert batch.target_M.tolist() == expected[batch.token_M].tolist()
 
 
 @pytest.mark.parametrize("context", ["window", "full"])

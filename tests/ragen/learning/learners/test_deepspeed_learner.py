@@ -32,7 +32,7 @@ from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
-from tests.ragen.learning.learners.conftest import showing
+from tests.ragen.learning.learners.conftest import change, showing
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
 
@@ -51,10 +51,6 @@ PPO = UpdateConfig(
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=2, optimiser=ADAMW)
 LORA = LoraConfig(rank=4, alpha=8)
 FILES = ("model.safetensors", "adapter_model.safetensors", "critic.safetensors", "optimiser.safetensors")
-
-
-def change(config: UpdateConfig, **settings: Any) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def spread(config: UpdateConfig, stage: int = 2, **settings: Any) -> UpdateConfig:

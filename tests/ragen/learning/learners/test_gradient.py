@@ -11,28 +11,18 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
-from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.measuring import gradient_spreads, initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from tests.ragen.learning.learners.conftest import change, loaded
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=SGD_LIKE)
 PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
 
 
-def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
-    learner = TorchLearner(config, num_threads=1)
-    learner.load(folder, "start", reference)
-    return learner
-
-
 def digest(learner: TorchLearner, folder: Path) -> str:
     learner.save(str(folder), "after")
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:
@@ -95,14 +85,6 @@ def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectorie
     assert digest(plain, tmp_path / "plain") == digest(asked, tmp_path / "asked")
 
 
-def test_its_norm_is_that_of_an_update_with_one_step(policy_folder, make_trajectories, context) -> None:
-    trajectories = make_trajectories(6)
-    learner = loaded(GRPO, policy_folder)
-    norm = initial_gradient(learner, trajectories, context).norm()
-    metrics = learner.update(trajectories, context).metrics
-    assert metrics["update/gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
-
-
 def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
     plain = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
@@ -112,11 +94,6 @@ def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, mak
     assert torch.equal(plain, clipped)
     rewarded = change(GRPO, entropy_coefficient=0.1)
     assert not torch.equal(plain, initial_gradient(loaded(rewarded, policy_folder), trajectories, context))
-
-
-def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
-    with pytest.raises(LearnerError, match="nothing to train on"):
-        initial_gradient(loaded(GRPO, policy_folder), [], context)
 
 
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])

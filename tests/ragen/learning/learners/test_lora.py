@@ -23,6 +23,7 @@ from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import ResponseScores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from tests.ragen.learning.learners.conftest import change
 
 pytest.importorskip("peft", reason="peft is not installed (pip install 'starpo[lora]')")
 
@@ -30,10 +31,6 @@ FAST = OptimiserConfig(learning_rate=1e-2, max_gradient_norm=None)
 LORA = LoraConfig(rank=4, alpha=8)
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=2, optimiser=FAST, lora=LORA)
 PPO = UpdateConfig(num_minibatches=2, optimiser=FAST, critic=CriticConfig(optimiser=FAST), lora=LORA)
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def complete(folder: Path, base: str) -> str:

@@ -6,8 +6,7 @@ import torch
 
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import OptimiserConfig, PRMConfig, UpdateConfig
-from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.gradient_spread import GradientSums, spread
+from starpo.ragen.learning.learners.gradient_spread import spread
 from starpo.ragen.learning.learners.measuring import (
     MeasuredObjectives,
     able_to_measure,
@@ -18,6 +17,7 @@ from starpo.ragen.learning.learners.measuring import (
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
+from tests.ragen.learning.learners.conftest import change
 
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=1)
 
@@ -26,10 +26,6 @@ def negated(inputs: AdvantageInputs) -> AdvantageEstimate:
     """GRPO's advantages, negated."""
     estimate = group_relative(inputs)
     return AdvantageEstimate(-estimate.advantages_BT, None, -estimate.baselines_B)
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 OBJECTIVES = {
@@ -140,24 +136,6 @@ def test_a_learner_has_what_all_of_them_need() -> None:
     assert not able_to_measure([GRPO]).needs_critic
     assert able_to_measure([change(GRPO, learner="deepspeed")]).learner == "torch"
     assert set(ObjectiveConfig.model_fields) < set(type(able).model_fields)
-
-
-def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
-    with pytest.raises(LearnerError, match="nothing to train on"):
-        measured_objectives(learner_of(GRPO, policy_folder), [], context, [GRPO])
-
-
-def test_sums_by_hand() -> None:
-    """[2, 0] and [0, 2]: mean [1, 1], squared norm 2, squared distances 2 and 2, so noise is 4 and signal 2 - 4 / 2."""
-    sums = GradientSums()
-    assert sums.spread().num == 0
-    gradients = [torch.tensor([2.0, 0.0]), torch.tensor([0.0, 2.0])]
-    for gradient in gradients:
-        sums.add(gradient)
-    found = sums.spread()
-    assert (found.norm, found.signal, found.noise) == (pytest.approx(2**0.5), 0.0, 4.0)
-    assert found == spread(iter(gradients))
-    assert gradients[0].tolist() == [2.0, 0.0]
 
 
 def test_sums_leave_float64_gradients_as_they_are() -> None:

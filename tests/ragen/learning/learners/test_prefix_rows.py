@@ -53,12 +53,3 @@ def test_only_the_segments_asked_for_are_laid_out(max_tokens):
     token_ids = [np.array(ids) for ids in ([5, 6], [5, 7], [5, 6], [8])]
     rows = prefix_rows(token_ids, np.array([1, 2]), max_tokens)
     assert sorted(index for row in rows for index, _ in row.segments) == [1, 2]
-
-
-def test_the_drawing_of_the_module():
-    rows = rows_of([list("abc"), list("abde"), list("abde"), list("abdf")], 6)
-    assert [row.token_ids for row in rows] == [list("abcdef")]
-    assert rows[0].positions().tolist() == [0, 1, 2, 2, 3, 3]
-    assert rows[0].ends().tolist() == [6, 6, 3, 6, 5, 6]
-    drawn = ["x.....", "xx....", "xxx...", "xx.x..", "xx.xx.", "xx.x.x"]
-    assert sees(rows[0]).tolist() == [[mark == "x" for mark in line] for line in drawn]

@@ -24,16 +24,11 @@ from starpo.ragen.learning.learners.measuring import token_logprobs
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from tests.ragen.learning.learners.conftest import change, loaded
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=3, optimiser=SGD_LIKE)
 PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
-
-
-def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
-    learner = TorchLearner(config, num_threads=1)
-    learner.load(folder, "start", reference)
-    return learner
 
 
 def weights(learner: TorchLearner, tmp_path: Path) -> dict[str, torch.Tensor]:
@@ -43,10 +38,6 @@ def weights(learner: TorchLearner, tmp_path: Path) -> dict[str, torch.Tensor]:
 
 def digest(folder: Path) -> str:
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
-
-
-def change(config: UpdateConfig, **settings) -> UpdateConfig:
-    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
 def test_a_dropped_learner_frees_its_memory_at_once(policy_folder, make_trajectories, context):
@@ -399,14 +390,6 @@ def test_an_order_of_turns_without_a_step_is_an_error(
         LearnerError, match=r"'idle_order:order' yields no step for a mini-batch of \d+ response tokens"
     ):
         learner.update(make_trajectories(4), context)
-
-
-def test_threads_are_put_back(policy_folder, make_trajectories, context):
-    before = torch.get_num_threads()
-    learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
-    learner.load(policy_folder, "start", None)
-    learner.update(make_trajectories(1), context)
-    assert torch.get_num_threads() == before
 
 
 def test_global_random_state_is_not_touched(policy_folder, make_trajectories, context, tmp_path):

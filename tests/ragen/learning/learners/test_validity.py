@@ -103,14 +103,6 @@ def test_effective_sample_size_is_kishs(weights: list[float]) -> None:
     assert effective_sample_size(torch.tensor(weights, dtype=torch.float64)) == pytest.approx(expected, rel=1e-9)
 
 
-@given(st.lists(st.tuples(st.floats(-10, -0.01), st.floats(-10, -0.01)), min_size=1, max_size=20))
-def test_kl_is_never_negative(pairs: list[tuple[float, float]]) -> None:
-    policy = torch.tensor([policy for _, policy in pairs])
-    values = validity(tokens([behaviour for behaviour, _ in pairs]), policy, torch.ones(len(pairs)), 0.2, 0.2)
-    assert values["kl"] >= 0
-    assert values["ratio_q01"] <= values["ratio_q50"] <= values["ratio_q99"]
-
-
 def test_an_update_reports_it_before_and_after_and_the_next_one_begins_where_it_ended(
     policy_folder, make_trajectories, context
 ) -> None:

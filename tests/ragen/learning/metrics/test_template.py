@@ -19,15 +19,6 @@ def test_two_prompts_that_are_told_apart() -> None:
     assert "retrieval_at_2" not in found  # two of two prompts always include the right one
 
 
-def test_reasoning_that_would_do_for_any_prompt_says_nothing() -> None:
-    found = template_metrics(np.full((10, 10), -2.0), range(10))
-    assert found["mutual_information"] == pytest.approx(0.0)
-    assert found["conditional_entropy"] == found["marginal_entropy"] == pytest.approx(2.0)
-    for k in (1, 2, 4, 8):
-        assert found[f"retrieval_at_{k}"] == pytest.approx(k / 10)
-        assert found[f"retrieval_at_{k}_above_chance"] == pytest.approx(0.0)
-
-
 def test_an_equal_prompt_is_the_reasonings_own() -> None:
     scores = np.array([[-3.0, -1.0, -2.0], [-3.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
     found = template_metrics(scores, ["a", "a", "b"])

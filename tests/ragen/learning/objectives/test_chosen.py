@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from starpo.ragen.learning.objectives.chosen import selection_weight
 
@@ -13,18 +11,6 @@ def test_hand_computed() -> None:
     weights = selection_weight(np.array([1, 2, 3, 4, 1]), np.array([4, 4, 4, 4, 1]))
     assert weights.tolist() == pytest.approx([0.365714, 0.533333, 0.752941, 1.0, 1.0], abs=1e-6)
     assert weights.dtype == np.float64
-
-
-@given(num_candidates=st.integers(1, 256), data=st.data())
-def test_it_is_a_share_that_rises_with_the_number_of_ties_and_is_1_when_nothing_was_chosen(
-    num_candidates: int, data: st.DataObject
-) -> None:
-    num_as_good = data.draw(st.integers(1, num_candidates))
-    counts = np.arange(1, num_candidates + 1)
-    weights = selection_weight(counts, np.full(num_candidates, num_candidates))
-    assert 1 / num_candidates <= weights[num_as_good - 1] <= 1.0
-    assert (np.diff(weights) > 0).all()
-    assert weights[-1] == 1.0
 
 
 def test_the_best_class_counts_as_often_as_the_policy_draws_it() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 
 from starpo.ragen.learning.objectives.advantages import group_relative
 from starpo.ragen.learning.objectives.anchor_states import gigpo, hgpo
-from starpo.ragen.learning.objectives.gae import gae, turn_gae
-from starpo.ragen.learning.objectives.masks import turn_starts
+from starpo.ragen.learning.objectives.gae import turn_gae
 from tests.ragen.learning.objectives.estimator_inputs import inputs_of, random_inputs
 
 
@@ -32,28 +31,10 @@ def test_turn_gae_by_hand():
     assert last.value_mask_BT.tolist() == [[False, True, False, True]]
 
 
-@given(random_inputs())
-def test_turn_gae_of_turns_of_one_token_is_gae(inputs):
-    columns = inputs.mask_BT.shape[1]
-    one_each = dataclasses.replace(
-        inputs,
-        turn_BT=torch.arange(columns).expand(inputs.mask_BT.shape),
-        gamma_turn=inputs.gamma,
-        lambda_turn=inputs.gae_lambda,
-    )
-    torch.testing.assert_close(turn_gae(one_each).advantages_BT, gae(one_each).advantages_BT)
-
-
 def two_by_two(**settings):
     """Inputs of two members with two one-token turns: same first state, different second ones; rewards 0 1 and 0 0."""
     inputs = inputs_of([[0, 1], [0, 0]], turns=[[0, 1], [0, 1]], gamma_turn=0.5)
     return with_options(dataclasses.replace(inputs, state_BK=torch.tensor([[0, 1], [0, 2]])), **settings)
-
-
-def test_gigpo_by_hand():
-    # R_0 = .5 and 0: step +-.25 at turn 0, and 0 at turn 1, where each is alone; episode +-.5
-    assert gigpo(two_by_two()).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
-    assert gigpo(two_by_two(step_weight=0.0)).advantages_BT.tolist() == [[0.5, 0.5], [-0.5, -0.5]]
 
 
 def test_gigpo_with_standard_deviations_by_hand():
@@ -72,17 +53,6 @@ def test_gigpo_counts_episodes_once_unless_asked():
     inputs = dataclasses.replace(inputs, state_BK=torch.arange(6).reshape(2, 3))
     assert gigpo(inputs).baselines_B.tolist() == [0.5, 0.5]
     assert gigpo(with_options(inputs, over="turns")).baselines_B.tolist() == [0.25, 0.25]
-
-
-def test_gigpo_compares_within_a_group_alone():
-    inputs = dataclasses.replace(two_by_two(), group_B=torch.tensor([0, 1]))
-    assert gigpo(inputs).advantages_BT.abs().max() == 0
-
-
-def test_hgpo_weighs_depths_in_which_a_turn_has_company():
-    # turn 0: the other member has the same state, and depth 2 does not exist yet, so this is GiGPO
-    # turn 1: alone at both depths
-    assert hgpo(two_by_two(depth=2)).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
 
 
 def test_hgpo_by_hand():
@@ -108,8 +78,3 @@ def test_hgpo_of_depth_1_is_gigpo(inputs):
 def test_gigpo_without_steps_is_grpo(inputs):
     found = gigpo(with_options(inputs, step_weight=0.0)).advantages_BT
     torch.testing.assert_close(found, group_relative(inputs).advantages_BT)
-
-
-def test_turn_starts_mark_the_first_token_of_each_turn_in_the_mask():
-    mask = torch.tensor([[False, True, True, False, True, True]])
-    assert turn_starts(torch.tensor([[0, 0, 0, 1, 1, 2]]), mask).tolist() == [[False, True, False, False, True, True]]

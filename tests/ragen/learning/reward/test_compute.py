@@ -51,11 +51,6 @@ def test_a_component_of_ones_own_may_ask_for_the_store(make_turns, mine, tmp_pat
     assert store.answers.get({"q": 1}) == "YES"
 
 
-def test_table_has_the_schema_of_rewards(make_turns):
-    rewards = compute_rewards(make_turns([{}]), RewardConfig())
-    assert rewards.schema.equals(REWARDS.schema, check_metadata=True)
-
-
 @pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std", "asymmetric_clip"])
 def test_no_turns_give_no_rewards(make_turns, normalisation):
     rewards = compute_rewards(make_turns([]), RewardConfig(normalisation=normalisation))

@@ -33,10 +33,6 @@ def test_the_step_advantage_has_a_weight_and_its_scale_has_none():
     assert scaled.flatten().tolist() == pytest.approx(one.flatten().tolist())
 
 
-def test_a_model_that_prefers_nothing_leaves_the_episodes_advantage():
-    assert istar(two_members([[0, 0], [0, 0]])).advantages_BT.tolist() == [[1, 1], [-1, -1]]
-
-
 def test_all_pairs_of_a_group_whose_returns_differ():
     returns, groups = torch.tensor([1.0, 0.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 0, 1, 1])
     everybody = torch.ones(5, dtype=torch.bool)

@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.methods.programs import process
 from starpo.ragen.methods.programs.process import RunningProgram
 
@@ -236,10 +235,3 @@ def test_a_program_that_stops_its_warden_is_ended_after_its_time(folder, program
     ended = run(settings)
     assert (ended.status, ended.detail) == ("died", "its warden was killed")
     assert all(gone(int(pid)) for pid in until(folder / "pids").split())
-
-
-def test_a_command_that_is_not_there(program):
-    with pytest.raises(EnvironmentFault, match="the command 'no-such-agent' is not found here"):
-        run(program("", command=["no-such-agent"]))
-    with pytest.raises(EnvironmentFault, match="there is no module 'no_such_module'"):
-        run(program("", command="no_such_module:play"))

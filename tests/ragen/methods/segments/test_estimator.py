@@ -3,10 +3,8 @@
 import dataclasses
 
 import numpy as np
-import pytest
 import torch
 
-from starpo.ragen.learning.objectives.gae import turn_gae
 from starpo.ragen.methods.segments.estimator import hierarchical_gae, names_subgoal
 from tests.ragen.learning.learners.conftest import random_trajectory
 from tests.ragen.learning.objectives.estimator_inputs import inputs_of
@@ -36,22 +34,6 @@ def test_begins_with_the_first_turn_that_takes_part():
     later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
     # the second turn is the first with tokens, so its reasoning gets the high advantage, 1 - .5; low: 0 + .5 * .5 = .25
     assert hierarchical_gae(later).advantages_BT.tolist() == [[0, 0.5, 0.5]]
-
-
-def test_discounts_by_the_turns_between():
-    # gamma .5, lambda 1: high at 2: 4 - .5 = 3.5; at 0: 1 + .5 * 2 + .25 * (.5 + 3.5) - .5 = 2.5
-    inputs = hierarchical([[1, 2, 4]], [[True, False, True]], gamma_turn=0.5)
-    assert hierarchical_gae(inputs).advantages_BT[0, [0, 2]].tolist() == [2.5, 3.5]
-
-
-def test_without_subgoals_is_turn_gae_but_for_the_first_reasoning():
-    inputs = hierarchical([[1, 2, 4]], [[False, False, False]], gamma_turn=0.9, lambda_turn=0.8)
-    assert hierarchical_gae(inputs).advantages_BT[0, 1:].tolist() == turn_gae(inputs).advantages_BT[0, 1:].tolist()
-
-
-def test_without_values_it_refuses_to_work():
-    with pytest.raises(AssertionError, match="critic"):
-        hierarchical_gae(inputs_of([[1.0]]))
 
 
 def test_subgoals_are_read_from_the_reasoning():
