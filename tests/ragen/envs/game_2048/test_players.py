@@ -1,4 +1,4 @@
-"""2048's demonstrator: what it says of a board, and how well it plays."""
+"""2048's expectimax player and demonstrator: which moves they prefer, and how well they play."""
 
 import random
 
@@ -9,24 +9,38 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.game_2048.board import largest, moves, slide
 from starpo.ragen.envs.game_2048.demonstrations import demonstrate
 from starpo.ragen.envs.game_2048.environment import Game2048Settings
+from tests.ragen.envs.game_2048.solver import best_action, worth
 
 SEEDS = st.integers(0, 2**63 - 1)
+ROW = (0, 0, 0, 0)
 
 
-def success(skill, num_games, num_actions=48):
-    """Share of games in which the demonstrator makes 64 within `num_actions` actions."""
+def success(player, num_games, num_actions=48):
+    """Share of games in which a player makes 64 within `num_actions` actions."""
     environment = make(Game2048Settings(goal=64))
     successes = 0
     for seed in range(num_games):
         environment.reset(seed=seed, dynamics_seed=seed)
         actions_left, rng = num_actions, random.Random(seed)
         while actions_left > 0 and not environment.is_over:
-            for action in demonstrate(environment, skill, rng).actions:
+            for action in player(environment, rng):
                 actions_left -= 1
                 if environment.step(action)[2]:
                     break
         successes += environment.is_success
     return successes / num_games
+
+
+def test_worth_by_hand():
+    # The snake goes right in row 0 and back in row 1: 8, 4, 0, 0, then 0, 0, 0, 2; the 2 is in the eighth place.
+    assert worth(((8, 4, 0, 0), (2, 0, 0, 0), ROW, ROW)) == 8 + 4 / 2 + 2 / 2**7
+
+
+def test_one_move_ahead_it_takes_the_move_of_the_greatest_worth():
+    board = ((8, 8, 0, 0), (0, 0, 0, 0), ROW, ROW)
+    values = {action: worth(slide(board, action)[0]) for action in moves(board)}
+    assert values == {"Down": 16 * 0 + 8 / 2**14 + 8 / 2**15, "Left": 16.0, "Right": 16 / 2**3}
+    assert best_action(board, 1) == "Left"
 
 
 @given(seed=SEEDS, skill=st.floats(0, 1), num_before=st.integers(0, 20))
@@ -50,7 +64,9 @@ def test_the_thought_is_true_and_the_first_push_moves_something(seed, skill, num
     assert 1 <= len(demonstration.actions) <= 4
 
 
-def test_skill_wins_more_often():
-    unskilled, skilled = (success(skill, 80) for skill in (0.0, 1.0))
-    assert 0.25 < unskilled < 0.5
-    assert skilled > unskilled + 0.15
+def test_who_looks_ahead_wins_more_often():
+    anywhere = success(lambda environment, rng: demonstrate(environment, 0.0, rng).actions, 80)
+    greedy = success(lambda environment, rng: demonstrate(environment, 1.0, rng).actions, 80)
+    ahead = success(lambda environment, rng: [best_action(environment.board, 1)], 80)
+    assert 0.25 < anywhere < 0.5
+    assert min(greedy, ahead) > anywhere + 0.15
