@@ -42,16 +42,6 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     assert store.runs.state(run).status == "completed"
 
 
-def test_running_again_does_nothing_again(finished: tuple[Path, str]) -> None:
-    folder, run = finished
-    store = Store(str(folder))
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
-    names = {listed.name for listed in store.runs.list()}
-    assert starpo(preset("smoke"), preset="smoke", store=str(folder)) == run
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")} == before
-    assert {listed.name for listed in store.runs.list()} == names
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("changes", [{"num_prompts": 64}, {"num_prompts": 64, "panel_seed": 5}])
 def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
