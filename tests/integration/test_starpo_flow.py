@@ -147,43 +147,14 @@ def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pretrained(folder: Path) -> dict[str, object]:
-    return {
-        "iterations": 1,
-        "policy": {"type": "pretrained", "name_or_path": str(folder)},
-        "agent": {"prompt": "full", "context": "full", "should_show_reward": True},
-        "rollout.max_response_tokens": 8,
-        "rollout.max_context_tokens": 4000,
-        "filter.strategy": "none",
-        "filter.should_drop_zero_variance": False,
-        "update.advantage": "gae",
-        "update.advantage_scale": "none",
-        "update.kl_coefficient": 0.001,
-    }
-
-
-def test_any_causal_model_with_full_contexts(pretrained_folder: Path, tmp_path: Path) -> None:
-    run = starpo(preset="smoke", overrides=pretrained(pretrained_folder), store=str(tmp_path))
-    store = Store(str(tmp_path))
-    stages = store.runs.iterations(run)[0]
-    turns = store.read_table("turns", stages["rollout"]["turns"])
-    starts = [start for start, turn in zip(turns["is_context_start"], turns["turn"], strict=True) if turn.as_py() > 0]
-    assert starts
-    assert not any(start.as_py() for start in starts)
-    names = store.read_table("metrics", stages["update"]["metrics"])["name"].to_pylist()
-    assert "update/value_loss" in names
-    assert "update/kl_reference" in names
-
-
 def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp_path: Path) -> None:
-    overrides = pretrained(pretrained_folder) | {
-        "iterations": 0, "agent.prompt": "state", "agent.context": "window", "rollout.max_response_tokens": 64,
+    overrides = {
+        "iterations": 0,
         "policy": {
             "type": "pretrained", "name_or_path": str(pretrained_folder),
             "fine_tuning": {"steps": 3, "batch_size": 8, "demonstration_turns": 24, "lora": {"rank": 4}},
         },
     }  # fmt: skip
-    del overrides["agent"]
     run = starpo(preset="smoke", overrides=overrides, store=str(tmp_path))
     store = Store(str(tmp_path))
     assert set(store.runs.iterations(run)[0]) == {"warm_start", *(f"evaluate:{name}" for name in ("sokoban",))}
