@@ -55,13 +55,6 @@ def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], ans
     assert answer in result.stdout
 
 
-def test_what_needs_it_names_the_file_the_line_and_the_fault(folder: Path) -> None:
-    result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")
-    assert result.returncode == 1
-    assert f"{folder}/gridworld.py, line 4: SyntaxError: invalid syntax" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 @pytest.mark.parametrize(
     ("source", "found"),
     [

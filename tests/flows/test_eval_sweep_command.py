@@ -118,7 +118,6 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
         ((), 2, "name a run (`ragen runs` lists them)"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
-        (("mine", "--dry-run", "--prompts", "0"), 1, "num_prompts = 0: should be greater than or equal to 1"),
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],
 )

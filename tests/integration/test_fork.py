@@ -1,18 +1,15 @@
 """Forks of a real run: shared and new stages; resuming, verifying and replaying a fork like any other run."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from starpo.flows.cli.runs import print_tree
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import reward
@@ -83,21 +80,6 @@ def test_fork_of_a_fork_leaves_later_changes_out(own: Store) -> None:
     assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
     earlier = plan_fork(own, "fork", 1, {"filter.keep": 0.25})
     assert [change.iteration for change in earlier.config.schedule] == [1]
-
-
-def test_the_tree_is_told_by_checkpoints(own: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    train(own, "fork", 1, {"rollout.temperature": 1.5}, name="hot")
-    [root] = family(own)
-    assert root.run.name == "base"
-    assert [(fork.run.name, fork.start) for fork in root.forks] == [("fork", 3), ("hot", 1)]
-    assert root.forks[0].changed == {"filter.keep": (0.5, 1.0), "update.entropy_coefficient": (0.01, 0.3)}
-    print_tree(own, as_json=False)
-    drawn = capsys.readouterr().out
-    assert "from 3: filter.keep 0.5 -> 1.0, update.entropy_coefficient 0.01 -> 0.3" in drawn
-    print_tree(own, as_json=True)
-    [facts] = json.loads(capsys.readouterr().out)
-    assert [(fork["run"], fork["from"]) for fork in facts["forks"]] == [("fork", 3), ("hot", 1)]
-    assert facts["forks"][1]["changed"] == {"rollout.temperature": {"was": 1.0, "is": 1.5}}
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,10 @@ def shell(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -
 @pytest.fixture(scope="module")
 def run(shell: Shell) -> str:
     result = shell(
-        "prefect", "deployment", "run", "starpo/smoke", "-p", "iterations=1", "-p", 'run="by-hand"', "--watch"
+        "prefect", "deployment", "run", "starpo/smoke", "-p", "iterations=1", "-p", 'run="By.hand"', "--watch"
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    return "by-hand"
+    return "By.hand"
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
@@ -139,12 +139,14 @@ def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
     return found
 
 
-def test_prefect_shows_the_runs_name_and_a_line_an_iteration(shell: Shell, run: str) -> None:
+def test_prefect_shows_the_runs_name_its_files_and_a_line_an_iteration(shell: Shell, run: str) -> None:
     found = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
     assert found
     asked = {"flow_run_id": {"any_": [row["id"] for row in found]}}
     lines = [str(row["message"]) for row in ask(shell, "logs", logs=asked, limit=200)]
     assert any(line.startswith("iteration 1 of 1: success ") and "groups kept" in line for line in lines)
+    (link,) = ask(shell, "artifacts", artifacts={"key": {"any_": ["run-by-hand-files"]}})
+    assert f"file://{shell.folder}/store/runs/{run}" in str(link["data"])
 
 
 @pytest.mark.thorough

@@ -117,7 +117,7 @@ def test_changed_filter_trains_on_other_groups(base: Store, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_reward_and_filter_alone_need_no_checkpoint(own: Store) -> None:
+def test_reward_and_filter_alone_need_no_checkpoint(own: Store, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(Path(own.url) / "checkpoint")
     run = replay("base", overrides={"reward.format_penalty": -5.0}, should_update=False, store=own.url)
     for iteration, stages in own.runs.iterations(run).items():
@@ -126,6 +126,8 @@ def test_reward_and_filter_alone_need_no_checkpoint(own: Store) -> None:
     assert set(replay_facts(own, run)["iterations"][0]) == {
         "iteration", "groups_kept_by_both", "groups_kept_by_base_only", "groups_kept_by_branch_only"
     }  # fmt: skip
+    print_comparison(own, run, as_json=False)
+    assert "below it the branch's" not in capsys.readouterr().out
 
 
 def test_empty_iterations_pass_the_checkpoint_on(tmp_path: Path) -> None:
@@ -173,6 +175,7 @@ def test_dropped_start_is_derived(tmp_path: Path, begun: Callable[..., str]) -> 
 def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
     from starpo.ragen.evidence.report.data import gather
     from starpo.ragen.evidence.report.page import render_report
+    from starpo.ragen.evidence.report.words import facts as facts_of
 
     run = replay("base", 0, 2, {"update.clip_high": 0.1}, store=base.url, run="tighter", should_evaluate=True)
     assert run == "tighter"
@@ -182,7 +185,9 @@ def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: p
     )  # fmt: skip
     assert record.parameters["changed"] == {"update.clip_high": {"was": 0.28, "is": 0.1}}
     assert record.config["update"]["clip_high"] == 0.1
-    assert "tighter" in render_report(gather(base, run))
+    data = gather(base, run)
+    assert facts_of(data)[0] == ("Replay of", "base, from checkpoint 0 to 2")
+    assert "tighter" in render_report(data)
     show(run, store=base.url)
     show(run, iteration=0, store=base.url, as_json=True)
     assert "replay/weight_change_cosine" in capsys.readouterr().out
@@ -197,7 +202,8 @@ def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: p
     assert all(0 <= end["low"] <= end["success"] <= end["high"] <= 1 for end in facts["evaluation"].values())
     print_comparison(base, run, as_json=False)
     out = capsys.readouterr().out
-    assert "update.clip_high: 0.28 -> 0.1" in out
+    assert "base, from checkpoint 0 to 2\nupdate.clip_high: 0.28 -> 0.1" in out
+    assert "entropy, ESS: the base's, below it the branch's" in out
     assert f"paired over {difference['num_prompts']} prompts" in out
 
 

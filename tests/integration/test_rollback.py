@@ -1,7 +1,6 @@
 """A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and completes as a fork."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.runs.forks import family
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
@@ -97,12 +95,3 @@ def test_prefect_was_told_when_it_became_worse(ended: tuple[Store, str, list[Any
     assert "starpo.run.collapsed" in names
     assert set(names) <= {"starpo.run.warning", "starpo.run.collapsing", "starpo.run.collapsed"}
     assert events[0][0][1]["prefect.resource.id"] == "starpo.run.mine"
-
-
-@pytest.mark.thorough
-def test_without_a_remedy_it_ends(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
-    """The action on collapse is not part of any cache key, so all stages before it are found stored."""
-    settings = {**SETTINGS, "diagnostics.on_collapse": "stop", "diagnostics.remedies": []}
-    shutil.copytree(ended[0].url, tmp_path / "store")
-    with pytest.raises(CollapsedError, match="It ends here"):
-        starpo(preset("smoke", settings), preset="smoke", store=str(tmp_path / "store"), run="alone")

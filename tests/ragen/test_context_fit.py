@@ -11,8 +11,7 @@ from starpo.ragen.agents.prompting.lengths import PromptLengths
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.context_fit import ContextFit, context_fits
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.readiness import check_ready, obstacles
+from starpo.ragen.readiness import obstacles
 
 
 def fit(*, turns: int = 3, response: int = 64, context: int = 1000, positions: int | None = 2048) -> ContextFit:
@@ -54,15 +53,6 @@ def test_a_long_episode_would_pass_the_models_positions() -> None:
     assert found is not None
     assert "3 turns may need 352, but the model has 300 positions: set rollout.max_context_tokens = 300" in found
     assert fit(positions=300, context=300).misfit is None
-
-
-def test_prompts_longer_than_the_context_are_refused(model: Path) -> None:
-    small = {"rollout.max_context_tokens": 72}
-    with pytest.raises(ConfigError, match=r"mine: environment: first prompts of 24 tokens .*\.max_context_tokens = 88"):
-        check_ready(preset("smoke", small), "mine")
-    pretrained = {"policy.type": "pretrained", "policy.name_or_path": str(model), **small}
-    with pytest.raises(ConfigError, match=r"mine: environment: first prompts of 24 tokens"):
-        check_ready(preset("smoke", pretrained), "mine")
 
 
 def test_positions_are_those_of_the_folder(model: Path, tmp_path: Path) -> None:

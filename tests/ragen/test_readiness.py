@@ -138,15 +138,6 @@ def test_missing_demonstrator_and_large_panel_together(
     assert "lower evaluation.num_prompts" in third
 
 
-def test_fine_tuning_needs_a_demonstrator(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = preset("smoke", {**PRETRAINED, "policy.name_or_path": str(model), "policy.fine_tuning": {}})
-    assert obstacles(config) == []
-    monkeypatch.setattr(Sokoban, "demonstrator", "")
-    (told,) = obstacles(config)
-    assert told.startswith("environment 'sokoban' has no demonstrator, and policy.fine_tuning imitates one")
-    assert told.endswith("or leave policy.fine_tuning out")
-
-
 class Unlucky(Sokoban):
     """Environment that fails at its first state."""
 

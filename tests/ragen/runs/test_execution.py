@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying
 
-from starpo.ragen.core.errors import ArtifactMissingError, ConfigError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.runs import execution
 from starpo.ragen.runs.execution import NUM_ATTEMPTS, InProcess
 from starpo.ragen.runs.work import Output, Work
@@ -46,7 +46,9 @@ def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Pat
         InProcess().carry_out(str(tmp_path / "other"), failing(error, NUM_ATTEMPTS), "000 diagnose")
 
 
-@pytest.mark.parametrize("error", [ConfigError("wrong"), ArtifactMissingError("gone"), KeyError("a bug")])
+@pytest.mark.parametrize(
+    "error", [ConfigError("wrong"), ArtifactMissingError("gone"), ArtifactDamagedError("edited"), KeyError("a bug")]
+)
 def test_what_is_wrong_is_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     with pytest.raises(type(error)):
         InProcess().submit(str(tmp_path), failing(error, 1), "000 diagnose").result()

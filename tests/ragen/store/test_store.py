@@ -179,8 +179,12 @@ class TestDamage:
         self.assert_damaged(local, "sha256 differs")
 
     @pytest.mark.parametrize(
-        "edit", [{"seed": 8}, {"num_rows": 41}, {"key": "other"}, {"headline": {"success": 1.0}}, {"files": []}]
-    )
+        "edit",
+        [
+            {"seed": 8}, {"num_rows": 41}, {"key": "other"}, {"headline": {"success": 1.0}}, {"files": []},
+            {"settings": {"a": [1, 2.25]}}, {"inputs": {"x": "y"}},
+        ],
+    )  # fmt: skip
     def test_edited_manifest(self, local: Store, stored: Path, edit: dict[str, Any]) -> None:
         text = json.loads((stored / "manifest.json").read_text())
         (stored / "manifest.json").write_text(json.dumps({**text, **edit}))

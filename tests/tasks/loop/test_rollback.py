@@ -175,14 +175,6 @@ def test_forks_of_runs_with_long_names_are_told_apart() -> None:
     assert ended_as("mine", [*runs, first]) == "mine"
 
 
-def test_what_comes_is_part_of_the_message() -> None:
-    _, error = run(FALLING, ROLL_BACK)
-    assert error is not None
-    assert error.healthy == 7
-    said = "It goes on from checkpoint 7 as run 'mine-rollback-7', with update.kl_coefficient = 0.5"
-    assert str(error).endswith(said)
-
-
 def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
     schedule = [{"iteration": n, "set": {"filter.keep": 1.0 / n}} for n in (2, 5)]
     _, fork = rolled_back("mine", preset("smoke", {**ROLL_BACK, "schedule": schedule}), 3) or pytest.fail("no fork")

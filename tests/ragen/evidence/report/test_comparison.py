@@ -1,6 +1,5 @@
 import pytest
 
-from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from tests.ragen.pictures import lines, texts
 
@@ -26,8 +25,3 @@ def test_names_stay_text(name: str) -> None:
     assert "<script>" not in picture
     shown = name.replace("\x1b", "").replace("\u202e", "")
     assert texts(picture).count(shown) == 2
-
-
-def test_a_run_without_evaluation_is_named() -> None:
-    with pytest.raises(ConfigError, match="no evaluation in empty"):
-        draw_comparison([Curve("empty", "a", [])], "title")

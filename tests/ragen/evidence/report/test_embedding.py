@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.evidence.report.embedding import MAX_TEXT_CHARACTERS, Batch, embed, sampled, shortened
+from starpo.ragen.evidence.report.embedding import Batch, embed, sampled
 
 
 def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
@@ -56,9 +56,3 @@ def test_large_first_batch_is_cut_to_fit() -> None:
 def test_what_is_wanted_is_there_whatever_its_size() -> None:
     taken = embed([batch(7), batch(3), batch(9), batch(0)], 1, wanted=[3, 7])
     assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]
-
-
-def test_long_texts_are_cut_and_what_is_cut_is_counted() -> None:
-    assert shortened(None) == (None, 0)
-    assert shortened("x" * MAX_TEXT_CHARACTERS) == ("x" * MAX_TEXT_CHARACTERS, 0)
-    assert shortened("x" * (MAX_TEXT_CHARACTERS + 7)) == ("x" * MAX_TEXT_CHARACTERS, 7)

@@ -79,12 +79,7 @@ def test_near_names_of_an_unknown_run(base) -> None:
     ("path", "value", "reason"),
     [
         ("rollout.temperature", 0.7, "sampled with the recorded temperature"),
-        ("policy", {"type": "pretrained", "name_or_path": "other"}, "another one"),
-        ("agent.prompt", "full", "another format gives other tokens"),
-        ("environment.max_solution", 9, "plays nothing"),
-        ("evaluation.num_prompts", 4, "recorded panel"),
         ("seed", 7, "initial states"),
-        ("iterations", 7, "--from and --to"),
         ("online_k", 2, "which rollout"),
     ],
 )

@@ -33,14 +33,6 @@ def test_a_missing_artifact_is_named_and_nothing_goes(damaged: tuple[Store, str]
     assert paths(store) == before
 
 
-def test_it_can_be_overruled_and_then_keeps_what_is_left_of_it(damaged: tuple[Store, str]) -> None:
-    store, turns = damaged
-    garbage = find_garbage(Location(store.url), now=LATER)
-    delete_garbage(Location(store.url), garbage, should_ignore_faults=True)
-    assert any(path.startswith(f"turns/{turns}/") for path in paths(store))
-    assert find_garbage(Location(store.url), now=LATER).doomed == []
-
-
 def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     for text in ("{", "[]", '{"rollout": 3}', '{"rollout": {"turns": 3}}'):
