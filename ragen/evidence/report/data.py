@@ -41,7 +41,7 @@ MAX_EVALUATION_BYTES = 3 * 2**20
 """The same for evaluated episodes."""
 MAX_IMAGE_BYTES = 6 * 2**20
 """Maximum size of all images in the page, in base64: 1,000 of 6 kB."""
-MAX_SAMPLED_ITERATIONS = 50
+MAX_SAMPLED_ITERATIONS = 20
 """Maximum number of iterations with embedded training trajectories, and likewise with embedded evaluations."""
 
 
