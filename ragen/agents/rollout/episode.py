@@ -307,7 +307,7 @@ def describe_error(info: str) -> str:
     """Describe an error of the environment from the column `info`, such as `RuntimeError: no floor (in step:42)`."""
     facts = json.loads(info)
     where = f" (in {facts['where']})" if "where" in facts else ""
-    return f"{facts.get('error', 'an error')}: {str(facts.get('message', '')).partition(chr(10))[0][:200]}{where}"
+    return f"{facts.get('error', 'an error')}: {str(facts.get('message', '')).partition(chr(10))[0][:400]}{where}"
 
 
 def _as_json(info: dict[str, Any]) -> str:

@@ -2,21 +2,29 @@
 
     body of a request -> `read_request` -> ChatRequest, or Refusal
 
-A program may be anybody's, so a body is untrusted data of any shape. What would change the distribution that responses
-are sampled from, and hence what is trained on, is refused with a reason rather than ignored.
+A program may be anybody's, so a body is untrusted data of any shape, and is read within limits. Responses are sampled
+as the run's settings say, or they could not be trained on: a program's own sampling settings are without effect and
+named in the request's `overridden`, and a form that it requires becomes a sentence of the prompt.
 """
 
 import json
+import re
+import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
 from starpo.ragen.methods.programs.album import Album
 from starpo.ragen.methods.programs.settings import MODEL
+
+MAX_VALUES = 50_000
+"""Maximum number of values in a body."""
+MAX_MESSAGES = 2_000
+ANY_TOOL = "*"
 
 
 class Refusal(Exception):  # noqa: N818
@@ -71,6 +79,78 @@ class ChatMessage:
         return {"role": self.role, "content": self.content} | {name: value for name, value in more.items() if value}
 
 
+def instructed(messages: tuple[ChatMessage, ...], instruction: str) -> tuple[ChatMessage, ...]:
+    """Return messages with an instruction at the end of the last one, or in one of the user's after the assistant's."""
+    if not instruction:
+        return messages
+    *before, last = messages
+    if last.role == "assistant":
+        return (*messages, ChatMessage("user", instruction))
+    return (*before, replace(last, content=f"{last.content}\n\n{instruction}" if last.content else instruction))
+
+
+@dataclass(frozen=True)
+class RunSampling:
+    """How the responses to a trajectory are sampled, whatever its program asks for.
+
+    Attributes:
+        temperature: The run's; None: this trajectory's own, which the program need not know.
+        top_p: Likewise.
+        must_agree: Whether a request that asks for something else is refused.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    must_agree: bool = False
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """The form that a request requires of its response: stated at the end of its prompt, and never enforced.
+
+    Enforcing it while sampling would change the log-probs, and hence what is trained on.
+
+    Attributes:
+        is_json: Whether the response is to be a JSON object.
+        schema: JSON schema that the object is to match, as JSON; '' if there is none.
+        tool: Tool that is to be called, `ANY_TOOL` for one of them; '' if none need be.
+    """
+
+    is_json: bool = False
+    schema: str = ""
+    tool: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is required in a word, as `info` has it: '', 'json_object', 'json_schema' or 'tool_call'."""
+        if self.tool:
+            return "tool_call"
+        return ("json_schema" if self.schema else "json_object") if self.is_json else ""
+
+    @property
+    def instruction(self) -> str:
+        """The sentence in the prompt; '' if nothing is required."""
+        if self.tool:
+            return "Respond by calling " + ("a tool." if self.tool == ANY_TOOL else f"the tool {self.tool}.")
+        if not self.is_json:
+            return ""
+        wanted = "Respond with one JSON object and nothing else."
+        return f"{wanted} It must match this JSON schema:\n{self.schema}" if self.schema else wanted
+
+    def is_met(self, content: str, calls: "tuple[Call, ...]") -> bool:
+        """Whether a response has this form; a schema is not evaluated, since it is the program's and may be hostile."""
+        if self.tool:
+            return any(self.tool in (ANY_TOOL, call.name) for call in calls)
+        return not self.is_json or bool(calls) or _is_object(content)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 @dataclass(frozen=True)
 class ChatRequest:
     """A request that can be served.
@@ -83,6 +163,9 @@ class ChatRequest:
         stops: Texts before which the response is cut off.
         is_streamed: Whether the answer is sent as events.
         has_usage: Whether the last event reports the numbers of tokens.
+        has_logprobs: Whether the answer reports the log-prob of every token.
+        requirement: The form of the response.
+        overridden: Names of its sampling settings that differ from the run's, and have no effect.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -92,10 +175,14 @@ class ChatRequest:
     stops: tuple[str, ...] = ()
     is_streamed: bool = False
     has_usage: bool = False
+    has_logprobs: bool = False
+    requirement: Requirement = Requirement()
+    overridden: tuple[str, ...] = ()
 
     def plain(self) -> list[dict[str, str]]:
         """Return roles and texts, for servers that apply a chat template themselves."""
-        return [{"role": message.role, "content": message.content} for message in self.messages]
+        shown = instructed(self.messages, self.requirement.instruction)
+        return [{"role": message.role, "content": message.content} for message in shown]
 
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -113,6 +200,11 @@ class _Url(BaseModel):
     detail: Literal["auto"] | None = None
 
 
+class _Refused(BaseModel):
+    type: Literal["refusal"]
+    refusal: str
+
+
 class _Picture(BaseModel):
     type: Literal["image_url"]
     image_url: _Url
@@ -120,7 +212,7 @@ class _Picture(BaseModel):
 
 class _Function(BaseModel):
     name: _Name
-    arguments: Json[_Object] | _Object | Literal[""] = ""
+    arguments: str | _Object = ""
 
 
 class _Call(BaseModel):
@@ -128,10 +220,13 @@ class _Call(BaseModel):
     function: _Function
 
 
+_Part = Annotated[_Text | _Refused | _Picture, Field(discriminator="type")]
+
+
 class _Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Annotated[_Text | _Picture, Field(discriminator="type")]] | None = None
-    tool_calls: list[_Call] | None = _Many
+    content: str | Annotated[list[_Part], Field(fail_fast=True, max_length=1024)] | None = None
+    tool_calls: Annotated[list[_Call], Field(fail_fast=True)] | None = _Many
 
 
 class _Declaration(BaseModel):
@@ -145,89 +240,195 @@ class _Tool(BaseModel):
     function: _Declaration
 
 
-class _Body(BaseModel):
-    """All parameters that are accepted. Those of type `Any` do not concern what is sampled, and have no effect."""
+class _NamedFunction(BaseModel):
+    name: str
 
-    model_config = ConfigDict(extra="forbid")
+
+class _ToolChoice(BaseModel):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+class _Schema(BaseModel):
+    definition: _Object = Field({}, alias="schema")
+
+
+class _Format(BaseModel):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _Schema | None = None
+
+
+class _Body(BaseModel):
+    """All parameters that are known. Those of type `Any` do not concern what is sampled, and have no effect."""
+
+    model_config = ConfigDict(extra="allow")
 
     model: Literal[MODEL]  # type: ignore[valid-type]
-    messages: list[_Message] = Field(min_length=1, max_length=10_000)
-    tools: list[_Tool] | None = _Many
-    tool_choice: Literal["auto", "none"] | None = None  # what is sampled can be forced to nothing
+    messages: Annotated[list[_Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
+    tools: Annotated[list[_Tool], Field(fail_fast=True)] | None = _Many
+    tool_choice: Literal["auto", "none", "required"] | _ToolChoice | None = None
+    response_format: _Format | None = None
     stream: bool | None = None
     stream_options: _Object | None = None
-    stop: str | list[Annotated[str, Field(min_length=1)]] | None = Field(None, max_length=16)
-    temperature: float | None = None
-    top_p: float | None = None
+    stop: str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(fail_fast=True)] | None = Field(
+        None, max_length=16
+    )
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     n: Literal[1] | None = None
-    logprobs: Literal[False] | None = None
+    logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
-    presence_penalty: Literal[0] | None = None
-    frequency_penalty: Literal[0] | None = None
-    logit_bias: _Object | None = Field(None, max_length=0)
-    response_format: dict[Literal["type"], Literal["text"]] | None = None
-    modalities: list[Literal["text"]] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    min_p: float | None = None
+    top_k: int | None = None
+    logit_bias: _Object | None = None
+    seed: int | None = None
+    modalities: list[Literal["text"]] | None = Field(None, max_length=1)
     user: Any = None
     metadata: Any = None
     store: Any = None
-    seed: Any = None
     service_tier: Any = None
     parallel_tool_calls: Any = None
     safety_identifier: Any = None
     prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    reasoning_effort: Any = None
+    verbosity: Any = None
 
 
-def read_request(
-    body: bytes, temperature: float | None, top_p: float | None, album: Album | None = None
-) -> ChatRequest:
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A JSON string, or an unclosed one to the end."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 100, 100
+_NEUTRAL: dict[str, Any] = {
+    "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "top_k": -1, "logit_bias": {},
+}  # fmt: skip
+"""Sampling settings beside temperature and top_p, with the values that change nothing."""
+
+
+def read_request(body: bytes, run: RunSampling, album: Album | None = None) -> ChatRequest:
     """Read the body of a request.
 
     Args:
         body: JSON, as sent.
-        temperature: The run's; a request may name this one only. None: any is accepted, without effect.
-        top_p: Likewise.
+        run: How responses are sampled.
         album: Reads its images; None: it may have none.
 
     Raises:
         Refusal: If it is no request, or asks for something that is not served.
     """
+    check_size(body)
     try:
         asked = _Body.model_validate_json(body)
     except ValidationError as error:
         raise refusal(error) from None
-    for name, own in (("temperature", temperature), ("top_p", top_p)):
-        given = getattr(asked, name)
-        if None not in (own, given) and not abs(given - own) <= 1e-6:  # NaN is none, either
-            raise Refusal(
-                f"{name} = {given} is not that of this run, {own:g}: responses are sampled as the run's settings say, "
-                f"or they could not be trained on. Leave {name} out",
-                param=name,
-            )
+    for name in asked.model_extra or ():
+        message = f"{name[:200]} is not supported: leave it out"
+        raise Refusal(message, code="unsupported_parameter", param=name[:100])
+    calls = [call.function.arguments for message in asked.messages for call in message.tool_calls or ()]
+    check_size("".join(text for text in calls if isinstance(text, str)).encode("utf-8", "replace"))
     tools = [] if asked.tool_choice == "none" else asked.tools or []
+    names = tuple(tool.function.name for tool in tools)
     limits = [limit for limit in (asked.max_tokens, asked.max_completion_tokens) if limit is not None]
     return ChatRequest(
         messages=tuple(_message(number, message, album) for number, message in enumerate(asked.messages)),
         tools=json.dumps([_declaration(tool.function) for tool in tools], ensure_ascii=False),
-        tool_names=tuple(tool.function.name for tool in tools),
+        tool_names=names,
         max_tokens=min(limits, default=None),
         stops=tuple([asked.stop] if isinstance(asked.stop, str) else asked.stop or ()),
         is_streamed=bool(asked.stream),
         has_usage=bool((asked.stream_options or {}).get("include_usage")),
+        has_logprobs=bool(asked.logprobs),
+        requirement=_requirement(asked, names),
+        overridden=_overridden(asked, run),
     )
+
+
+def check_size(body: bytes) -> None:
+    """Refuse a body of too many values before any of them is read, since each takes 50 times its bytes.
+
+    Raises:
+        Refusal: If strings, and commas outside of them, are more than `MAX_VALUES`.
+    """
+    if body.count(b",") + body.count(b'"') // 2 <= MAX_VALUES:  # cheap, and true of all but texts full of both
+        return
+    num_values = end = 0
+    for string in _STRING.finditer(body):
+        num_values += 1 + body.count(b",", end, string.start())
+        end = string.end()
+        if num_values > MAX_VALUES:
+            break
+    if num_values + body.count(b",", end) > MAX_VALUES:
+        message = f"the body has more than {MAX_VALUES:,} values, which no conversation has"
+        raise Refusal(message, code="body_too_large", status=413)
+
+
+def _requirement(asked: _Body, names: tuple[str, ...]) -> Requirement:
+    """Return the form that a request requires.
+
+    Raises:
+        Refusal: If it requires a call of a tool that it does not declare.
+    """
+    choice = asked.tool_choice
+    if choice == "required" or isinstance(choice, _ToolChoice):
+        tool = ANY_TOOL if isinstance(choice, str) else choice.function.name
+        if not names or tool not in (ANY_TOOL, *names):
+            known = ", ".join(names)[:200] or "none"
+            wanted = "a tool" if tool == ANY_TOOL else f"the tool {tool[:100]}"
+            raise Refusal(
+                f"tool_choice requires a call of {wanted}; the tools declared are: {known}", param="tool_choice"
+            )
+        return Requirement(tool=tool)
+    form = asked.response_format
+    if form is None or form.type == "text":
+        return Requirement()
+    if form.type == "json_schema" and form.json_schema is None:
+        raise Refusal("response_format.json_schema is missing, which holds the schema", param="response_format")
+    schema = form.json_schema.definition if form.type == "json_schema" and form.json_schema else {}
+    return Requirement(True, json.dumps(schema, ensure_ascii=False) if schema else "")
+
+
+def _overridden(asked: _Body, run: RunSampling) -> tuple[str, ...]:
+    """Return the names of sampling settings that differ from the run's.
+
+    Raises:
+        Refusal: If they must agree.
+    """
+    neutral = {"temperature": run.temperature, "top_p": run.top_p, **_NEUTRAL}
+    differing = {
+        name: given
+        for name, value in neutral.items()
+        if None not in (value, given := getattr(asked, name)) and not _is_equal(given, value)
+    }
+    if run.must_agree and differing:
+        name, given = next(iter(differing.items()))
+        raise Refusal(
+            f"{name} = {_SHORT.repr(given)[:100]} is not that of this run, {neutral[name]!r} "
+            f"(environment.sampling = 'refuse'). Leave {name} out",
+            param=name,
+        )
+    return (*differing, *(["seed"] if asked.seed is not None else []))
+
+
+def _is_equal(given: Any, value: Any) -> bool:
+    return given == value if isinstance(value, dict) else abs(given - value) <= 1e-6  # NaN is equal to nothing
 
 
 def refusal(error: ValidationError) -> Refusal:
     """Return a refusal that says in one sentence what is wrong, of all alternatives the one that came furthest."""
-    found = max(error.errors(include_url=False), key=lambda one: len(one["loc"]))
-    place = ".".join(str(part) for part in found["loc"])[:200]
+    first = max(error.errors(include_url=False, include_context=False), key=lambda one: len(one["loc"]))
+    parts = [str(part) for part in first["loc"]]
+    # The names of types between them, such as 'list[...]', are no place in the body.
+    place = ".".join(part for part in parts if part.isalnum() or (part.isidentifier() and part[0] != "_"))[:200]
+    place = place.replace(".str.", ".").removesuffix(".str")
     if not place:
-        return Refusal(f"the body is no JSON object of a request: {found['msg']}", code="invalid_json")
-    param = str(found["loc"][0])[:100]
-    if found["type"] == "extra_forbidden":
-        return Refusal(f"{place} is not supported: leave it out", code="unsupported_parameter", param=param)
-    return Refusal(f"{place} is {repr(found['input'])[:100]}. {found['msg']}", param=param)
+        return Refusal(f"the body is no JSON object of a request: {first['msg']}", code="invalid_json")
+    param = str(first["loc"][0])[:100]
+    return Refusal(f"{place} is {_SHORT.repr(first['input'])[:100]}. {first['msg']}", param=param)
 
 
 def _message(number: int, message: _Message, album: Album | None) -> ChatMessage:
@@ -242,8 +443,12 @@ def _message(number: int, message: _Message, album: Album | None) -> ChatMessage
             is_plain = album is None or message.role == "assistant"
             texts.append(part.text if is_plain else part.text.replace(MARK, REPLACEMENT))
     calls = [
-        Call(call.function.name, spelled(call.function.arguments or {}), call.id or "")
-        for call in message.tool_calls or ()
+        Call(
+            call.function.name,
+            spelled(_arguments(f"messages.{number}.tool_calls.{index}", call.function)),
+            call.id or "",
+        )
+        for index, call in enumerate(message.tool_calls or ())
     ]
     return ChatMessage(
         "system" if message.role == "developer" else message.role,
@@ -251,6 +456,23 @@ def _message(number: int, message: _Message, album: Album | None) -> ChatMessage
         tuple(calls) if message.role == "assistant" else (),
         tuple(images),
     )
+
+
+def _arguments(place: str, function: _Function) -> Mapping[str, Any]:
+    """Return the arguments of a call, which programs send as JSON in a text, or as an object.
+
+    Raises:
+        Refusal: If they are no object.
+    """
+    given = function.arguments or {}
+    try:
+        arguments = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError) as error:
+        message = f"{place}.function.arguments is {_SHORT.repr(given)}, which is no JSON: {error}"
+        raise Refusal(message, param="messages") from None
+    if not isinstance(arguments, dict):
+        raise Refusal(f"{place}.function.arguments is {_SHORT.repr(given)}; expected an object", param="messages")
+    return arguments
 
 
 def _image(place: str, role: str, url: str, album: Album | None) -> Image:

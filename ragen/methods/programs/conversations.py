@@ -5,13 +5,14 @@
 A request whose messages begin with those of a response that was given here, that response as it was returned, continues
 from the ids of that response: sampled tokens are never tokenised again. Anything else (a rewritten history, another
 agent of the same program) begins a new context, spelled out from its text. A request may also continue from an earlier
-response than the last one of its conversation: the conversation then branches.
+response than the last one of its conversation: the conversation then branches. The instruction for a required form is
+part of a context, and no part of the messages by which conversations are recognised.
 """
 
 from dataclasses import dataclass, replace
 
 from starpo.ragen.agents.vision.image import PlacedImage
-from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest
+from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest, instructed
 from starpo.ragen.methods.programs.spelling import Spelling
 
 
@@ -36,6 +37,7 @@ class Prompt:
 
     Attributes:
         messages: The messages of the request.
+        instruction: Added to the last one: the form that its response is to have; '' if that is free.
         tools: Its tools.
         follows: The response that it continues; None if its context is new.
         ids: Up to the beginning of the response. [num_prompt_tokens]
@@ -44,6 +46,7 @@ class Prompt:
     """
 
     messages: tuple[ChatMessage, ...]
+    instruction: str
     tools: str
     follows: Heard | None
     ids: list[int]
@@ -52,8 +55,9 @@ class Prompt:
 
     @property
     def new_messages(self) -> tuple[ChatMessage, ...]:
-        """The messages that the conversation did not have before."""
-        return self.messages[len(self.follows.prompt.messages) + 1 if self.follows else 0 :]
+        """The messages that the conversation did not have before, as the model sees them."""
+        new = self.messages[len(self.follows.prompt.messages) + 1 if self.follows else 0 :]
+        return instructed(new, self.instruction)
 
 
 class Conversations:
@@ -72,23 +76,23 @@ class Conversations:
         Raises:
             Refusal: If the chat template does not take its messages, or the policy its images.
         """
-        messages, tools = request.messages, request.tools
+        messages, tools, instruction = request.messages, request.tools, request.requirement.instruction
         said = [number for number, message in enumerate(messages, 1) if message.role == "assistant"]
         known, new = self._heard.get((tools, messages[: max(said, default=0)])), messages[max(said, default=0) :]
         before: list[int] = []
         shown: tuple[PlacedImage, ...] = ()
         if known is None or not new:
-            known, added = None, self._spelling.opening(messages, tools)
+            known, added = None, self._spelling.opening(instructed(messages, instruction), tools)
         else:
             before, shown = known.prompt.ids + known.ids, known.prompt.images
-            added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
+            added = self._spelling.continuation(before[-1], bool(known.said.calls), instructed(new, instruction), tools)
         images = (replace(one, position=len(before) + one.position) for one in added.images)
         number = known.prompt.number if known else -1
         if known is None or self._last[number] is not known:  # another request already goes on from there
             number = len(self._last)
             self._last.append(None)
         self._last[number] = None
-        return Prompt(messages, tools, known, before + added.prompt_ids, (*shown, *images), number)
+        return Prompt(messages, instruction, tools, known, before + added.prompt_ids, (*shown, *images), number)
 
     def answered(self, prompt: Prompt, said: ChatMessage, response_ids: list[int]) -> None:
         """Record the response to a prompt, as it is returned to the program and as it was sampled."""

@@ -5,7 +5,8 @@
 The server runs in a thread of its own, and knows keys and bodies, not tokens. Each trajectory has a key, which is all
 that a request tells about itself: whoever holds one reaches that trajectory and nothing else. A hostile program is
 contained: bodies, waiting calls, connections and the time to send a request are limited, and at the limit of
-connections the oldest one without a request in progress makes room.
+connections the oldest one without a request in progress makes room. What was refused is kept with the trajectory, since
+the frameworks between a program and its client may swallow the reason.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,17 +30,26 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.methods.programs.album import Album
-from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, read_request
+from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, RunSampling, read_request
 from starpo.ragen.methods.programs.replies import Reply, error, models
 from starpo.ragen.methods.programs.responses import as_chat, responded
+from starpo.ragen.methods.programs.responses import events as response_events
 
 MAX_BODY_BYTES = 4 << 20
 MAX_CONNECTIONS = 512
 MAX_OPEN = 64
 """Calls of one trajectory in progress at a time."""
+MAX_REFUSED = 256
+"""Refusals after which nothing of a trajectory is read any more, and its program is ended."""
+MAX_CHUNKS = 2_000
+"""Chunks of a body, each of which costs as much as a kilobyte."""
 SENDING_S = 10.0
 """Time to send a request's headers, and then its body."""
+_MAX_REASONS = 8
+"""Different reasons kept of a trajectory's refusals."""
 STARTING_S = 30.0
+_PIECE = 512
+_IN_PIECES = "starpo.in_pieces"
 _PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/models")
 
 _LOG = logging.getLogger(__name__)
@@ -73,13 +84,34 @@ class PendingCall:
 
 
 @dataclass
+class Served:
+    """What a trajectory's requests were, answered or not.
+
+    Attributes:
+        num_refused: Number of requests that were refused.
+        refused: Reason -> how often a request was refused for it, of the first `_MAX_REASONS` reasons.
+        overridden: Sampling setting of the program's that had no effect -> in how many requests.
+    """
+
+    num_refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    overridden: Counter[str] = field(default_factory=Counter)
+
+    def refuse(self, reason: str) -> None:
+        """Count a refusal."""
+        self.num_refused += 1
+        if reason in self.refused or len(self.refused) < _MAX_REASONS:
+            self.refused[reason] += 1
+
+
+@dataclass
 class _Client:
     """A trajectory as the server knows it."""
 
     trajectory_id: str
-    temperature: float | None
-    top_p: float | None
+    sampling: RunSampling
     album: Album | None
+    served: Served = field(default_factory=Served)
     num_open: int = 0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -126,22 +158,22 @@ class Endpoint:
         self._thread.join()
         self._socket.close()
 
-    def admit(
-        self,
-        trajectory_id: str,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        *,
-        takes_images: bool = False,
-    ) -> str:
-        """Return a new key for a trajectory, whose requests may name this temperature and top_p, or any if None."""
+    def admit(self, trajectory_id: str, sampling: RunSampling | None = None, *, takes_images: bool = False) -> str:
+        """Return a new key for a trajectory, whose responses are sampled like this, whatever its requests say."""
         key = secrets.token_urlsafe(32)
-        self._clients[_digest(key)] = _Client(trajectory_id, temperature, top_p, Album() if takes_images else None)
+        album = Album() if takes_images else None
+        self._clients[_digest(key)] = _Client(trajectory_id, sampling or RunSampling(), album)
         return key
 
-    def retire(self, key: str) -> None:
-        """End a trajectory: its key is unknown from now on."""
-        self._clients.pop(_digest(key), None)
+    def num_refused(self, key: str) -> int:
+        """Return how many requests of a trajectory were refused up to now."""
+        return self._clients[_digest(key)].served.num_refused
+
+    def retire(self, key: str) -> Served:
+        """End a trajectory: its key is unknown from now on. Return what its requests were."""
+        served = self._clients.pop(_digest(key)).served
+        # Copies, each made at once: a request that is still in progress may be counted at any time.
+        return Served(served.num_refused, Counter(dict(served.refused)), Counter(dict(served.overridden)))
 
     def calls(self, timeout_s: float) -> list[PendingCall]:
         """Return the calls that have come since the last time; if there are none, wait for the first one."""
@@ -162,12 +194,23 @@ class Endpoint:
             response = await self._response(Request(scope, receive))
         except Refusal as refusal:
             # What is left of such a request is not read.
-            headers = {"connection": "close"} if refusal.status in (401, 408, 413) else None
+            headers = {"connection": "close"} if refusal.status in (401, 408, 413, 429) else None
             response = Response(error(refusal), refusal.status, headers, "application/json")
         await response(scope, receive, send)
 
     async def _response(self, request: Request) -> Response:
         client = self._client(request)
+        if client.served.num_refused >= MAX_REFUSED:
+            message = f"{MAX_REFUSED} requests of this trajectory were refused: no further one is read"
+            raise Refusal(message, code="too_many_refusals", status=429)
+        try:
+            return await self._answered(client, request)
+        except Refusal as refusal:
+            if refusal.code != "disconnected":
+                client.served.refuse(str(refusal))
+            raise
+
+    async def _answered(self, client: _Client, request: Request) -> Response:
         route = request.method, request.scope["path"]
         if route == ("GET", "/v1/models"):
             return Response(models(), media_type="application/json")
@@ -181,11 +224,13 @@ class Endpoint:
         try:
             body = await _body(request)
             asked = await _read(client, body if is_chat else as_chat(body))
+            client.served.overridden.update(asked.overridden)
             answer = await self._answer(client.trajectory_id, asked, request)
         finally:
             client.num_open -= 1
         if asked.is_streamed:  # the whole response is there already
-            return Response(b"".join(answer.events(asked.has_usage)), media_type="text/event-stream")
+            events = answer.events(asked.has_usage) if is_chat else response_events(answer)
+            return Response(b"".join(events), media_type="text/event-stream")
         return Response(answer.completion() if is_chat else responded(answer), media_type="application/json")
 
     def _client(self, request: Request) -> _Client:
@@ -217,11 +262,10 @@ class Endpoint:
 
 
 async def _read(client: _Client, body: bytes) -> ChatRequest:
-    allowed = client.temperature, client.top_p, client.album
     if client.album is None:
-        return read_request(body, *allowed)
+        return read_request(body, client.sampling)
     async with client.reading:  # images take their time, but only one thread for each program
-        return await asyncio.to_thread(read_request, body, *allowed)
+        return await asyncio.to_thread(read_request, body, client.sampling, client.album)
 
 
 async def _body(request: Request) -> bytes:
@@ -237,6 +281,9 @@ async def _body(request: Request) -> bytes:
         raise Refusal(late, code="request_timeout", status=408) from None
     except ClientDisconnect:
         raise Refusal("the connection was closed", code="disconnected") from None
+    if _IN_PIECES in request.scope:
+        message = f"the body comes in more than {MAX_CHUNKS:,} chunks: send larger ones, or its length"
+        raise Refusal(message, code="body_too_large", status=413)
     return bytes(body)
 
 
@@ -257,6 +304,21 @@ class _Connection(H11Protocol):
         open_ones = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
         if len(open_ones) > MAX_CONNECTIONS:
             min((one for one in open_ones if one.is_idle), key=lambda one: one.began, default=self).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; of a body in too many chunks, each of which is parsed for itself, nothing more."""
+        while data and self.is_idle:  # headers, in small pieces: they say how the body comes
+            super().data_received(data[:_PIECE])
+            data, self.num_chunks = data[_PIECE:], 0
+        if (b"transfer-encoding", b"chunked") in (self.headers or ()):
+            self.num_chunks += data.count(b"\r\n") // 2
+            if self.num_chunks > MAX_CHUNKS and self.cycle is not None:
+                self.scope[_IN_PIECES] = True
+                self.cycle.more_body = False
+                self.cycle.message_event.set()
+                return
+        if data:  # nothing would mean the end of the connection
+            super().data_received(data)
 
     @property
     def is_idle(self) -> bool:

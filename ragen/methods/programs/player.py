@@ -25,7 +25,8 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.methods.programs.endpoint import Endpoint, PendingCall
+from starpo.ragen.methods.programs.chat import RunSampling
+from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall, Served
 from starpo.ragen.methods.programs.process import RunningProgram
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
@@ -40,7 +41,7 @@ NUM_REWARDING = 4
 """Commands that compute rewards at a time."""
 POLL_S = 0.02
 """How often programs are asked whether they have ended."""
-_LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)", "timeout")
+_LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)")
 
 
 def play(
@@ -113,11 +114,11 @@ class _Shard:
                 rewarded.result()
         finally:
             for trajectory, program, key in self._live.values():
-                self._endpoint.retire(key)
+                served = self._endpoint.retire(key)
                 program.kill()
-                trajectory.end_unplayed(*_LATE)
+                trajectory.end_unplayed(*_LATE, served, "timeout")
             for trajectory in self._to_start:
-                trajectory.end_unplayed(*_LATE)
+                trajectory.end_unplayed(*_LATE, Served(), "timeout")
 
     def _play(self, stop_at: float | None) -> None:
         while self._live or self._to_start:
@@ -137,14 +138,16 @@ class _Shard:
             episode, sampling = trajectory.episode, self._policy.sampling
             # A greedy member has another temperature than the run, which its program need not know.
             fixed = (None, None) if episode.is_greedy else (sampling.temperature, sampling.top_p)
-            takes_images = self._policy.contexts.agent.shows_images
-            key = self._endpoint.admit(episode.trajectory_id, *fixed, takes_images=takes_images)
+            key = self._endpoint.admit(
+                episode.trajectory_id,
+                RunSampling(*fixed, must_agree=self._settings.sampling == "refuse"),
+                takes_images=self._policy.contexts.agent.shows_images,
+            )
             task = {**trajectory.task, "dynamics_seed": episode.dynamics_seed}
             try:
                 program = RunningProgram(self._settings, task, self._endpoint.url, key)
             except (StarPOError, OSError) as error:
-                self._endpoint.retire(key)
-                trajectory.end_unplayed("ProgramNotStarted", str(error))
+                trajectory.end_unplayed("ProgramNotStarted", str(error), self._endpoint.retire(key))
             else:
                 self._live[episode.trajectory_id] = trajectory, program, key
 
@@ -191,13 +194,15 @@ class _Shard:
             return
         self._polled_at = time.monotonic()
         for name, (trajectory, program, key) in list(self._live.items()):
+            if self._endpoint.num_refused(key) >= MAX_REFUSED:  # it asks again and again
+                program.kill()
             ended = program.poll()
             if ended is None:
                 continue
-            self._endpoint.retire(key)
+            served = self._endpoint.retire(key)
             del self._live[name]
             self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
             if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on
-                self._rewarded.append(self._pool.submit(trajectory.end, ended))
+                self._rewarded.append(self._pool.submit(trajectory.end, ended, served))
             else:
-                trajectory.end(ended)
+                trajectory.end(ended, served)

@@ -4,7 +4,7 @@ response of the policy -> Reply -> `completion` or `events`        Refusal -> `e
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ class Reply:
         finish_reason: 'stop', 'length' or 'tool_calls'.
         num_prompt_tokens: Length of the context.
         num_response_tokens: Number of sampled tokens, the end token included.
+        reasoning: Reasoning that its text does not have; '' if the text has all.
+        logprobs: Text and log-prob of each token, in nats; None if they were not asked for. [num_response_tokens]
     """
 
     id: str
@@ -29,6 +31,8 @@ class Reply:
     finish_reason: str
     num_prompt_tokens: int
     num_response_tokens: int
+    reasoning: str = ""
+    logprobs: Sequence[tuple[str, float]] | None = None
 
     @property
     def _usage(self) -> dict[str, int]:
@@ -42,11 +46,23 @@ class Reply:
             for call in self.said.calls
         ]
         content = None if calls and not self.said.content else self.said.content
-        return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
+        more = {"tool_calls": calls, "reasoning_content": self.reasoning}
+        return {"role": "assistant", "content": content} | {name: value for name, value in more.items() if value}
+
+    @property
+    def _logprobs(self) -> dict[str, Any] | None:
+        if self.logprobs is None:
+            return None
+        tokens = [
+            {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", "replace")), "top_logprobs": []}
+            for text, logprob in self.logprobs
+        ]
+        return {"content": tokens, "refusal": None}
 
     def completion(self) -> bytes:
         """Return the body of a `chat.completion`."""
-        choice = {"index": 0, "message": self._message, "finish_reason": self.finish_reason, "logprobs": None}
+        choice = {"index": 0, "message": self._message, "finish_reason": self.finish_reason}
+        choice["logprobs"] = self._logprobs
         return _json({**self._head("chat.completion"), "choices": [choice], "usage": self._usage})
 
     def events(self, has_usage: bool) -> Iterator[bytes]:
@@ -54,8 +70,8 @@ class Reply:
         delta = self._message
         delta |= {"tool_calls": [{"index": i, **call} for i, call in enumerate(delta.get("tool_calls", []))]}
         first = {name: value for name, value in delta.items() if value != []}
-        for part, reason in ((first, None), ({}, self.finish_reason)):
-            yield self._event([{"index": 0, "delta": part, "finish_reason": reason, "logprobs": None}])
+        for part, reason, logprobs in ((first, None, self._logprobs), ({}, self.finish_reason, None)):
+            yield self._event([{"index": 0, "delta": part, "finish_reason": reason, "logprobs": logprobs}])
         if has_usage:
             yield self._event([], usage=self._usage)
         yield b"data: [DONE]\n\n"

@@ -9,6 +9,8 @@ have before. The reward of the program is that of its last turn. How a program m
     died after a refusal for a limit  truncated: the last turn, or for a full context a turn of status 'truncated'
     anything else                     a last turn of status 'env_error' or 'timeout', so that no reward is made up: the
                                       trajectory is in no statistic and is not trained on
+
+Whatever was refused, and which sampling settings of the program had no effect, stands in the `info` of the last turn.
 """
 
 import hashlib
@@ -34,7 +36,7 @@ from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.grammar import write_call
 from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest, Refusal
 from starpo.ragen.methods.programs.conversations import Conversations, Prompt
-from starpo.ragen.methods.programs.endpoint import PendingCall
+from starpo.ragen.methods.programs.endpoint import PendingCall, Served
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.reward import reward_of
@@ -48,6 +50,7 @@ _MAX_OUTPUT = 4000
 _MAX_CHARS_A_TOKEN = 256
 """More than a token has; longer texts are not even tokenised."""
 _ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded", "done": "ProgramCalledNothing"}
+_MAX_REASON = 400
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class _Turn:
     text: str
     said: ChatMessage
     is_well_formed: bool
+    required: str
 
 
 class Trajectory:
@@ -96,7 +100,7 @@ class Trajectory:
         self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
         self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
         self._turns: dict[int, _Turn] = {}
-        self._num_calls = self._num_refused = 0
+        self._num_calls = self._num_abandoned = 0
         self._limit = ""
 
     @property
@@ -109,7 +113,6 @@ class Trajectory:
         try:
             prompt = self._prompt(call.request)
         except Refusal as refusal:
-            self._num_refused += 1
             call.answer(refusal)
             return None
         number, seed = self._num_calls, self.episode.sampling_seed
@@ -126,6 +129,8 @@ class Trajectory:
         if self._num_calls >= max_calls:
             self._limit = "calls"
             message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
+            if self._num_abandoned:
+                message += f", of which it did not wait for {self._num_abandoned}: give its client a longer timeout"
             raise Refusal(message, code="call_limit_exceeded")
         if sum(len(message.content) for message in request.messages) > _MAX_CHARS_A_TOKEN * limit:
             raise self._too_long("far more")
@@ -151,21 +156,38 @@ class Trajectory:
         """
         number, call, prompt = self._asked.pop(sequence_id)
         if call.is_abandoned:
+            self._num_abandoned += 1
             self._conversations.withdrawn(prompt)
             return
         response, text, visible = self._cut(call.request, response, text)
-        form, names = self._policy.spelling.call_form, call.request.tool_names
+        if call.request.has_logprobs and any(map(math.isnan, response.logprobs)):
+            self._conversations.withdrawn(prompt)
+            call.answer(
+                Refusal("the server behind this endpoint tells no log-probs: leave logprobs out", param="logprobs")
+            )
+            return
+        form, names, required = self._policy.spelling.call_form, call.request.tool_names, call.request.requirement
         content, calls, could_read = parse_calls(self._opening + visible, form, names)
+        reasoning = ""
+        if required.is_json:  # it is read by a program, as from a server that tells reasoning apart
+            reasoning, content = _without_reasoning(content)
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
         self._conversations.answered(prompt, said, response.token_ids)
         # A response as long as the run allows is malformed, one as long as the program wants is not.
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
-        self._turns[number] = _Turn(prompt, response, text, said, is_whole and could_read)
+        is_well_formed = is_whole and could_read and required.is_met(content, calls)
+        self._turns[number] = _Turn(prompt, response, text, said, is_well_formed, required.name)
         reason = "tool_calls" if calls else response.finish_reason
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
-        call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids)))
+        logprobs = self._logprobs(response) if call.request.has_logprobs else None
+        call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids), reasoning, logprobs))
+
+    def _logprobs(self, response: Response) -> list[tuple[str, float]]:
+        """Return the text and the log-prob of each token."""
+        texts = self._policy.tokenizer.batch_decode([[token_id] for token_id in response.token_ids])
+        return list(zip(texts, response.logprobs, strict=True))
 
     def _cut(self, request: ChatRequest, response: Response, text: str) -> tuple[Response, str, str]:
         """Cut a response after the tokens that the request wants: as many as it allows, or up to one of its stops.
@@ -188,10 +210,19 @@ class Trajectory:
         kept = Response(ids, response.logprobs[: len(ids)], "stop" if stops else "length")
         return kept, text, text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
-    def end(self, ended: Ended) -> None:
-        """Make the rows, now that the program has ended."""
+    def end(self, ended: Ended, served: Served) -> None:
+        """Make the rows, now that the program has ended.
+
+        Args:
+            ended: How it ended.
+            served: What its requests were.
+        """
+        self._make_rows()
+        self._end(ended, served)
+        self._add_facts(ended.status, served)
+
+    def _end(self, ended: Ended, served: Served) -> None:
         error, message = _ERRORS[ended.status], ended.detail or "it ended without a call that was answered"
-        self._make_rows(ended.status)
         if ended.status == "done" and self._turns:
             try:
                 reward, is_success = reward_of(self._settings, self.task, ended, self._transcript())
@@ -199,17 +230,31 @@ class Trajectory:
                 return
             except StarPOError as problem:
                 error, message = "ProgramRewardFailed", str(problem)
-        if ended.status == "died" and self._limit == "calls":
+        if ended.status == "died" and self._limit == "calls" and self.rows:
             self.rows[-1]["truncated"] = True
-        elif ended.status == "died" and self._limit:
+        elif ended.status == "died" and self._limit not in ("", "calls"):
             self._add(status="truncated", truncated=True, info=_as_json({"error": self._limit}))
         else:
+            if served.num_refused:
+                message = f"{served.num_refused} of its requests were refused, as: {_reasons(served)[0]}; {message}"
             self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
 
-    def end_unplayed(self, error: str, message: str, status: str = "env_error") -> None:
+    def end_unplayed(self, error: str, message: str, served: Served, status: str = "env_error") -> None:
         """Make the rows of a program that was not started, or not ended, with this last turn."""
-        self._make_rows("killed")
+        self._make_rows()
         self._fail(error, message, status)
+        self._add_facts("killed", served)
+
+    def _add_facts(self, status: str, served: Served) -> None:
+        """Add to the last turn's `info` what concerns the whole episode."""
+        facts: dict[str, Any] = {"program": status, "refused": served.num_refused}
+        if self._turns:
+            facts["conversations"] = len({turn.prompt.number for turn in self._turns.values()})
+        if served.refused:
+            facts["refusals"] = _reasons(served)
+        if served.overridden:
+            facts["overridden"] = dict(served.overridden)
+        self.rows[-1]["info"] = _as_json(json.loads(self.rows[-1]["info"]) | facts)
 
     def _transcript(self) -> list[dict[str, Any]]:
         """Return the messages of all turns, in the order of the calls, each with the number of its conversation."""
@@ -219,7 +264,7 @@ class Trajectory:
             for message in (*turn.prompt.new_messages, turn.said)
         ]
 
-    def _make_rows(self, status: str) -> None:
+    def _make_rows(self) -> None:
         context: list[int] = []
         seen: tuple[PlacedImage, ...] = ()
         for _, turn in sorted(self._turns.items()):
@@ -229,9 +274,8 @@ class Trajectory:
             shown = [replace(one, position=one.position - start) for one in images if one.position >= start]
             context, seen = ids + turn.response.token_ids, images
             facts: dict[str, Any] = {"conversation": turn.prompt.number, "effective": True}
-            if len(self.rows) + 1 == len(self._turns):
-                numbers = {turn.prompt.number for turn in self._turns.values()}
-                facts |= {"program": status, "conversations": len(numbers), "refused": self._num_refused}
+            if turn.required:
+                facts["required"] = turn.required
             self._add(
                 **self._spoken(turn),
                 observation=_observation(turn.prompt.new_messages),
@@ -294,6 +338,17 @@ def _parts(text: str, opening: str) -> tuple[str | None, str]:
     if not end or not (opening + thought).lstrip().startswith("<think>"):
         return None, text
     return thought.partition("<think>")[2] if "<think>" in thought else thought, rest
+
+
+def _without_reasoning(text: str) -> tuple[str, str]:
+    """Split a response at the end of its reasoning, whose marks go; the reasoning is '' if there is none."""
+    thought, end, rest = text.rpartition("</think>")
+    return (thought.strip().removeprefix("<think>").strip(), rest.strip()) if end else ("", text)
+
+
+def _reasons(served: Served) -> list[str]:
+    """Return why requests were refused, the most frequent reason first."""
+    return [without_secrets(reason)[:_MAX_REASON] for reason, _ in served.refused.most_common()]
 
 
 def _observation(messages: tuple[ChatMessage, ...]) -> str:

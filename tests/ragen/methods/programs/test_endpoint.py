@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -17,12 +18,14 @@ from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
 from starpo.ragen.methods.programs import album
 from starpo.ragen.methods.programs import endpoint as served
 from starpo.ragen.methods.programs.album import Album
-from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, read_request
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, Requirement, RunSampling, read_request
 from starpo.ragen.methods.programs.endpoint import Endpoint
 from starpo.ragen.methods.programs.replies import Reply
+from starpo.ragen.methods.programs.responses import as_chat
 
 pytestmark = pytest.mark.integration
 
+AGREEING = RunSampling(0.7, 1.0, must_agree=True)
 HELLO = {"model": "policy", "messages": [{"role": "user", "content": "hello"}]}
 BROKEN = {"function": {"name": "f", "arguments": "["}}
 CALL = ChatMessage("assistant", "", (Call("search", '{"query": "x"}', id="c00000000"),))
@@ -128,24 +131,24 @@ def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
         ]},
         {"role": "tool", "content": "found"},
     ]}  # fmt: skip
-    assert asked[1] == read_request(json.dumps(chat).encode(), None, None)
+    assert asked[1] == read_request(json.dumps(chat).encode(), RunSampling())
 
 
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
-        ({"stream": True}, "stream"),
         ({"previous_response_id": "r1"}, "previous_response_id"),
         ({"input": [{"type": "computer_call"}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input"),
-        ({"text": {"format": {"type": "json_object"}}}, "text"),
+        ({"text": {"format": {"type": "grammar"}}}, "text"),
+        ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
         ({"temperature": 0}, "temperature"),
     ],
 )
 def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param):
     body = {"model": "policy", "input": "hello"} | changes
     with answering() as endpoint:
-        status, found = post(endpoint, endpoint.admit("t1", 0.7, 1.0), body, "/v1/responses")
+        status, found = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
     assert (status, found["error"]["param"]) == (400, param)
 
 
@@ -154,14 +157,17 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
     [
         ({"model": "gpt-4o"}, "model", "'policy'"),
         ({"n": 8}, "n", "should be 1"),
-        ({"logprobs": True}, "logprobs", "should be False"),
+        ({"logprobs": True, "top_logprobs": 5}, "top_logprobs", "should be 0"),
         ({"temperature": 0}, "temperature", "0.7"),
         ({"temperature": float("nan")}, "temperature", "0.7"),
         ({"temperature": "warm"}, "temperature", "valid number"),
         ({"top_p": 0.5}, "top_p", "top_p"),
-        ({"presence_penalty": 0.5}, "presence_penalty", "should be 0"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "should be 'text'"),
-        ({"top_k": 5}, "top_k", "leave it out"),
+        ({"presence_penalty": 0.5}, "presence_penalty", "not that of this run, 0"),
+        ({"response_format": {"type": "grammar"}}, "response_format", r"response_format.type is 'grammar'"),
+        ({"response_format": {"type": "json_schema"}}, "response_format", "which holds the schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": 1}}}, "response_format", "an object"),
+        ({"top_k": 5}, "top_k", "not that of this run"),
+        ({"guided_json": "{}"}, "guided_json", "leave it out"),
         ({"max_tokens": 0}, "max_tokens", "greater than 0"),
         ({"stop": [1]}, "stop", "valid string"),
         ({"messages": []}, "messages", "at least 1"),
@@ -173,14 +179,166 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
         ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools", "name"),
-        ({"tool_choice": "required"}, "tool_choice", "should be 'auto' or 'none'"),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "should be 'auto'"),
+        ({"tool_choice": "any"}, "tool_choice", "tool_choice is 'any'"),
+        ({"tool_choice": "required"}, "tool_choice", "tools declared are: none"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "the tool f"),
     ],
 )  # fmt: skip
 def test_what_would_change_the_sampling_or_is_no_text_is_refused(changes, param, word):
     with pytest.raises(Refusal, match=word) as refused:
-        read_request(json.dumps(HELLO | changes).encode(), 0.7, 1.0)
+        read_request(json.dumps(HELLO | changes).encode(), AGREEING)
     assert (refused.value.param, refused.value.status) == (param, 400)
+
+
+SCHEMA = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+TOOL = {"type": "function", "function": {"name": "buy"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "requirement"),
+    [
+        ({"response_format": {"type": "text"}}, Requirement()),
+        ({"response_format": {"type": "json_object"}}, Requirement(is_json=True)),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "p", "strict": True, "schema": SCHEMA},
+                }
+            },
+            Requirement(is_json=True, schema=json.dumps(SCHEMA)),
+        ),
+        ({"tools": [TOOL], "tool_choice": "required"}, Requirement(tool="*")),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "buy"}}}, Requirement(tool="buy")),
+    ],
+)
+def test_requirements_become_instructions(changes, requirement):
+    request = read_request(json.dumps(HELLO | changes).encode(), AGREEING)
+    assert request.requirement == requirement
+    texts = [message["content"] for message in request.plain()]
+    assert texts == [f"hello\n\n{requirement.instruction}" if requirement.instruction else "hello"]
+    assert requirement.schema in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "content", "calls", "is_met"),
+    [
+        (Requirement(is_json=True), '{"price": 3}', (), True),
+        (Requirement(is_json=True, schema=json.dumps(SCHEMA)), '{"cost": 3}', (), True),  # schemas are not evaluated
+        (Requirement(is_json=True), "[3]", (), False),
+        (Requirement(is_json=True), "```json\n{}\n```", (), False),
+        (Requirement(is_json=True), "[" * 100_000, (), False),
+        (Requirement(tool="*"), "", CALL.calls, True),
+        (Requirement(tool="buy"), "", CALL.calls, False),
+        (Requirement(tool="*"), "I will", (), False),
+    ],
+)
+def test_requirement_is_met(requirement, content, calls, is_met):
+    assert requirement.is_met(content, calls) is is_met
+
+
+def test_sampling_settings_of_programs_are_counted():
+    asked = {"temperature": 0.2, "top_p": 1.0, "seed": 3, "presence_penalty": 0, "frequency_penalty": 1, "top_k": 5}
+    request = read_request(json.dumps(HELLO | asked).encode(), RunSampling(0.7, 1.0))
+    assert request.overridden == ("temperature", "frequency_penalty", "top_k", "seed")
+    with answering() as endpoint:
+        key = endpoint.admit("t", RunSampling(0.7, 1.0))
+        assert post(endpoint, key, HELLO | asked)[0] == post(endpoint, key, HELLO)[0] == 200
+        assert post(endpoint, key, HELLO | {"n": 2})[0] == 400
+        requests = endpoint.retire(key)
+    assert requests.overridden == dict.fromkeys(request.overridden, 1)
+    assert (requests.num_refused, requests.refused) == (1, {"n is 2. Input should be 1": 1})
+
+
+def test_structured_output_of_both_protocols_is_one_request():
+    chat = HELLO | {
+        "tools": [TOOL],
+        "tool_choice": {"type": "function", "function": {"name": "buy"}},
+    }
+    responses = {"model": "policy", "input": "hello", "tools": [{"type": "function", "name": "buy"}]}
+    responses |= {"tool_choice": {"type": "function", "name": "buy"}}
+    form = {"type": "json_schema", "name": "p", "strict": True, "schema": SCHEMA}
+    pairs = [
+        (chat, responses),
+        (
+            HELLO | {"response_format": {"type": "json_schema", "json_schema": form}},
+            {"model": "policy", "input": "hello", "text": {"format": form, "verbosity": "low"}},
+        ),
+    ]
+    for in_chat, in_responses in pairs:
+        body = as_chat(json.dumps(in_responses).encode())
+        assert read_request(body, AGREEING) == read_request(json.dumps(in_chat).encode(), AGREEING)
+
+
+def test_a_streamed_response_is_what_the_client_reads():
+    openai = pytest.importorskip("openai")
+    say = {"text": ChatMessage("assistant", "well"), "call": CALL}
+    with answering(lambda call: say[call.request.messages[0].content]) as endpoint:
+        client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
+        for name, said in say.items():
+            with client.responses.stream(model="policy", input=name) as stream:
+                kinds = [event.type for event in stream]
+                final = stream.get_final_response()
+            assert kinds[0] == "response.created"
+            assert kinds[-1] == "response.completed"
+            assert final.output_text == said.content
+            assert [(item.name, item.arguments) for item in final.output if item.type == "function_call"] == [
+                (call.name, call.arguments) for call in said.calls
+            ]
+
+
+LONG_CALL = {"function": {"name": "f", "arguments": json.dumps([1] * 900_000)}}
+
+
+def hostile(content: str = "1", more: str = "") -> bytes:
+    return f'{{"model": "policy", "messages": [{{"role": "user", "content": {content}}}]{more}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        hostile("[" + "1," * 1_999_999 + "1]"),
+        hostile('"a"', ', "metadata": {' + ",".join(f'"k{n}":1' for n in range(200_000)) + "}"),
+        hostile('"a"', "," + ",".join(f'"k{n}":1' for n in range(200_000))),
+        b"[" + b'"",' * 1_300_000 + b"1]",
+        b'"' + b'\\"' * 2_000_000,
+        hostile('[{"type":"text","text":""}' * 20_000),
+        b'{"model":"policy","messages":[' + b",".join([b'{"role":"user"}'] * 20_000) + b"]}",
+        json.dumps(HELLO | {"messages": [{"role": "assistant", "tool_calls": [LONG_CALL]}]}).encode(),
+    ],
+    ids=["values", "keys", "parameters", "strings", "unclosed", "parts", "messages", "arguments"],
+)  # fmt: skip
+def test_hostile_bodies_are_refused_before_they_take_memory(body):
+    tracemalloc.start()
+    with pytest.raises(Refusal):
+        read_request(body, RunSampling())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50 << 20
+
+
+def test_a_body_in_single_bytes_is_refused():
+    with answering() as endpoint:
+        key = endpoint.admit("t")
+        lines = ("POST /v1/chat/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}")
+        head = "\r\n".join([*lines, "Transfer-Encoding: chunked", "", ""]).encode()
+        for num_chunks, status in ((1_000, b"200"), (300_000, b"413")):
+            body = json.dumps(HELLO).encode()
+            body += b" " * (num_chunks - len(body))
+            with socket.create_connection(address(endpoint), timeout=20) as connection, suppress(ConnectionError):
+                with suppress(ConnectionError):
+                    connection.sendall(head + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+                assert connection.recv(100).split()[1] == status
+        assert "2,000 chunks" in next(iter(endpoint.retire(key).refused))
+
+
+def test_after_so_many_refusals_nothing_is_read(monkeypatch):
+    monkeypatch.setattr(served, "MAX_REFUSED", 3)
+    with answering() as endpoint:
+        key = endpoint.admit("t")
+        assert [post(endpoint, key, b"{")[0] for _ in range(5)] == [400, 400, 400, 429, 429]
+        assert post(endpoint, key, HELLO)[0] == 429
+        assert endpoint.num_refused(key) == 3
 
 
 def png(mode="RGB", size=(32, 64), **saved) -> bytes:
@@ -207,9 +365,8 @@ PNG = png()
 )
 def test_what_is_no_image_is_one_refusal(url, word):
     with pytest.raises(Refusal, match=word) as refused:
-        read_request(
-            json.dumps(HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}).encode(), 1, 1, Album()
-        )
+        body = HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}
+        read_request(json.dumps(body).encode(), RunSampling(), Album())
     assert (refused.value.param, refused.value.status) == ("messages", 400)
     assert str(refused.value).startswith("messages.0.content.0")
 
@@ -221,7 +378,7 @@ def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch
     def ask(*urls):
         content = [{"type": "text", "text": f"a{MARK}"}, *map(shown, urls)]
         body = HELLO | {"messages": [{"role": "user", "content": content}]}
-        return read_request(json.dumps(body).encode(), None, None, mine).messages[0]
+        return read_request(json.dumps(body).encode(), RunSampling(), mine).messages[0]
 
     first = ask(data_url(PNG), data_url(PNG))
     assert first.content == f"a{REPLACEMENT}{MARK}{MARK}"
@@ -255,7 +412,7 @@ def test_an_image_is_the_same_in_both_protocols_and_not_the_assistants():
 )
 def test_what_is_no_request_is_refused(body):
     with pytest.raises(Refusal):
-        read_request(body, None, None)
+        read_request(body, RunSampling())
 
 
 def test_harmless_parameters_and_nulls_are_accepted():
@@ -263,7 +420,7 @@ def test_harmless_parameters_and_nulls_are_accepted():
     body |= {
         "messages": [{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
     }
-    request = read_request(json.dumps(body).encode(), 0.7, 1.0)
+    request = read_request(json.dumps(body).encode(), AGREEING)
     assert request.messages == (ChatMessage("system", "ab"),)
     assert request.max_tokens == 9
 

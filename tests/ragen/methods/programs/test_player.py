@@ -33,9 +33,15 @@ from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.methods.programs import player
+from starpo.ragen.methods.programs import endpoint, player
+from starpo.ragen.methods.programs.chat import RunSampling, read_request
+from starpo.ragen.methods.programs.endpoint import PendingCall, Served
+from starpo.ragen.methods.programs.player import Policy
+from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.settings import ProgramSettings
+from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
+from starpo.ragen.methods.programs.trajectory import Trajectory
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -147,11 +153,11 @@ def test_an_external_program_plays_as_the_built_in_loop(game, changes, request, 
 ASKING = """
 import json, os, sys, time, urllib.error, urllib.request
 
-def ask(*messages, key=os.environ["OPENAI_API_KEY"], **more):
+def ask(*messages, key=os.environ["OPENAI_API_KEY"], timeout=None, **more):
     body = json.dumps({"model": "policy", "messages": list(messages), **more}).encode()
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
-    return json.load(urllib.request.urlopen(request))["choices"][0]
+    return json.load(urllib.request.urlopen(request, timeout=timeout))["choices"][0]
 
 def user(text):
     return {"role": "user", "content": text}
@@ -237,6 +243,102 @@ def test_a_limit_of_calls_truncates_and_may_be_caught(run):
     last = run(caught, max_calls=2)[1]
     assert (last["truncated"], last["terminated"], last["action_rewards"]) == (False, True, [1.0])
     assert json.loads(last["info"])["refused"] == 1
+
+
+def test_a_program_that_dies_of_a_limit_before_any_answer(program):
+    tokenizer = make_tokenizer()
+    contexts = ContextBuilder(tokenizer, AGENT, 12)
+    policy = Policy(contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400)
+    trajectory = Trajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
+    body = json.dumps({"model": "policy", "messages": [{"role": "user", "content": "a"}]}).encode()
+    first, second = (PendingCall("g-0", read_request(body, RunSampling())) for _ in range(2))
+    assert trajectory.ask(first) is not None
+    assert trajectory.ask(second) is None
+    served = Served()
+    served.refuse(str(second.answered.result()))
+    trajectory.end(Ended("died", "exit status 1", ""), served)
+    (row,) = trajectory.rows
+    assert (row["status"], json.loads(row["info"])["error"]) == ("env_error", "ProgramDied")
+    assert "1 of its requests were refused, as: this trajectory has had its 1 responses" in row["info"]
+
+
+def test_calls_that_nobody_waited_for_are_no_turns_and_end_one_episode(run):
+    code = """
+for _ in range(9):
+    try:
+        ask(user("a"), timeout=0.01)
+    except urllib.error.HTTPError:
+        sys.exit(1)
+    except OSError:
+        time.sleep(0.2)
+"""
+
+    def slowly(*_):
+        time.sleep(0.2)
+        return "Left"
+
+    rows = run(code, slowly, max_calls=3)
+    assert [row["status"] for row in rows] == ["env_error"] * 2
+    assert "did not wait for 3: give its client a longer timeout" in json.loads(rows[0]["info"])["message"]
+
+
+def test_what_was_refused_is_told_where_the_program_swallows_it(run):
+    code = """
+for _ in range(2):
+    try:
+        ask(user("a"), n=4)
+    except urllib.error.HTTPError:
+        pass
+"""
+    rows = run(code)
+    assert len(rows) == 2
+    info = json.loads(rows[0]["info"])
+    assert (info["error"], info["refused"], info["refusals"]) == (
+        "ProgramCalledNothing", 2, ["n is 4. Input should be 1"],
+    )  # fmt: skip
+    assert info["message"].startswith("2 of its requests were refused, as: n is 4")
+
+
+def test_a_program_that_is_refused_without_end_is_ended(run, monkeypatch):
+    monkeypatch.setattr(endpoint, "MAX_REFUSED", 4)
+    monkeypatch.setattr(player, "MAX_REFUSED", 4)
+    code = """
+while True:
+    try:
+        ask(user("a"), n=4)
+    except urllib.error.HTTPError:
+        pass
+"""
+    rows = run(code)
+    assert [json.loads(row["info"])["refused"] for row in rows] == [4, 4]
+    assert {row["status"] for row in rows} == {"env_error"}
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "status"),
+    [
+        ('<think>a price</think>{"price": 1}', '{"price": 1}', "ok"),
+        ('{"price": 1}', '{"price": 1}', "ok"),
+        ("Left", "Left", "format_error"),
+    ],
+)
+def test_structured_output_is_stated_in_the_prompt_and_returned_as_written(text, content, status, run):
+    code = """
+schema = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
+first = ask(user("a"), response_format=schema, temperature=0.2)["message"]
+ask(user("a"), first, user("b"), response_format=schema, logprobs=True)
+print(json.dumps(first["content"]), file=sys.stderr)
+end(float(first["content"] == CONTENT))
+""".replace("CONTENT", repr(content))
+    rows = run(code, lambda *_: text, tokens=40)[:2]
+    wish = "Respond with one JSON object and nothing else. It must match this JSON schema:\n" + '{"type": "object"}'
+    assert [row["observation"] for row in rows] == [f"a\n\n{wish}", f"b\n\n{wish}"]
+    assert [row["is_context_start"] for row in rows] == [True, False]
+    assert [row["response"] for row in rows] == [text, text]
+    assert rows[1]["action_rewards"] == [1.0]
+    assert {row["status"] for row in rows} == {status}
+    info = json.loads(rows[1]["info"])
+    assert (info["required"], info["overridden"]) == ("json_schema", {"temperature": 1})
 
 
 def test_interleaved_conversations_are_contexts_with_the_sampled_tokens(run):
