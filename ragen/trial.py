@@ -43,6 +43,7 @@ class Trial:
         return_std: Mean over groups of the standard deviation of returns.
         seconds: Wall-clock seconds of playing.
         tokens_s: Response tokens per second.
+        remarks: What the environment has to tell of them, such as requests that were refused.
     """
 
     num_episodes: int
@@ -57,6 +58,7 @@ class Trial:
     return_std: float
     seconds: float
     tokens_s: float
+    remarks: tuple[str, ...] = ()
 
     @property
     def episode_s(self) -> float:
@@ -121,11 +123,11 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
     from starpo.ragen.agents.rollout.local_player import LocalPlayer
-    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards, remarks_of
     from starpo.ragen.agents.rollout.torch_engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
 
-    members = min(config.rollout.group_size, _MEMBERS, num_episodes)
+    members = min(config.rollout.group_size, _MEMBERS, max(1, num_episodes // 2))  # at least two initial states
     num_groups = math.ceil(num_episodes / members)
     dealt = config.environment.dealt(num_groups)
     groups = [
@@ -151,10 +153,11 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
     rewards = compute_rewards(turns, config.reward, store, types)
     if pc.max(pc.list_value_length(turns["response_ids"])).as_py() == 0:
         raise EngineError(f"no episode got to its first response: all ended with status '{turns['status'][0]}'")
-    return _summarise(turns, rewards, seconds)
+    remarks = () if config.tags else tuple(remarks_of(turns, config.environment.type))
+    return _summarise(turns, rewards, seconds, remarks)
 
 
-def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float) -> Trial:
+def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float, remarks: tuple[str, ...] = ()) -> Trial:
     names = ["trajectory_id", "group_id", "response_ids", "format_ok", "finish_reason", "status", "success"]
     frame = pl.DataFrame(turns.select(names)).with_columns(pl.col("response_ids").list.len().alias("response"))
     answered = frame.filter(pl.col("response") > 0)
@@ -180,4 +183,5 @@ def _summarise(turns: pa.Table, rewards: pa.Table, seconds: float) -> Trial:
         return_std=float(spread.mean() or 0.0),  # type: ignore[arg-type]
         seconds=seconds,
         tokens_s=num_tokens / seconds,
+        remarks=remarks,
     )

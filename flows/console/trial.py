@@ -37,6 +37,7 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"  success      {trial.success:.0%} of the episodes",
         f"  returns      differ in {trial.num_differing} of {counted(trial.num_groups, 'group')}; their std is "
         f"{trial.return_std:.3g} in the mean",
+        *(f"  remark       {remark}" for remark in trial.remarks),
         f"  speed        {trial.tokens_s:,.0f} tokens/s",
         f"  the run      about {hours(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at this "
         "speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",

@@ -9,7 +9,7 @@ its own terminal states.
 import copy
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -78,6 +78,15 @@ class Environment(ABC, Generic[S]):
 
     def __init__(self, settings: S) -> None:
         self.settings = settings
+
+    @classmethod
+    def remarks(cls, infos: Sequence[str]) -> list[str]:
+        """Return what to tell people of a rollout, a sentence each.
+
+        Args:
+            infos: Column `info` of the last turns of its trajectories. [num_trajectories]
+        """
+        return []
 
     @abstractmethod
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:

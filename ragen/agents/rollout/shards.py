@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cache
 from typing import Protocol
 
 import polars as pl
@@ -22,6 +23,7 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
 from starpo.ragen.core.guard import interrupt_calls, longest_call_s
+from starpo.ragen.envs.make import environment_type
 
 _log = logging.getLogger(__name__)
 
@@ -160,6 +162,8 @@ def _check_environment(turns: pa.Table, environment: str) -> None:
         EnvironmentFault: If it ended two at least, and more than `MAX_ERROR_SHARE` of those that acted.
     """
     rows = pl.DataFrame(turns.select(["trajectory_id", "status", "executed_actions", "info"]))
+    for remark in remarks_of(turns, environment):
+        _warn_once(remark)
     failed = rows.filter(pl.col("status") == "env_error")
     if failed.is_empty():
         return
@@ -174,6 +178,19 @@ def _check_environment(turns: pa.Table, environment: str) -> None:
     if num_failed > max(1, MAX_ERROR_SHARE * num_acted):
         raise EnvironmentFault(f"{found}. Nothing is stored of this rollout: mend the environment and start again")
     _log.warning("%s; these trajectories are not trained on (rollout/env_error_share)", found)
+
+
+def remarks_of(turns: pa.Table, environment: str) -> list[str]:
+    """Return what an environment has to tell of a rollout, a sentence each."""
+    rows = pl.DataFrame(turns.select(["trajectory_id", "info"]))
+    infos = rows.group_by("trajectory_id", maintain_order=True).last()["info"]
+    return environment_type(environment).remarks(infos.to_list())
+
+
+@cache
+def _warn_once(remark: str) -> None:
+    """Log a warning that is the same in every iteration only once."""
+    _log.warning("%s", remark)
 
 
 def _completed(futures: Mapping[Future[pa.Table], int], job: RolloutJob) -> Iterator[Future[pa.Table]]:

@@ -3,6 +3,7 @@
 rows of a trajectory -> kinds_of; trajectories of a rollout -> Failures -> the first paragraph of the report
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ _ENDS = ("lost", "limit")
 
 KINDS = {
     "env_error": "ended in an error of the environment",
+    "refused": "after a request that the endpoint refused (the reason stands with its last turn)",
     "timeout": "stopped by the deadline",
     "length": "with a response cut off at rollout.max_response_tokens",
     "malformed": "with a response that lacks the form asked for",
@@ -67,6 +69,7 @@ def kinds_of(turns: Sequence[Mapping[str, Any]]) -> list[str]:
     last = turns[-1]
     found = {
         "env_error": "env_error" in statuses,
+        "refused": bool(json.loads(last["info"]).get("refusals")),
         "timeout": "timeout" in statuses,
         "length": bool(cut),
         "malformed": any(row["answer"] is None for row in bad),

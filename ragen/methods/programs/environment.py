@@ -5,7 +5,10 @@ env_seed -> task -> observation, digest
 It is played by the program, through the endpoint, and never stepped.
 """
 
+import json
 import random
+from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -16,6 +19,9 @@ from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.methods.programs.process import words_of
 from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
 from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
+
+
+_MAX_REASONS = 3
 
 
 class Program(Environment[ProgramSettings]):
@@ -49,6 +55,24 @@ class Program(Environment[ProgramSettings]):
             EnvironmentFault: Always.
         """
         raise EnvironmentFault("program: its episodes are played by the program itself, and cannot be stepped")
+
+    @classmethod
+    def remarks(cls, infos: Sequence[str]) -> list[str]:
+        """Say which requests were refused, and which sampling settings of the program had no effect."""
+        facts = [json.loads(info) for info in infos]
+        refused = [one["refusals"] for one in facts if one.get("refusals")]
+        overridden = sorted({name for one in facts for name in one.get("overridden", ())})
+        remarks = []
+        if refused:
+            reasons = Counter(reason for reasons in refused for reason in dict.fromkeys(reasons))
+            named = "; ".join(f"{reason} (in {number})" for reason, number in reasons.most_common(_MAX_REASONS))
+            remarks.append(f"in {len(refused)} of {len(facts)} episodes, requests of the program were refused: {named}")
+        if overridden:
+            remarks.append(
+                f"the program's own {', '.join(overridden)} has no effect: responses are sampled as rollout.temperature, "
+                "rollout.top_p and the seeds of the run say (environment.sampling = 'refuse' refuses others)"
+            )
+        return remarks
 
     @cached_property
     def _is_ready(self) -> bool:

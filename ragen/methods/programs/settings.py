@@ -49,8 +49,8 @@ class ProgramSettings(EnvironmentSettings):
     max_calls: int = Field(64, ge=1, le=10_000)
     """Maximum number of responses that the program may ask for."""
     sampling: Literal["run", "refuse"] = Field("run", exclude_if=lambda which: which == "run")
-    """What becomes of sampling settings in the program's requests (temperature, top_p, penalties, seed). 'run': they have
-    no effect, and are counted. 'refuse': a request that names others than the run's is refused."""
+    """What becomes of sampling settings in the program's requests (temperature, top_p, penalties, seed). 'run': they
+    have no effect, and are counted. 'refuse': a request that names others than the run's is refused."""
     variables: list[Annotated[str, Field(pattern=_VARIABLE)]] = Field(default_factory=list)
     """Names of environment variables that the program inherits, in addition to PATH, LANG and PYTHONPATH."""
     about: str = Field("", max_length=10_000)

@@ -12,6 +12,7 @@ OK = {
     "action_effective": [True],
     "terminated": False,
     "truncated": False,
+    "info": "{}",
 }
 
 
@@ -26,6 +27,7 @@ OK = {
         ({"status": "truncated", "finish_reason": "none", "action_effective": [], "truncated": True}, ["context"]),
         ({"status": "env_error", "action_effective": []}, ["env_error"]),
         ({"status": "timeout", "finish_reason": "none", "action_effective": []}, ["timeout"]),
+        ({"truncated": True, "info": '{"refusals": ["n is 2"]}'}, ["refused", "limit"]),
         ({"action_effective": [False, False], "truncated": True}, ["idle", "limit"]),  # 1 of 3 actions had an effect
         ({"action_effective": [False], "truncated": True}, ["limit"]),  # 1 of 2
     ],

@@ -364,8 +364,8 @@ PNG = png()
     ],
 )
 def test_what_is_no_image_is_one_refusal(url, word):
+    body = HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}
     with pytest.raises(Refusal, match=word) as refused:
-        body = HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}
         read_request(json.dumps(body).encode(), RunSampling(), Album())
     assert (refused.value.param, refused.value.status) == ("messages", 400)
     assert str(refused.value).startswith("messages.0.content.0")

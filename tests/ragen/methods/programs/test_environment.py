@@ -11,6 +11,7 @@ from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs import make
 from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.methods.programs.environment import Program
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
 
@@ -104,3 +105,15 @@ def test_it_is_no_part_of_a_mixture(program):
     parts = {"mine": {"environment": program("").model_dump(), "share": 1.0}}
     with pytest.raises(ValidationError, match="part 'mine' is a 'program', which plays its episodes itself"):
         TypeAdapter(EnvironmentConfig).validate_python({"type": "mixture", "parts": parts})
+
+
+def test_remarks_of_a_rollout():
+    infos = [
+        {"refused": 2, "refusals": ["n is 2"], "overridden": {"temperature": 3}},
+        {"refused": 1, "refusals": ["n is 2", "no tools"], "overridden": {"seed": 1}},
+        {"refused": 0},
+    ]
+    refused, overridden = Program.remarks([json.dumps(info) for info in infos])
+    assert refused == "in 2 of 3 episodes, requests of the program were refused: n is 2 (in 2); no tools (in 1)"
+    assert overridden.startswith("the program's own seed, temperature has no effect")
+    assert Program.remarks(["{}"]) == []
