@@ -20,7 +20,6 @@ from starpo.ragen.methods.programs.process import words_of
 from starpo.ragen.methods.programs.settings import ProgramSettings, code_digest
 from starpo.ragen.methods.programs.tasks import Task, as_json, digest, load_tasks, task_of
 
-
 _MAX_REASONS = 3
 
 
@@ -69,8 +68,8 @@ class Program(Environment[ProgramSettings]):
             remarks.append(f"in {len(refused)} of {len(facts)} episodes, requests of the program were refused: {named}")
         if overridden:
             remarks.append(
-                f"the program's own {', '.join(overridden)} has no effect: responses are sampled as rollout.temperature, "
-                "rollout.top_p and the seeds of the run say (environment.sampling = 'refuse' refuses others)"
+                f"the program's own {', '.join(overridden)} has no effect: responses are sampled with the run's settings "
+                "and seeds (environment.sampling = 'refuse' refuses others)"
             )
         return remarks
 
