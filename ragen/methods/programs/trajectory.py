@@ -47,8 +47,8 @@ from starpo.ragen.methods.programs.tool_calls import parse_calls
 from starpo.schemas.datasets import NO_RESPONSE, UNKNOWN_FINISH
 
 _MAX_OUTPUT = 4000
-_MAX_CHARS_A_TOKEN = 256
-"""More than a token has; longer texts are not even tokenised."""
+_USUAL_CHARS_A_TOKEN, _MAX_CHARS_A_TOKEN = 8, 256
+"""Longer texts are tokenised in part at first; beyond what any token has, not even that."""
 _ERRORS = {"died": "ProgramDied", "hung": "ProgramHung", "flooded": "ProgramFlooded", "done": "ProgramCalledNothing"}
 _MAX_REASON = 400
 
@@ -132,13 +132,25 @@ class Trajectory:
             if self._num_abandoned:
                 message += f", of which it did not wait for {self._num_abandoned}: give its client a longer timeout"
             raise Refusal(message, code="call_limit_exceeded")
-        if sum(len(message.content) for message in request.messages) > _MAX_CHARS_A_TOKEN * limit:
-            raise self._too_long("far more")
+        self._check_length(request)
         prompt = self._conversations.prompt(request)
         if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
             self._conversations.withdrawn(prompt)
             raise self._too_long(str(len(prompt.ids)))
         return prompt
+
+    def _check_length(self, request: ChatRequest) -> None:
+        """Refuse texts that are surely too long after tokenising as many of them as there is room for."""
+        limit = self._policy.max_context_tokens
+        texts = [request.requirement.schema, request.tools, *(message.content for message in request.messages)]
+        num_chars, num_tokens = sum(map(len, texts)), 0
+        if num_chars > _MAX_CHARS_A_TOKEN * limit:
+            raise self._too_long("far more")
+        if num_chars > _USUAL_CHARS_A_TOKEN * limit:
+            for text in texts:
+                num_tokens += len(self._policy.contexts.encode_text(text[: _USUAL_CHARS_A_TOKEN * limit]))
+                if num_tokens > limit:
+                    raise self._too_long("far more")
 
     def _too_long(self, found: str) -> Refusal:
         limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
