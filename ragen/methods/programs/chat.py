@@ -7,11 +7,21 @@ are sampled from, and hence what is trained on, is refused with a reason rather 
 """
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    PositiveInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
@@ -39,13 +49,18 @@ class Call:
 
     Attributes:
         name: Name of the tool.
-        arguments: JSON object with sorted keys, as text.
+        arguments: JSON object as text, its keys in the order in which they were written.
         id: What the answer to it refers to.
+        values: The arguments with sorted keys: a client that sends a call back may have sorted them.
     """
 
     name: str
-    arguments: str
+    arguments: str = field(compare=False)
     id: str = field(default="", compare=False)
+    values: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", json.dumps(json.loads(self.arguments), sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class ChatRequest:
 
     Attributes:
         messages: The conversation, at least one message.
-        tools: JSON of the tools' declarations, in the form that chat templates take; '[]' if there are none.
+        tools: JSON of the tools' declarations, as sent; '[]' if there are none.
         tool_names: Names of the tools.
         max_tokens: Maximum length of the response; None: the run's.
         stops: Texts before which the response is cut off.
@@ -145,6 +160,11 @@ class _Tool(BaseModel):
     function: _Declaration
 
 
+def _as_sent(tool: Any, check: ValidatorFunctionWrapHandler) -> _Object:
+    check(tool)
+    return tool  # with fields and their order as the program chose them: the template shows them so
+
+
 class _Body(BaseModel):
     """All parameters that are accepted. Those of type `Any` do not concern what is sampled, and have no effect."""
 
@@ -152,7 +172,7 @@ class _Body(BaseModel):
 
     model: Literal[MODEL]  # type: ignore[valid-type]
     messages: list[_Message] = Field(min_length=1, max_length=10_000)
-    tools: list[_Tool] | None = _Many
+    tools: list[Annotated[_Tool, WrapValidator(_as_sent)]] | None = _Many
     tool_choice: Literal["auto", "none"] | None = None  # what is sampled can be forced to nothing
     stream: bool | None = None
     stream_options: _Object | None = None
@@ -205,12 +225,12 @@ def read_request(
                 f"or they could not be trained on. Leave {name} out",
                 param=name,
             )
-    tools = [] if asked.tool_choice == "none" else asked.tools or []
+    tools: Sequence[Any] = () if asked.tool_choice == "none" else asked.tools or ()
     limits = [limit for limit in (asked.max_tokens, asked.max_completion_tokens) if limit is not None]
     return ChatRequest(
         messages=tuple(_message(number, message, album) for number, message in enumerate(asked.messages)),
-        tools=json.dumps([_declaration(tool.function) for tool in tools], ensure_ascii=False),
-        tool_names=tuple(tool.function.name for tool in tools),
+        tools=json.dumps(tools, ensure_ascii=False),
+        tool_names=_distinct([tool["function"]["name"] for tool in tools]),
         max_tokens=min(limits, default=None),
         stops=tuple([asked.stop] if isinstance(asked.stop, str) else asked.stop or ()),
         is_streamed=bool(asked.stream),
@@ -268,12 +288,13 @@ def _image(place: str, role: str, url: str, album: Album | None) -> Image:
         raise Refusal(f"{place}: the image_url '{url[:50]}' is not served: {error}", param="messages") from None
 
 
-def _declaration(function: _Declaration) -> dict[str, Any]:
-    parameters = function.parameters or {"type": "object", "properties": {}}
-    told = {"name": function.name, "description": function.description or "", "parameters": parameters}
-    return {"type": "function", "function": told}
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    repeated = next((name for name, number in Counter(names).items() if number > 1), None)
+    if repeated is not None:
+        raise Refusal(f"two tools are named '{repeated}': give each a name of its own", param="tools")
+    return tuple(names)
 
 
 def spelled(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as JSON with sorted keys."""
-    return json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+    """Return the arguments of a call as JSON."""
+    return json.dumps(arguments, ensure_ascii=False)

@@ -64,7 +64,10 @@ def as_chat(body: bytes) -> bytes:
         raise refusal(error) from None
     items = [_Item(role="user", content=asked.input)] if isinstance(asked.input, str) else asked.input
     instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    tools = [{"type": tool.get("type"), "function": {**tool, "type": None}} for tool in asked.tools or ()]
+    tools = [
+        {"type": tool.get("type"), "function": {name: value for name, value in tool.items() if name != "type"}}
+        for tool in asked.tools or ()
+    ]
     chat = {"messages": instructions + _messages(items), "tools": tools, "max_tokens": asked.max_output_tokens}
     return json.dumps((asked.model_extra or {}) | chat).encode()
 

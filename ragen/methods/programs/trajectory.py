@@ -154,8 +154,8 @@ class Trajectory:
             self._conversations.withdrawn(prompt)
             return
         response, text, visible = self._cut(call.request, response, text)
-        form, names = self._policy.spelling.call_form, call.request.tool_names
-        content, calls, could_read = parse_calls(self._opening + visible, form, names)
+        form = self._policy.spelling.call_form
+        content, calls, could_read = parse_calls(self._opening + visible, form, call.request.tools)
         calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
         self._conversations.answered(prompt, said, response.token_ids)
