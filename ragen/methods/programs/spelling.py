@@ -26,6 +26,8 @@ from starpo.ragen.agents.prompting.rendering import render
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import CHAT_TEMPLATES
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import tokenizer_and_positions
 from starpo.ragen.core.errors import PolicyError, TemplateError
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal
 from starpo.ragen.methods.programs.tool_calls import FORMS, parse_calls
@@ -61,7 +63,7 @@ Message = dict[str, Any]
 
 
 class Spelling:
-    """The chat template of one policy. Used by one thread at a time.
+    """The chat template of one policy. May be shared between threads.
 
     Attributes:
         takes_tools: Whether it shows the tools that are declared.
@@ -73,7 +75,10 @@ class Spelling:
         self._contexts = contexts
         self._ends = [end.text for end in contexts.pieces.ends]
         self._tag_ids = contexts.earlier.generation_ids[len(contexts.pieces.generation_ids) :]
-        special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+        contexts.encode_text("")  # sets how texts are split, once, before other threads read it
+        pieces = {*contexts.pieces.opening_ids, *contexts.pieces.generation_ids, *contexts.pieces.continuation_ids}
+        added = tokenizer.added_tokens_decoder.items()
+        special = {token.content for number, token in added if token.special or number in pieces}
         self._special = {*special, *self._ends}
         self._parts = lru_cache(_CACHED)(self._render)
         self._template_ids = lru_cache(_CACHED)(self._encode_template)
@@ -250,6 +255,20 @@ class Spelling:
 
     def _encode_template(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def tools_line(config: StarPOConfig) -> str:
+    """Say whether programs may declare tools, and how calls are read; for a model that is on this machine.
+
+    Raises:
+        StarPOError: If policy, tokenizer or template cannot be used.
+    """
+    found = tokenizer_and_positions(config)
+    assert found is not None, "the model is on this machine"
+    spelling = Spelling(found[0], ContextBuilder(found[0], config.agent, config.rollout.max_response_tokens))
+    if problem := spelling.tools_problem:
+        return f"tools: none can be declared. The chat template {problem}"
+    return f"tools: the chat template declares them; calls are read in the form '{spelling.call_form}'"
 
 
 def _mark(value: Any, texts: list[Text], images: tuple[Image, ...] = ()) -> Any:

@@ -16,6 +16,7 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,10 +105,15 @@ class Trajectory:
         """Whether the program waits for a response."""
         return bool(self._asked)
 
-    def ask(self, call: PendingCall) -> Request | None:
-        """Return the request for a call; None if the call was refused instead."""
+    def ask(self, call: PendingCall, spelled: "Future[Prompt]") -> Request | None:
+        """Return the request for a call; None if the call was refused instead.
+
+        Args:
+            call: The call.
+            spelled: The result of `prompt` for its request.
+        """
         try:
-            prompt = self._prompt(call.request)
+            prompt = spelled.result()
         except Refusal as refusal:
             self._num_refused += 1
             call.answer(refusal)
@@ -120,14 +126,21 @@ class Trajectory:
         turn_seed = derive_seed(seed, "turn", number)
         return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
-    def _prompt(self, request: ChatRequest) -> Prompt:
+    def prompt(self, request: ChatRequest) -> Prompt:
+        """Return the context of a request; `ask` must follow before the next one. May be called in any thread.
+
+        Raises:
+            Refusal: If the request is not served.
+        """
         self._limit = ""
         max_calls, limit = self._settings.max_calls, self._policy.max_context_tokens
         if self._num_calls >= max_calls:
             self._limit = "calls"
             message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
             raise Refusal(message, code="call_limit_exceeded")
-        if sum(len(message.content) for message in request.messages) > _MAX_CHARS_A_TOKEN * limit:
+        called = sum(len(call.arguments) for message in request.messages for call in message.calls)
+        num_chars = len(request.tools) + called + sum(len(message.content) for message in request.messages)
+        if num_chars > _MAX_CHARS_A_TOKEN * limit:
             raise self._too_long("far more")
         prompt = self._conversations.prompt(request)
         if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
@@ -138,7 +151,9 @@ class Trajectory:
     def _too_long(self, found: str) -> Refusal:
         limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
         self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
-        message = f"the messages have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        message = (
+            f"messages and tools have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        )
         return Refusal(message, code="context_length_exceeded", param="messages")
 
     def hear(self, sequence_id: str, response: Response, text: str) -> None:

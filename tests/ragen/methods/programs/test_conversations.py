@@ -135,7 +135,7 @@ def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
     assert here.spelling.call_form == FORM_OF[template]
     end = here.tokenizer.decode(here.contexts.stop_token_ids[:1])
     first = Call("search", json.dumps({"query": f'a "quoted" {end} \\ word\n', "about": {}}))
-    second = Call("search", '{"z": 7, "query": "", "more": {"l": ["it", null, 1.5], "b": true}}')
+    second = Call("search", '{"z": 7, "query": "", "l": ["it\'s", null, 1.5], "more": {"b": true, "k": "v"}}')
     messages = [user("find it"), said("", first), result("two\nlines"), said("done"), user("more")]
     messages += [said("", second, first, Call("stop", "{}")), result("1"), result("2"), result("3"), user("end")]
     tools = json.dumps(ODD)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,7 @@ from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import player
 from starpo.ragen.methods.programs.settings import ProgramSettings
+from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
@@ -254,6 +256,33 @@ end(1)
         context = before["prompt_ids"] + before["response_ids"]
         assert after["prompt_ids"][: len(context)] == context
     assert rows[2]["observation"] == "go on 0"
+
+
+def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
+    is_done, waited = threading.Event(), []
+    opening = Spelling.opening
+
+    def slowly(self, messages, tools):
+        if messages[0].content == "slow":
+            waited.append(is_done.wait(60))
+        return opening(self, messages, tools)
+
+    def say(name, turn):
+        if turn == 4:
+            is_done.set()
+        return "Left"
+
+    monkeypatch.setattr(Spelling, "opening", slowly)
+    code = """
+is_slow = json.loads(os.environ["RAGEN_TASK"])["dynamics_seed"] == 1
+messages = [user("slow" if is_slow else "fast")]
+for _ in range(1 if is_slow else 5):
+    messages += [ask(*messages)["message"], user("go on")]
+end(1)
+"""
+    rows = run(code, say)
+    assert waited == [True]
+    assert [row["terminated"] for row in rows] == [False] * 4 + [True] * 2
 
 
 def test_a_response_is_cut_to_what_the_program_hears(run):
