@@ -61,7 +61,8 @@ def test_program_is_told_whether_it_may_declare_tools(
     file = tmp_path / "mine.toml"
     file.write_text(
         f'environment = {{type = "program", command = ["true"], tasks = "{tmp_path}/tasks.jsonl"}}\n'
-        f'evaluation = {{num_prompts = 2}}\npolicy = {{type = "pretrained", name_or_path = "{model}"}}\n'
+        "evaluation = {num_prompts = 2}\nrollout = {max_context_tokens = 2048}\n"
+        f'policy = {{type = "pretrained", name_or_path = "{model}"}}\n'
     )
     validate(str(file))
     problem = (

@@ -39,6 +39,8 @@ _MARKER = re.compile(
 )
 _USER = {"role": "user", "content": "user probe"}
 _CACHED = 1024
+MAX_TOOLS_CHARS = 200_000
+"""Declarations of all tools of a request, as JSON: some 50,000 tokens."""
 _ID = "call00000"
 _PROBE_CALL = Call("probe_tool", '{"first": "some text", "second": 7}')
 _PROBE_TOOLS = json.dumps(
@@ -192,6 +194,11 @@ class Spelling:
         return TurnPrompt(ids + self._tag_ids, not num_before, tuple(placed))
 
     def _check_tools(self, tools: str) -> None:
+        if len(tools) > MAX_TOOLS_CHARS:
+            message = (
+                f"the declarations of the tools have {len(tools):,} characters; the maximum is {MAX_TOOLS_CHARS:,}"
+            )
+            raise Refusal(message, code="context_length_exceeded", param="tools")
         if problem := self.tools_problem:
             raise Refusal(f"the chat template of this policy {problem}", code="tools_not_supported", param="tools")
         if forged := [text for text in self._special if text in tools]:

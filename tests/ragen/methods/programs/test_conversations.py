@@ -265,6 +265,8 @@ def test_what_the_template_does_not_take_is_refused():
         policy("qwen2.5").spelling.opening((user("a"),), TOOLS)
     with pytest.raises(Refusal, match="special token"):
         policy("hermes").spelling.opening((user("a"),), TOOLS.replace("Finds.", "<|im_end|>"))
+    with pytest.raises(Refusal, match=r"have 300,\d+ characters; the maximum is 200,000"):
+        policy("hermes").spelling.opening((user("a"),), TOOLS.replace("Finds.", "a" * 300_000))
     unknown = policy("text_arguments")
     unknown.tokenizer.chat_template = unknown.tokenizer.chat_template.replace("tool_call>", "call>")
     unknown = Spelling(unknown.tokenizer, unknown.contexts)
