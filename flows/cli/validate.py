@@ -43,6 +43,10 @@ def validate(
     if fits and config.policy.type == "pretrained":
         for line in template_lines(config):
             write(line)
+    if fits and any(part.type == "program" for part in config.environment.tagged().values()):
+        from starpo.ragen.methods.programs.spelling import tools_line
+
+        write(tools_line(config))
     for advice in advise(config, fits, known_size(config)):
         write(f"warning: {advice}")
     if play is not None:

@@ -35,6 +35,17 @@ def _read_text(value: Any) -> Any:
     return text
 
 
+CHAT_TEMPLATES: Mapping[str, Path] = {
+    path.stem: path for path in sorted((Path(__file__).parent / "chat_templates").glob("*.jinja"))
+}
+"""Name of a chat template that takes tools -> its file."""
+
+
+def _read_chat_template(value: Any) -> Any:
+    """Return the text of the named built-in template or file; return any other value unchanged."""
+    return _read_text(str(CHAT_TEMPLATES[value]) if isinstance(value, str) and value in CHAT_TEMPLATES else value)
+
+
 class AgentConfig(Settings):
     """The agent's side of an episode (RAGEN, environments). Identical in sampling, training and evaluation."""
 
@@ -84,9 +95,10 @@ class AgentConfig(Settings):
     earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
     """Whether a turn sees the agent's reasoning in earlier turns. 'dropped': only the text after `</think>`, as in the
     chat templates of Qwen3 and R1's distillations; the context then restarts in every turn."""
-    chat_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
-    """Replacement for the model's own chat template: the name of another template of the model (such as `tool_use`),
-    the path of a `.jinja` file, or the template itself. A file's text becomes the setting. Empty: the model's own."""
+    chat_template: Annotated[str, BeforeValidator(_read_chat_template)] = Field("", exclude_if=lambda text: not text)
+    """Replacement for the model's own chat template: `hermes`, `qwen3`, `llama3` or `xml`, which take tools
+    (docs/prompts.md), the name of another template that the model brings, the path of a `.jinja` file, or the template
+    itself. The text becomes the setting. Empty: the model's own."""
     should_show_reward: bool = True
     """Whether the next prompt begins with the reward of the previous turn. Never in the first prompt of a window, nor
     with prompt = 'state'."""

@@ -52,3 +52,23 @@ def test_a_model_that_a_run_would_download(capsys: pytest.CaptureFixture[str]) -
 def test_training_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"^smoke: environment: first prompts of 24 tokens and"):
         train("smoke", ["rollout.max_context_tokens=72"])
+
+
+def test_program_is_told_whether_it_may_declare_tools(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tasks.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'environment = {{type = "program", command = ["true"], tasks = "{tmp_path}/tasks.jsonl"}}\n'
+        "evaluation = {num_prompts = 2}\nrollout = {max_context_tokens = 2048}\n"
+        f'policy = {{type = "pretrained", name_or_path = "{model}"}}\n'
+    )
+    validate(str(file))
+    problem = (
+        "tools: none can be declared. The chat template has no place for tools: set agent.chat_template = 'hermes'"
+    )
+    assert problem in capsys.readouterr().out
+    file.write_text(f'{file.read_text()}agent = {{chat_template = "xml"}}\n')
+    validate(str(file))
+    assert "tools: the chat template declares them; calls are read in the form 'xml'" in capsys.readouterr().out

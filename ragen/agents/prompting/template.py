@@ -27,6 +27,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.folder import refusing
+from starpo.ragen.agents.prompting.chat_template import template_source
 from starpo.ragen.agents.prompting.rendering import Message, render
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
@@ -36,7 +37,7 @@ _NUM_PROBE_TURNS = 4
 _SYSTEM_PROBE = "system probe"
 _NO_TEMPLATE = (
     "the tokenizer of '{name}' has no chat template: it belongs to a base model. Use an instruction-tuned model, or "
-    "give a template: agent.chat_template = a .jinja file"
+    "give a template: agent.chat_template = 'hermes', another name of docs/prompts.md, or a .jinja file"
 )
 
 
@@ -176,7 +177,9 @@ def _renderings(
     """Render the conversations of 1, 2, ... user messages; return them, and the system prompt that is inserted."""
     declared = [tool.declaration for tool in tools] or None
     try:
-        template = tokenizer.get_chat_template(agent.chat_template or None, declared)
+        template = template_source(tokenizer, agent, declared)
+    except TemplateError:
+        raise
     except ValueError as error:
         raise TemplateError(
             _NO_TEMPLATE.format(name=_name(tokenizer))

@@ -10,11 +10,20 @@ named in the request's `overridden`, and a form that it requires becomes a sente
 import json
 import re
 import reprlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
@@ -47,13 +56,18 @@ class Call:
 
     Attributes:
         name: Name of the tool.
-        arguments: JSON object with sorted keys, as text.
+        arguments: JSON object as text, its keys in the order in which they were written.
         id: What the answer to it refers to.
+        values: The arguments with sorted keys: a client that sends a call back may have sorted them.
     """
 
     name: str
-    arguments: str
+    arguments: str = field(compare=False)
     id: str = field(default="", compare=False)
+    values: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", json.dumps(json.loads(self.arguments), sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,7 @@ class ChatRequest:
 
     Attributes:
         messages: The conversation, at least one message.
-        tools: JSON of the tools' declarations, in the form that chat templates take; '[]' if there are none.
+        tools: JSON of the tools' declarations, as sent; '[]' if there are none.
         tool_names: Names of the tools.
         max_tokens: Maximum length of the response; None: the run's.
         stops: Texts before which the response is cut off.
@@ -240,6 +254,11 @@ class _Tool(BaseModel):
     function: _Declaration
 
 
+def _as_sent(tool: Any, check: ValidatorFunctionWrapHandler) -> _Object:
+    check(tool)
+    return tool  # with fields and their order as the program chose them: the template shows them so
+
+
 class _NamedFunction(BaseModel):
     name: str
 
@@ -265,7 +284,7 @@ class _Body(BaseModel):
 
     model: Literal[MODEL]  # type: ignore[valid-type]
     messages: Annotated[list[_Message], Field(fail_fast=True, min_length=1, max_length=MAX_MESSAGES)]
-    tools: Annotated[list[_Tool], Field(fail_fast=True)] | None = _Many
+    tools: Annotated[list[Annotated[_Tool, WrapValidator(_as_sent)]], Field(fail_fast=True)] | None = _Many
     tool_choice: Literal["auto", "none", "required"] | _ToolChoice | None = None
     response_format: _Format | None = None
     stream: bool | None = None
@@ -331,12 +350,12 @@ def read_request(body: bytes, run: RunSampling, album: Album | None = None) -> C
         raise Refusal(message, code="unsupported_parameter", param=name[:100])
     calls = [call.function.arguments for message in asked.messages for call in message.tool_calls or ()]
     check_size("".join(text for text in calls if isinstance(text, str)).encode("utf-8", "replace"))
-    tools = [] if asked.tool_choice == "none" else asked.tools or []
-    names = tuple(tool.function.name for tool in tools)
+    tools: Sequence[Any] = () if asked.tool_choice == "none" else asked.tools or ()
+    names = _distinct([tool["function"]["name"] for tool in tools])
     limits = [limit for limit in (asked.max_tokens, asked.max_completion_tokens) if limit is not None]
     return ChatRequest(
         messages=tuple(_message(number, message, album) for number, message in enumerate(asked.messages)),
-        tools=json.dumps([_declaration(tool.function) for tool in tools], ensure_ascii=False),
+        tools=json.dumps(tools, ensure_ascii=False),
         tool_names=names,
         max_tokens=min(limits, default=None),
         stops=tuple([asked.stop] if isinstance(asked.stop, str) else asked.stop or ()),
@@ -490,12 +509,13 @@ def _image(place: str, role: str, url: str, album: Album | None) -> Image:
         raise Refusal(f"{place}: the image_url '{url[:50]}' is not served: {error}", param="messages") from None
 
 
-def _declaration(function: _Declaration) -> dict[str, Any]:
-    parameters = function.parameters or {"type": "object", "properties": {}}
-    told = {"name": function.name, "description": function.description or "", "parameters": parameters}
-    return {"type": "function", "function": told}
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    repeated = next((name for name, number in Counter(names).items() if number > 1), None)
+    if repeated is not None:
+        raise Refusal(f"two tools are named '{repeated}': give each a name of its own", param="tools")
+    return tuple(names)
 
 
 def spelled(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as JSON with sorted keys."""
-    return json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+    """Return the arguments of a call as JSON."""
+    return json.dumps(arguments, ensure_ascii=False)

@@ -8,8 +8,9 @@ a trajectory's own seeds and on the number of the call in it.
 """
 
 import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.chat import RunSampling
+from starpo.ragen.methods.programs.conversations import Prompt
 from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall, Served
 from starpo.ragen.methods.programs.process import RunningProgram
 from starpo.ragen.methods.programs.settings import ProgramSettings
@@ -41,6 +43,8 @@ NUM_REWARDING = 4
 """Commands that compute rewards at a time."""
 POLL_S = 0.02
 """How often programs are asked whether they have ended."""
+SPELLING_S = 0.01
+"""How long a call is waited for while its messages become tokens; the others go on if it takes longer."""
 _LATE = ("deadline", "the shard's deadline has passed (rollout.deadline_s)")
 
 
@@ -99,11 +103,14 @@ class _Shard:
         self._order = {one.episode.trajectory_id: place for place, one in enumerate(trajectories)}
         self._to_start = list(reversed(trajectories))
         self._live: dict[str, tuple[Trajectory, RunningProgram, str]] = {}
+        self._to_spell: dict[str, deque[PendingCall]] = {}
+        self._spelled: dict[str, Future[Prompt]] = {}  # of the first of these
         self._ready: list[tuple[int, Request]] = []
         self._ready_since = 0.0
         self._in_flight: dict[str, Trajectory] = {}
         self._polled_at = 0.0
         self._rewarded: list[Future[None]] = []
+        self._spellers = ThreadPoolExecutor(MAX_RUNNING, thread_name_prefix="spelling")
 
     def play(self, stop_at: float | None) -> None:
         """Play all episodes to their ends, or until a time on the monotonic clock."""
@@ -113,6 +120,7 @@ class _Shard:
             for rewarded in self._rewarded:
                 rewarded.result()
         finally:
+            self._spellers.shutdown(wait=False, cancel_futures=True)
             for trajectory, program, key in self._live.values():
                 served = self._endpoint.retire(key)
                 program.kill()
@@ -127,6 +135,8 @@ class _Shard:
             self._start()
             for call in self._endpoint.calls(self._patience_s()):
                 self._take(call)
+            for name in list(self._to_spell):
+                self._ask(name, 0.0)
             self._end_those_that_ended()
             self._submit()
             if self._in_flight:
@@ -155,6 +165,8 @@ class _Shard:
         """Return how long to wait for further calls."""
         if self._in_flight:
             return 0.0
+        if self._to_spell:
+            return SPELLING_S
         if self._ready:
             return 0.0 if self._all_wait() else max(0.0, self._ready_since + LINGER_S - time.monotonic())
         return POLL_S
@@ -165,11 +177,29 @@ class _Shard:
     def _take(self, call: PendingCall) -> None:
         if call.trajectory_id not in self._live or call.is_abandoned:
             return
-        request = self._live[call.trajectory_id][0].ask(call)
-        if request is not None:
-            if not self._ready:
-                self._ready_since = time.monotonic()
-            self._ready.append((self._order[call.trajectory_id], request))
+        self._to_spell.setdefault(call.trajectory_id, deque()).append(call)
+        self._ask(call.trajectory_id, SPELLING_S)
+
+    def _ask(self, name: str, patience_s: float) -> None:
+        """Spell out the calls of a trajectory, one after the other, and make them requests.
+
+        A new shape of messages or a list of tools takes a template as long as it takes, in a process of its own, and
+        long texts take the tokenizer long: other trajectories do not wait for that.
+        """
+        trajectory, calls = self._live[name][0], self._to_spell[name]
+        stop_at = time.monotonic() + patience_s
+        while calls:
+            if name not in self._spelled:
+                self._spelled[name] = self._spellers.submit(trajectory.prompt, calls[0].request)
+            wait([self._spelled[name]], max(0.0, stop_at - time.monotonic()))
+            if not self._spelled[name].done():
+                return
+            request = trajectory.ask(calls.popleft(), self._spelled.pop(name))
+            if request is not None:
+                if not self._ready:
+                    self._ready_since = time.monotonic()
+                self._ready.append((self._order[name], request))
+        del self._to_spell[name]
 
     def _submit(self) -> None:
         is_due = self._in_flight or self._all_wait() or time.monotonic() >= self._ready_since + LINGER_S
@@ -201,6 +231,8 @@ class _Shard:
                 continue
             served = self._endpoint.retire(key)
             del self._live[name]
+            self._to_spell.pop(name, None)
+            self._spelled.pop(name, None)
             self._ready = [entry for entry in self._ready if entry[1].sequence_id.rpartition("/")[0] != name]
             if isinstance(self._settings.reward, list):  # a command takes its time, and the others go on
                 self._rewarded.append(self._pool.submit(trajectory.end, ended, served))

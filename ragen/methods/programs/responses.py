@@ -92,9 +92,7 @@ def as_chat(body: bytes) -> bytes:
         "messages": instructions + _messages(items),
         "tools": tools,
         "max_tokens": asked.max_output_tokens,
-        "tool_choice": {"type": "function", "function": {"name": choice.name}}
-        if isinstance(choice, _Function)
-        else choice,
+        "tool_choice": choice,
     }
     if form is not None:
         chat["response_format"] = {"type": form.type, "json_schema": {"schema": form.definition}}

@@ -1,11 +1,14 @@
 """Messages as token ids, by the model's own chat template and with text that cannot forge a turn.
 
-    messages, tools -> their shape -> the template, rendered with a marker for every text -> cut at the markers
+    messages, tools -> marked: every text is a marker -> the template, rendered once -> cut at the markers
         -> the template's pieces encoded with its special tokens, the texts without
 
-A template is rendered once for each shape (roles, which messages have text, numbers of tool calls), so that a call of a
-program costs no rendering. For what the built-in loop sends, the ids are those of `agents.prompting.context.Context`.
-The tokens of images stand at their marks in a text.
+A template is rendered once for all conversations that differ in their texts alone, so that a call of a program costs no
+rendering. For what the built-in loop sends, the ids are those of `agents.prompting.context.Context`. The tokens of
+images stand at their marks in a text.
+
+Arguments of calls are given to the template as an object, as servers do, or as text where it takes that alone. Where it
+writes them as JSON, all of them are one marker; where it writes each by itself, each has its own.
 """
 
 import json
@@ -13,46 +16,60 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import count
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.prompting.chat_template import template_source
 from starpo.ragen.agents.prompting.context import ContextBuilder, TurnPrompt
 from starpo.ragen.agents.prompting.rendering import render
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_tokens import MARK
+from starpo.ragen.config.agent import CHAT_TEMPLATES
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.context_fit import tokenizer_and_positions
 from starpo.ragen.core.errors import PolicyError, TemplateError
-from starpo.ragen.methods.programs.chat import ChatMessage, Refusal
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal
+from starpo.ragen.methods.programs.tool_calls import FORMS, parse_calls
 
-_MARKER = re.compile(r'zq(\d{5})qx|"?zv(\d{5})qx"?')
-"""A text, or the arguments of a call: these are an object, so quotes that the template puts around them go."""
-_USER = {"role": "user", "content": "probe"}
+_MARKER = re.compile(
+    r"""zq(?P<raw>\d+)\\"qx|zq(?P<json>\d+)\\{3}"qx|'zq(?P<python>\d+)\\{2}"qx'"""  # a text, by how it is quoted
+    r"""|\{"zv(?P<object>\d+)qx": 0\}|zv(?P<plain>\d+)qx"""  # the arguments of a call
+    r"""|97310(?P<number>\d+)01379"""
+)
+_USER = {"role": "user", "content": "user probe"}
 _CACHED = 1024
+MAX_TOOLS_CHARS = 200_000
+"""Declarations of all tools of a request, as JSON: some 50,000 tokens."""
 _ID = "call00000"
+_PROBE_CALL = Call("probe_tool", '{"first": "some text", "second": 7}')
+_PROBE_TOOLS = json.dumps(
+    [{"type": "function", "function": {"name": _PROBE_CALL.name, "description": "", "parameters": {
+        "type": "object", "properties": {"first": {"type": "string"}, "second": {"type": "integer"}}}}}]
+)  # fmt: skip
 
 
 class Insert(NamedTuple):
-    """A text to insert: its number, and whether the template writes it as a JSON string."""
+    """A text to insert: its number, and the kind of its marker (a group of `_MARKER`)."""
 
     number: int
-    is_quoted: bool
+    kind: str
 
 
 Text = tuple[str, tuple[Image, ...]]
 """A text to insert, and the images at its marks."""
 Part = str | Insert
 """Text of the template, or a text to insert."""
-Shape = tuple[tuple[str, bool, int, str], ...]
-"""Of each message: role, whether it has a text to insert, number of calls, and its text if that is the template's."""
+Message = dict[str, Any]
+"""A message as templates take it."""
 
 
 class Spelling:
-    """The chat template of one policy. Used by one thread at a time.
+    """The chat template of one policy. May be shared between threads.
 
     Attributes:
         takes_tools: Whether it shows the tools that are declared.
-        call_form: Form in which it writes tool calls (`tool_calls`); 'hermes' if it writes none.
+        call_form: Form in which it writes tool calls (`tool_calls.FORMS`); '' if in none of these.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder) -> None:
@@ -60,16 +77,35 @@ class Spelling:
         self._contexts = contexts
         self._ends = [end.text for end in contexts.pieces.ends]
         self._tag_ids = contexts.earlier.generation_ids[len(contexts.pieces.generation_ids) :]
-        special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+        contexts.encode_text("")  # sets how texts are split, once, before other threads read it
+        pieces = {*contexts.pieces.opening_ids, *contexts.pieces.generation_ids, *contexts.pieces.continuation_ids}
+        added = tokenizer.added_tokens_decoder.items()
+        special = {token.content for number, token in added if token.special or number in pieces}
         self._special = {*special, *self._ends}
         self._parts = lru_cache(_CACHED)(self._render)
         self._template_ids = lru_cache(_CACHED)(self._encode_template)
-        tool = {"type": "function", "function": {"name": "probe_tool", "description": "", "parameters": {}}}
-        declared, _ = self._rendered([_USER], json.dumps([tool]))
-        self.takes_tools = "probe_tool" in declared
-        called, _ = self._rendered([_USER, *_marked((("assistant", False, 1, ""),))[0]], json.dumps([tool]))
-        self._shows_calls = _MARKER.search(called) is not None
-        self.call_form = "llama" if self._shows_calls and "<tool_call>" not in called else "hermes"
+        declared, _ = self._rendered([_USER], _PROBE_TOOLS)
+        self.takes_tools = _PROBE_CALL.name in declared
+        self.call_form, self._takes_text, self._writes_json = self._calls(declared.rpartition(_USER["content"])[2])
+
+    def _calls(self, generation: str) -> tuple[str, bool, bool]:
+        """Return the form of calls, whether arguments have to be text, and whether they are written as JSON.
+
+        Args:
+            generation: What the template writes between a user message and a response.
+        """
+        result = {"role": "tool", "tool_call_id": _ID, "content": "result"}
+        for takes_text in (False, True):
+            arguments = _PROBE_CALL.arguments if takes_text else json.loads(_PROBE_CALL.arguments)
+            call = {"type": "function", "id": _ID, "function": {"name": _PROBE_CALL.name, "arguments": arguments}}
+            called = {"role": "assistant", "content": "", "tool_calls": [call]}
+            text, _ = self._rendered([_USER, called, result], _PROBE_TOOLS)
+            text = text.rpartition(_USER["content"])[2].removeprefix(generation)
+            text = text[: self._end(text, text.find("7"))]
+            for form in FORMS:
+                if parse_calls(text, form, _PROBE_TOOLS)[1] == (_PROBE_CALL,):
+                    return form, takes_text, _PROBE_CALL.arguments in text
+        return "", False, True
 
     def opening(self, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
         """Return a whole conversation, up to the beginning of the response.
@@ -85,7 +121,8 @@ class Spelling:
                 replace(message, content=shorten(message.content)) if message.role == "assistant" else message
                 for message in messages
             ]
-        return self._ids(*_apart(messages, agent.system_prompt), tools, False)
+        marked, texts = self._marked(messages, agent.system_prompt)
+        return self._ids(marked, texts, tools)
 
     def continuation(self, last_id: int, has_called: bool, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
         """Return what to append to a context that ends with a response.
@@ -99,25 +136,50 @@ class Spelling:
         Raises:
             Refusal: If the template does not take the messages, or the policy their images.
         """
-        has_called = has_called and self._shows_calls
-        shape, texts = _apart(messages)
-        shape = (("assistant", not has_called, int(has_called), ""), *shape)
-        return self._ids(shape, texts, tools, True, last_id)
+        response = ChatMessage("assistant", "", (_PROBE_CALL,)) if has_called else ChatMessage("assistant", "probe")
+        marked, texts = self._marked([response, *messages])
+        num_before = len(self._marked([response])[1])
+        return self._ids([_USER, *marked], texts, tools, num_before, last_id)
+
+    def _marked(self, messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[list[Message], list[Text]]:
+        """Return messages with a numbered marker for every text, and the texts."""
+        marked: list[Message] = []
+        texts: list[Text] = []
+        for message in messages:
+            # The settings' system prompt is encoded together with the template, as in the built-in loop.
+            is_own = message.role == "system" and message.content == own_system_prompt
+            content = message.content if is_own else _mark(message.content, texts, message.images)
+            one: Message = {"role": message.role, "content": content}
+            if message.calls:
+                one["tool_calls"] = [self._marked_call(call, texts) for call in message.calls]
+            marked.append(one | ({"tool_call_id": _ID} if message.role == "tool" else {}))
+        return marked, texts
+
+    def _marked_call(self, call: Call, texts: list[Text]) -> Message:
+        name = _mark(call.name, texts)
+        if self._writes_json:
+            marker = f"zv{len(texts)}qx"
+            texts.append((call.arguments, ()))
+            arguments: Any = marker if self._takes_text else {marker: 0}
+        else:
+            arguments = _mark(json.loads(call.arguments), texts)
+        return {"type": "function", "id": _ID, "function": {"name": name, "arguments": arguments}}
 
     def _ids(
-        self, shape: Shape, texts: Sequence[Text], tools: str, is_continuation: bool, last_id: int | None = None
+        self, marked: list[Message], texts: Sequence[Text], tools: str, num_before: int = 0, last_id: int | None = None
     ) -> TurnPrompt:
-        """Return the tokens of a shape with these texts, without its first one if a response ended with that."""
-        if tools != "[]" and not self.takes_tools:
-            raise Refusal(
-                "the chat template of this policy has no place for tools: take a model whose template has one, or set "
-                "agent.chat_template",
-                code="tools_not_supported",
-                param="tools",
-            )
-        if forged := [text for text in self._special if text in tools]:
-            raise Refusal(f"the tools contain {forged[0]}, a special token of this policy", param="tools")
-        parts = self._parts(shape, tools, is_continuation)
+        """Return the tokens of marked messages with these texts.
+
+        Args:
+            marked: The messages.
+            texts: Text of every marker.
+            tools: JSON of the declarations.
+            num_before: Number of texts of a response that comes first: only what follows it is returned.
+            last_id: Last id of that response: the first token is left out if it is this one.
+        """
+        if tools != "[]":
+            self._check_tools(tools)
+        parts = self._parts(json.dumps(marked), tools, num_before, len(texts))
         if isinstance(parts, str):
             raise Refusal(f"the chat template of this policy {parts}", param="messages")
         ids: list[int] = []
@@ -128,9 +190,30 @@ class Spelling:
                 ids += template_ids[1:] if not ids and template_ids[0] == last_id else template_ids
             else:
                 text, images = texts[part.number]
-                text = json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text
-                placed += self._insert(ids, text, images)
-        return TurnPrompt(ids + self._tag_ids, not is_continuation, tuple(placed))
+                placed += self._insert(ids, _quoted(text, part.kind), images)
+        return TurnPrompt(ids + self._tag_ids, not num_before, tuple(placed))
+
+    def _check_tools(self, tools: str) -> None:
+        if len(tools) > MAX_TOOLS_CHARS:
+            message = (
+                f"the declarations of the tools have {len(tools):,} characters; the maximum is {MAX_TOOLS_CHARS:,}"
+            )
+            raise Refusal(message, code="context_length_exceeded", param="tools")
+        if problem := self.tools_problem:
+            raise Refusal(f"the chat template of this policy {problem}", code="tools_not_supported", param="tools")
+        if forged := [text for text in self._special if text in tools]:
+            raise Refusal(f"the tools contain {forged[0]}, a special token of this policy", param="tools")
+
+    @property
+    def tools_problem(self) -> str:
+        """Why no tools can be declared, and what to set, as the end of a sentence; '' if they can."""
+        if self.takes_tools and self.call_form:
+            return ""
+        others = ", ".join(name for name in CHAT_TEMPLATES if name != "hermes")
+        remedy = f"set agent.chat_template = 'hermes' (or {others})"
+        if not self.takes_tools:
+            return f"has no place for tools: {remedy}"
+        return f"writes tool calls in none of the forms that are read, which are {', '.join(FORMS)}: {remedy}"
 
     def _insert(self, ids: list[int], text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
         """Append the ids of a text with images at its marks; return the images with their places."""
@@ -145,32 +228,33 @@ class Spelling:
             ids += self._contexts.encode_text(after)
         return placed
 
-    def _render(self, shape: Shape, tools: str, is_continuation: bool) -> tuple[Part, ...] | str:
-        """Return the parts of a shape, numbered from 0, or why the template does not take it."""
-        messages, num_texts = _marked(shape)
-        text, problem = self._rendered([_USER, *messages] if is_continuation else messages, tools)
+    def _render(self, marked: str, tools: str, num_before: int, num_texts: int) -> tuple[Part, ...] | str:
+        """Return the parts of marked messages, or why the template does not take them."""
+        messages = json.loads(marked)
+        text, problem = self._rendered(messages, tools)
         if problem:
             roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
             return f"refuses messages of the roles {roles}: {problem}"[:500]
-        num_before = 0
-        if is_continuation:  # what follows the response, from the token that ends it
-            num_before = 2 if shape[0][2] else 1
-            spoken = [found.end() for found in _MARKER.finditer(text) if _number(found) < num_before]
-            ends = (text.find(end, max(spoken, default=0)) for end in self._ends)
-            place = min((place for place in ends if place >= 0), default=-1)
-            if place < 0:
+        if num_before:  # what follows the response, from the token that ends it
+            spoken = [found.end() for found in _MARKER.finditer(text) if _insert(found).number < num_before]
+            text = text[self._end(text, max(spoken, default=0)) :]
+            if not text:
                 return "does not end the assistant's message"
-            text = text[place:]
-        parts = tuple(_cut(text, num_before))
-        if sorted(part.number for part in parts if isinstance(part, Insert)) != list(range(num_texts - num_before)):
+        parts = tuple(_cut(text))
+        if sorted(part.number for part in parts if isinstance(part, Insert)) != list(range(num_before, num_texts)):
             return "does not show every message's text once"
         return parts
+
+    def _end(self, text: str, start: int) -> int:
+        """Return the place of the first end token from a place on; the end of the text if there is none."""
+        places = (text.find(end, max(start, 0)) for end in self._ends)
+        return min((place for place in places if place >= 0), default=len(text))
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], tools: str) -> tuple[str, str]:
         """Return the text, or '' and the error."""
         declared = json.loads(tools) or None
         try:
-            template = self._tokenizer.get_chat_template(self._contexts.agent.chat_template or None, declared)
+            template = template_source(self._tokenizer, self._contexts.agent, declared)
             variables = {"tools": declared, "documents": None, **self._tokenizer.special_tokens_map}
             return render(template, [messages], variables)[0]
         except TemplateError as error:  # its limits
@@ -180,48 +264,51 @@ class Spelling:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def _apart(messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[Text]]:
-    """Take messages apart into their shape and the texts to insert, in the order of their markers."""
-    shape: list[tuple[str, bool, int, str]] = []
-    texts: list[Text] = []
-    for message in messages:
-        # The settings' system prompt is encoded together with the template, as in the built-in loop.
-        is_own = message.role == "system" and message.content == own_system_prompt
-        own, text = (message.content, "") if is_own else ("", message.content)
-        shape.append((message.role, bool(text), len(message.calls), own))
-        texts += [(text, message.images)] if text else []
-        for call in message.calls:
-            texts += [(call.name, ()), (call.arguments, ())]
-    return tuple(shape), texts
+def tools_line(config: StarPOConfig) -> str:
+    """Say whether programs may declare tools, and how calls are read; for a model that is on this machine.
+
+    Raises:
+        StarPOError: If policy, tokenizer or template cannot be used.
+    """
+    found = tokenizer_and_positions(config)
+    assert found is not None, "the model is on this machine"
+    spelling = Spelling(found[0], ContextBuilder(found[0], config.agent, config.rollout.max_response_tokens))
+    if problem := spelling.tools_problem:
+        return f"tools: none can be declared. The chat template {problem}"
+    return f"tools: the chat template declares them; calls are read in the form '{spelling.call_form}'"
 
 
-def _marked(shape: Shape) -> tuple[list[dict[str, Any]], int]:
-    """Return messages of this shape, with a numbered marker for every text, and the number of markers."""
-    numbers = count()
-    marked = []
-    for role, has_text, num_calls, own in shape:
-        message: dict[str, Any] = {"role": role, "content": f"zq{next(numbers):05d}qx" if has_text else own}
-        functions = [
-            {"name": f"zq{next(numbers):05d}qx", "arguments": f"zv{next(numbers):05d}qx"} for _ in range(num_calls)
-        ]
-        if functions:
-            message["tool_calls"] = [{"type": "function", "id": _ID, "function": function} for function in functions]
-        marked.append(message | ({"tool_call_id": _ID} if role == "tool" else {}))
-    return marked, next(numbers)
+def _mark(value: Any, texts: list[Text], images: tuple[Image, ...] = ()) -> Any:
+    """Return a JSON value with a marker for every text and number, which are appended to `texts`."""
+    if isinstance(value, dict):
+        return {_mark(key, texts): _mark(entry, texts) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_mark(entry, texts) for entry in value]
+    if isinstance(value, bool) or value in (None, ""):
+        return value
+    texts.append((value if isinstance(value, str) else json.dumps(value), images))
+    number = f"{len(texts) - 1:05d}"
+    return f'zq{number}\\"qx' if isinstance(value, str) else int(f"97310{number}01379")
 
 
-def _cut(text: str, num_before: int) -> Iterator[Part]:
-    """Yield the template's pieces and the texts to insert between them, numbered from `num_before` on."""
+def _cut(text: str) -> Iterator[Part]:
+    """Yield the template's pieces and the texts to insert between them."""
     place = 0
     for found in _MARKER.finditer(text):
         if found.start() > place:
             yield text[place : found.start()]
-        around = text[found.start() - 1 : found.start()] + text[found.end() : found.end() + 1]
-        yield Insert(_number(found) - num_before, is_quoted=found[1] is not None and around == '""')
+        yield _insert(found)
         place = found.end()
     if place < len(text):
         yield text[place:]
 
 
-def _number(marker: re.Match[str]) -> int:
-    return int(marker[1] or marker[2])
+def _insert(marker: re.Match[str]) -> Insert:
+    kind = marker.lastgroup or ""
+    return Insert(int(marker[kind]), kind)
+
+
+def _quoted(text: str, kind: str) -> str:
+    if kind == "python":
+        return repr(text)
+    return json.dumps(text, ensure_ascii=False)[1:-1] if kind == "json" else text

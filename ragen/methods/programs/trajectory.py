@@ -18,6 +18,7 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,10 +109,15 @@ class Trajectory:
         """Whether the program waits for a response."""
         return bool(self._asked)
 
-    def ask(self, call: PendingCall) -> Request | None:
-        """Return the request for a call; None if the call was refused instead."""
+    def ask(self, call: PendingCall, spelled: "Future[Prompt]") -> Request | None:
+        """Return the request for a call; None if the call was refused instead.
+
+        Args:
+            call: The call.
+            spelled: The result of `prompt` for its request.
+        """
         try:
-            prompt = self._prompt(call.request)
+            prompt = spelled.result()
         except Refusal as refusal:
             call.answer(refusal)
             return None
@@ -123,7 +129,12 @@ class Trajectory:
         turn_seed = derive_seed(seed, "turn", number)
         return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
-    def _prompt(self, request: ChatRequest) -> Prompt:
+    def prompt(self, request: ChatRequest) -> Prompt:
+        """Return the context of a request; `ask` must follow before the next one. May be called in any thread.
+
+        Raises:
+            Refusal: If the request is not served.
+        """
         self._limit = ""
         max_calls, limit = self._settings.max_calls, self._policy.max_context_tokens
         if self._num_calls >= max_calls:
@@ -143,6 +154,7 @@ class Trajectory:
         """Refuse texts that are surely too long after tokenising as many of them as there is room for."""
         limit = self._policy.max_context_tokens
         texts = [request.requirement.schema, request.tools, *(message.content for message in request.messages)]
+        texts += [call.arguments for message in request.messages for call in message.calls]
         num_chars, num_tokens = sum(map(len, texts)), 0
         if num_chars > _MAX_CHARS_A_TOKEN * limit:
             raise self._too_long("far more")
@@ -155,7 +167,9 @@ class Trajectory:
     def _too_long(self, found: str) -> Refusal:
         limit, kept = self._policy.max_context_tokens, self._policy.sampling.max_response_tokens
         self._limit = f"context full: a prompt of {found} tokens, max_context_tokens = {limit}"
-        message = f"the messages have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        message = (
+            f"messages and tools have {found} tokens, and {kept} are kept for the response; the maximum is {limit}"
+        )
         return Refusal(message, code="context_length_exceeded", param="messages")
 
     def hear(self, sequence_id: str, response: Response, text: str) -> None:
@@ -174,12 +188,11 @@ class Trajectory:
         response, text, visible = self._cut(call.request, response, text)
         if call.request.has_logprobs and any(map(math.isnan, response.logprobs)):
             self._conversations.withdrawn(prompt)
-            call.answer(
-                Refusal("the server behind this endpoint tells no log-probs: leave logprobs out", param="logprobs")
-            )
+            message = "the server behind this endpoint tells no log-probs: leave logprobs out"
+            call.answer(Refusal(message, param="logprobs"))
             return
-        form, names, required = self._policy.spelling.call_form, call.request.tool_names, call.request.requirement
-        content, calls, could_read = parse_calls(self._opening + visible, form, names)
+        form, required = self._policy.spelling.call_form, call.request.requirement
+        content, calls, could_read = parse_calls(self._opening + visible, form, call.request.tools)
         reasoning = ""
         if required.is_json:  # it is read by a program, as from a server that tells reasoning apart
             reasoning, content = _without_reasoning(content)

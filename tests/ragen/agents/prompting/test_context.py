@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tokenizers import AddedToken
 
+from starpo.ragen.agents.prompting.chat_template import template_source
 from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.agent import CHAT_TEMPLATES, AgentConfig
+from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.envs.grammar import Tool, ToolCalls
 from tests.ragen.agents.prompting.conftest import Words
 
@@ -243,3 +245,16 @@ def test_another_template_takes_the_place_of_the_models_own(make_tokenizer, word
     assert qwen.decode(context.token_ids).startswith("<|im_start|>user\n")
     with pytest.raises(ValidationError, match="cannot be read"):
         AgentConfig(chat_template=str(tmp_path / "missing.jinja"))
+
+
+def test_chat_template_is_found_by_its_name(make_tokenizer):
+    assert AgentConfig(chat_template="hermes").chat_template == CHAT_TEMPLATES["hermes"].read_text()
+    qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(chat_template="tool_use")
+    with pytest.raises(
+        TemplateError, match=r"'tool_use' is no chat template of this model, which names none, and none"
+    ):
+        ContextBuilder(qwen, agent, 50)
+    qwen.chat_template = {"default": qwen.chat_template, "tool_use": "another"}
+    assert template_source(qwen, agent, None) == "another"
+    with pytest.raises(TemplateError, match=r"which has default, tool_use, and none of StarPO's, which are hermes, "):
+        ContextBuilder(qwen, AgentConfig(chat_template="tools"), 50)

@@ -12,8 +12,8 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK
-from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal
+from starpo.ragen.config.agent import CHAT_TEMPLATES, AgentConfig
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal, RunSampling, read_request
 from starpo.ragen.methods.programs.conversations import Conversations
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tool_calls import parse_calls
@@ -37,33 +37,45 @@ def result(text: str) -> ChatMessage:
 
 
 def policy(template: str, **settings) -> SimpleNamespace:
-    """Tokenizer, contexts and spelling of a template of this folder, or of the prompts' tests."""
+    """Tokenizer, contexts and spelling of a shipped template, or one of this folder, or of the prompts' tests."""
     own = TEMPLATES / f"{template}.jinja"
-    tokenizer = tokenizer_of({"llama": "llama3"}.get(template, "qwen2.5") if own.exists() else template)
+    if template in CHAT_TEMPLATES:
+        tokenizer, settings = make_tokenizer(), {"chat_template": template, **settings}
+    else:
+        tokenizer = tokenizer_of({"mistral_tools": "mistral"}.get(template, "qwen2.5") if own.exists() else template)
     if own.exists():
         tokenizer.chat_template = own.read_text()
     contexts = ContextBuilder(tokenizer, AgentConfig(**settings), 16)
     return SimpleNamespace(tokenizer=tokenizer, contexts=contexts, spelling=Spelling(tokenizer, contexts))
 
 
-def whole(tokenizer, messages, tools="[]") -> str:
-    """The template's own rendering."""
-    told = [
-        {"role": message.role, "content": message.content}
-        | (
-            {
-                "tool_calls": [
-                    {"function": {"name": c.name, "arguments": json.loads(c.arguments)}} for c in message.calls
-                ]
-            }
-            if message.calls
-            else {}
-        )
-        for message in messages
-    ]
-    return tokenizer.apply_chat_template(
-        told, tools=json.loads(tools) or None, tokenize=False, add_generation_prompt=True
+def whole(here, messages, tools="[]") -> str:
+    """What `apply_chat_template` writes of what was sent."""
+    sent = []
+    for message in messages:
+        one = {"role": message.role, "content": message.content}
+        if message.calls:
+            one["tool_calls"] = [
+                {
+                    "type": "function",
+                    "id": "call00000",
+                    "function": {"name": call.name, "arguments": arguments(here, call)},
+                }
+                for call in message.calls
+            ]
+        sent.append(one | ({"tool_call_id": "call00000"} if message.role == "tool" else {}))
+    return here.tokenizer.apply_chat_template(
+        sent,
+        tools=json.loads(tools) or None,
+        chat_template=here.contexts.agent.chat_template or None,
+        tokenize=False,
+        add_generation_prompt=True,
     )
+
+
+def arguments(here, call: Call):
+    takes_text = here.tokenizer.chat_template == (TEMPLATES / "text_arguments.jinja").read_text()
+    return call.arguments if takes_text else json.loads(call.arguments)
 
 
 @pytest.mark.parametrize(
@@ -101,36 +113,83 @@ def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, se
         conversations.answered(prompt, messages[-1], ids)
 
 
-@pytest.mark.parametrize("template", ["hermes", "llama"])
-def test_tools_calls_and_results_are_spelled_as_the_template_spells_them(template):
+FORM_OF = {
+    "hermes": "hermes", "qwen3": "hermes", "xml": "xml", "llama3": "llama",
+    "glm": "glm", "lfm": "lfm", "nemotron": "nemotron", "mistral_tools": "mistral", "text_arguments": "hermes",
+}  # fmt: skip
+ODD = [
+    {"type": "function", "function": {"strict": True, "parameters": {"type": "object", "properties": {
+        "query": {"enum": ["b", "a"], "type": "string"}, "about": {"$ref": "#/$defs/About"}}, "$defs": {
+        "About": {"properties": {"about": {"$ref": "#/$defs/About"}}}}}, "name": "search"}},
+    {"function": {"name": "stop"}, "type": "function"},
+]  # fmt: skip
+
+
+def test_every_shipped_template_is_tested():
+    assert CHAT_TEMPLATES.keys() < FORM_OF.keys()
+
+
+@pytest.mark.parametrize("template", FORM_OF)
+def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
     here = policy(template)
-    call = Call("search", '{"query": "a \\"quoted\\" word"}', id="7")
-    messages = (user("find it"), said("", call), result("two\nlines"), said("done"), user("more"))
-    ids = here.spelling.opening(messages, TOOLS).prompt_ids
-    assert here.tokenizer.decode(ids) == whole(here.tokenizer, messages, TOOLS)
+    assert here.spelling.call_form == FORM_OF[template]
+    end = here.tokenizer.decode(here.contexts.stop_token_ids[:1])
+    first = Call("search", json.dumps({"query": f'a "quoted" {end} \\ word\n', "about": {}}))
+    second = Call("search", '{"z": 7, "query": "", "l": ["it\'s", null, 1.5], "more": {"b": true, "k": "v"}}')
+    messages = [user("find it"), said("", first), result("two\nlines"), said("done"), user("more")]
+    messages += [said("", second, first, Call("stop", "{}")), result("1"), result("2"), result("3"), user("end")]
+    tools = json.dumps(ODD)
+    ids = here.spelling.opening(messages, tools).prompt_ids
+    assert here.tokenizer.decode(ids) == whole(here, messages, tools)
+    num_ends = ids.count(here.contexts.stop_token_ids[0])
+    assert num_ends == whole(here, messages, tools).count(end) - 2  # what the two calls hold is text
 
 
-@pytest.mark.parametrize("template", ["hermes", "llama"])
+def test_declarations_are_shown_as_they_were_sent():
+    body = {"model": "policy", "messages": [{"role": "user", "content": "a"}], "tools": ODD}
+    request = read_request(json.dumps(body).encode(), RunSampling())
+    assert request.tools == json.dumps(ODD)
+
+
+def test_result_of_a_call_that_was_not_made_is_shown_as_the_template_shows_it():
+    here = policy("hermes")
+    messages = [user("find it"), result("found"), user("more")]
+    assert here.tokenizer.decode(here.spelling.opening(messages, TOOLS).prompt_ids) == whole(here, messages, TOOLS)
+
+
+SPOKEN = {
+    "hermes": '<tool_call>\n{"name":"search",  "arguments":{"query":"x", "n":1}}\n</tool_call>',
+    "xml": "<tool_call><function=search><parameter=query>x</parameter><parameter=n>1</parameter></function>"
+    "</tool_call>",
+    "glm": "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value><arg_key>n</arg_key><arg_value>1"
+    "</arg_value></tool_call>",
+    "lfm": '<|tool_call_start|>[search(query="x",n=1)]<|tool_call_end|>',
+    "nemotron": '<TOOLCALL>[{"name":"search","arguments":{"query":"x","n":1}}]</TOOLCALL>',
+    "mistral": '[TOOL_CALLS][{"name":"search","arguments":{"query":"x","n":1}}]',
+    "llama": '{"name":"search",  "parameters":{"query":"x", "n":1}}',
+}
+
+
+@pytest.mark.parametrize("template", FORM_OF)
 def test_a_conversation_with_tools_grows_by_appending(template):
     here = policy(template)
     conversations = Conversations(here.spelling, keeps_thoughts=True)
-    call = Call("search", '{"query": "x"}')
-    spoken = {
-        "hermes": '<tool_call>\n{"name":"search",  "arguments":{"query":"x"}}\n</tool_call>',
-        "llama": '{"name":"search",  "parameters":{"query":"x"}}',
-    }[template]
-    assert parse_calls(spoken, here.spelling.call_form, ("search",)) == ("", (call,), True)
-    ids = here.tokenizer.encode(spoken, add_special_tokens=False) + list(here.contexts.stop_token_ids[:1])
+    _, (call,), _ = parse_calls(SPOKEN[FORM_OF[template]], here.spelling.call_form, TOOLS)
+    assert call.arguments == '{"query": "x", "n": 1}'
+    ids = here.tokenizer.encode(SPOKEN[FORM_OF[template]], add_special_tokens=False)
+    ids += list(here.contexts.stop_token_ids[:1])
     messages = [user("find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
-    conversations.answered(first, said("", call), ids)
-    messages += [said("", call), result("found")]
+    conversations.answered(first, said("", call, call), ids)
+    sent_back = Call("search", '{"n": 1, "query": "x"}')  # by a client that sorts keys
+    messages += [said("", sent_back, sent_back), result("found"), result("too")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids[: len(first.ids) + len(ids)] == first.ids + ids
-    assert second.new_messages == (result("found"),)
+    assert second.new_messages == (result("found"), result("too"))
     rest = here.tokenizer.decode(second.ids[len(first.ids) + len(ids) :])
-    assert whole(here.tokenizer, messages, TOOLS).endswith(rest)
+    assert whole(here, messages, TOOLS).endswith(rest)
     assert "found" in rest
+    assert "too" in rest
 
 
 def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
@@ -200,38 +259,16 @@ def test_two_requests_at_a_time_from_one_response_are_two_conversations():
 
 
 def test_what_the_template_does_not_take_is_refused():
-    with pytest.raises(Refusal, match="no place for tools"):
+    with pytest.raises(
+        Refusal, match=r"no place for tools: set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\)$"
+    ):
         policy("qwen2.5").spelling.opening((user("a"),), TOOLS)
-    with pytest.raises(Refusal, match="one call at a time"):
-        policy("llama").spelling.opening((user("a"), said("", Call("x", "{}"), Call("y", "{}"))), TOOLS)
     with pytest.raises(Refusal, match="special token"):
         policy("hermes").spelling.opening((user("a"),), TOOLS.replace("Finds.", "<|im_end|>"))
-
-
-@pytest.mark.parametrize(
-    ("text", "form"),
-    [
-        ("<tool_call>{</tool_call>", "hermes"),
-        ('<tool_call>{"name": "other", "arguments": {}}</tool_call>', "hermes"),
-        ('<tool_call>{"name": "search", "arguments": [1]}</tool_call>', "hermes"),
-        ('<tool_call>{"name": "search", "arguments": {}}', "hermes"),
-        ('<tool_call>{"name": "search", "arguments": {"n": 1e999}}</tool_call>', "hermes"),
-        ("<tool_call>" + "[" * 100_000 + "</tool_call>", "hermes"),
-        ('{"name": "search", "parameters": {', "llama"),
-        ("{" * 100_000, "llama"),
-    ],
-)
-def test_calls_that_cannot_be_read_are_text(text, form):
-    assert parse_calls(text, form, ("search",)) == (text, (), False)
-
-
-def test_llamas_calls_may_be_several():
-    one, two = '{"name": "search", "parameters": {"a": 1}}', '{"name": "search", "parameters": {"b": 2}}'
-    calls = (Call("search", '{"a": 1}'), Call("search", '{"b": 2}'))
-    assert parse_calls(f"<|python_tag|>{one}; {two}", "llama", ("search",)) == ("", calls, True)
-
-
-def test_text_beside_calls_is_kept():
-    text = '<think>t</think>\n<tool_call>{"name": "search", "arguments": {"b": 1, "a": 2}}</tool_call>'
-    assert parse_calls(text, "hermes", ("search",)) == ("<think>t</think>", (Call("search", '{"a": 2, "b": 1}'),), True)
-    assert parse_calls(text, "hermes", ()) == (text, (), True)
+    with pytest.raises(Refusal, match=r"have 300,\d+ characters; the maximum is 200,000"):
+        policy("hermes").spelling.opening((user("a"),), TOOLS.replace("Finds.", "a" * 300_000))
+    unknown = policy("text_arguments")
+    unknown.tokenizer.chat_template = unknown.tokenizer.chat_template.replace("tool_call>", "call>")
+    unknown = Spelling(unknown.tokenizer, unknown.contexts)
+    with pytest.raises(Refusal, match=r"in none of the forms that are read, which are hermes, xml, .*: set agent.chat"):
+        unknown.opening((user("a"),), TOOLS)

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.integration
 AGREEING = RunSampling(0.7, 1.0, must_agree=True)
 HELLO = {"model": "policy", "messages": [{"role": "user", "content": "hello"}]}
 BROKEN = {"function": {"name": "f", "arguments": "["}}
+TOOL = {"type": "function", "function": {"name": "search"}}
 CALL = ChatMessage("assistant", "", (Call("search", '{"query": "x"}', id="c00000000"),))
 
 
@@ -95,11 +96,10 @@ def test_the_openai_client_is_answered_in_one_piece_and_in_events():
         events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
         assert "".join(event.choices[0].delta.content or "" for event in events if event.choices) == "hi\n"
         assert events[-1].usage.completion_tokens == 2
-        tools = [{"type": "function", "function": {"name": "search"}}]
-        called = client.chat.completions.create(**asked, tools=tools).choices[0]
+        called = client.chat.completions.create(**asked, tools=[TOOL]).choices[0]
         assert (called.finish_reason, called.message.content) == ("tool_calls", None)
         assert called.message.tool_calls[0].function.name == "search"
-        with client.chat.completions.stream(**asked, tools=tools) as stream:
+        with client.chat.completions.stream(**asked, tools=[TOOL]) as stream:
             assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
 
 
@@ -178,6 +178,8 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"messages": [{"role": "user", "tool_calls": [{}]}]}, "messages", "required"),
         ({"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]}, "messages", "JSON"),
         ({"tools": [{"type": "retrieval"}]}, "tools", "function"),
+        ({"tools": [TOOL, TOOL]}, "tools", "two tools are named 'search'"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 7}}]}, "tools", "an object"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools", "name"),
         ({"tool_choice": "any"}, "tool_choice", "tool_choice is 'any'"),
         ({"tool_choice": "required"}, "tool_choice", "tools declared are: none"),

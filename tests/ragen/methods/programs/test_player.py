@@ -2,7 +2,9 @@
 
 import json
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -252,8 +254,9 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
     trajectory = Trajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
     body = json.dumps({"model": "policy", "messages": [{"role": "user", "content": "a"}]}).encode()
     first, second = (PendingCall("g-0", read_request(body, RunSampling())) for _ in range(2))
-    assert trajectory.ask(first) is not None
-    assert trajectory.ask(second) is None
+    with ThreadPoolExecutor(1) as pool:
+        requests = [trajectory.ask(call, pool.submit(trajectory.prompt, call.request)) for call in (first, second)]
+    assert [request is None for request in requests] == [False, True]
     served = Served()
     served.refuse(str(second.answered.result()))
     trajectory.end(Ended("died", "exit status 1", ""), served)
@@ -356,6 +359,33 @@ end(1)
         context = before["prompt_ids"] + before["response_ids"]
         assert after["prompt_ids"][: len(context)] == context
     assert rows[2]["observation"] == "go on 0"
+
+
+def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
+    is_done, waited = threading.Event(), []
+    opening = Spelling.opening
+
+    def slowly(self, messages, tools):
+        if messages[0].content == "slow":
+            waited.append(is_done.wait(60))
+        return opening(self, messages, tools)
+
+    def say(name, turn):
+        if turn == 4:
+            is_done.set()
+        return "Left"
+
+    monkeypatch.setattr(Spelling, "opening", slowly)
+    code = """
+is_slow = json.loads(os.environ["RAGEN_TASK"])["dynamics_seed"] == 1
+messages = [user("slow" if is_slow else "fast")]
+for _ in range(1 if is_slow else 5):
+    messages += [ask(*messages)["message"], user("go on")]
+end(1)
+"""
+    rows = run(code, say)
+    assert waited == [True]
+    assert [row["terminated"] for row in rows] == [False] * 4 + [True] * 2
 
 
 def test_a_response_is_cut_to_what_the_program_hears(run):
