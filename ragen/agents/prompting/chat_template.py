@@ -4,7 +4,6 @@ tokenizer, `agent.chat_template` -> Jinja source
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -15,9 +14,7 @@ from starpo.ragen.core.errors import TemplateError
 _NAME = re.compile(r"[\w.-]+")  # no template, which has braces or several words
 
 
-def template_source(
-    tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools: Sequence[Mapping[str, Any]] | None
-) -> str:
+def template_source(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools: list[dict[str, Any]] | None) -> str:
     """Return the chat template.
 
     Args:

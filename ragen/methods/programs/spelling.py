@@ -200,20 +200,20 @@ class Spelling:
             )
             raise Refusal(message, code="context_length_exceeded", param="tools")
         if problem := self.tools_problem:
-            raise Refusal(f"the chat template of this policy {problem}", code="tools_not_supported", param="tools")
+            raise Refusal(problem, code="tools_not_supported", param="tools")
         if forged := [text for text in self._special if text in tools]:
             raise Refusal(f"the tools contain {forged[0]}, a special token of this policy", param="tools")
 
     @property
     def tools_problem(self) -> str:
-        """Why no tools can be declared, and what to set, as the end of a sentence; '' if they can."""
+        """What to set so that tools can be declared, and why; '' if they can. Where it is cut off, that remains."""
         if self.takes_tools and self.call_form:
             return ""
         others = ", ".join(name for name in CHAT_TEMPLATES if name != "hermes")
-        remedy = f"set agent.chat_template = 'hermes' (or {others})"
+        problem = f"writes calls in none of the forms that are read, which are {', '.join(FORMS)}"
         if not self.takes_tools:
-            return f"has no place for tools: {remedy}"
-        return f"writes tool calls in none of the forms that are read, which are {', '.join(FORMS)}: {remedy}"
+            problem = "has no place for tools"
+        return f"set agent.chat_template = 'hermes' (or {others}): the chat template of this policy {problem}"
 
     def _insert(self, ids: list[int], text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
         """Append the ids of a text with images at its marks; return the images with their places."""
@@ -274,7 +274,7 @@ def tools_line(config: StarPOConfig) -> str:
     assert found is not None, "the model is on this machine"
     spelling = Spelling(found[0], ContextBuilder(found[0], config.agent, config.rollout.max_response_tokens))
     if problem := spelling.tools_problem:
-        return f"tools: none can be declared. The chat template {problem}"
+        return f"tools: none can be declared. For a program that calls some, {problem}"
     return f"tools: the chat template declares them; calls are read in the form '{spelling.call_form}'"
 
 

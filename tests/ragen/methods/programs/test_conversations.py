@@ -259,9 +259,8 @@ def test_two_requests_at_a_time_from_one_response_are_two_conversations():
 
 
 def test_what_the_template_does_not_take_is_refused():
-    with pytest.raises(
-        Refusal, match=r"no place for tools: set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\)$"
-    ):
+    remedy = r"^set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\): the chat template of this policy "
+    with pytest.raises(Refusal, match=remedy + "has no place for tools$"):
         policy("qwen2.5").spelling.opening((user("a"),), TOOLS)
     with pytest.raises(Refusal, match="special token"):
         policy("hermes").spelling.opening((user("a"),), TOOLS.replace("Finds.", "<|im_end|>"))
@@ -270,5 +269,5 @@ def test_what_the_template_does_not_take_is_refused():
     unknown = policy("text_arguments")
     unknown.tokenizer.chat_template = unknown.tokenizer.chat_template.replace("tool_call>", "call>")
     unknown = Spelling(unknown.tokenizer, unknown.contexts)
-    with pytest.raises(Refusal, match=r"in none of the forms that are read, which are hermes, xml, .*: set agent.chat"):
+    with pytest.raises(Refusal, match=remedy + "writes calls in none of the forms that are read, which are hermes, "):
         unknown.opening((user("a"),), TOOLS)

@@ -24,7 +24,7 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.turn_images import take_images
 from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
-from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.agent import CHAT_TEMPLATES, AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
@@ -174,20 +174,20 @@ def run(tmp_path):
     """`run(code, say)`: rows of two members whose program is this code; `say(trajectory id, turn)` is the policy."""
     tokenizer = make_tokenizer()
 
-    def rows(code, say=lambda *_: "Left", max_context_tokens=400, deadline_s=None, tokens=12, **limits):
+    def rows(code, say=lambda *_: "Left", max_context_tokens=400, deadline_s=None, tokens=12, agent=AGENT, **limits):
         (tmp_path / "agent.py").write_text(ASKING + code)
         (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
         settings = ProgramSettings(
             command=[sys.executable, str(tmp_path / "agent.py")], tasks=str(tmp_path / "tasks.jsonl"), **limits
         )
         sampling = SamplingConfig(max_response_tokens=tokens)
-        contexts = ContextBuilder(tokenizer, AGENT, tokens)
+        contexts = ContextBuilder(tokenizer, agent, tokens)
         session = ScriptedEngine(tokenizer, lambda name, turn: say(name.partition("/")[0], turn)).session(
             sampling, contexts.stop_token_ids
         )
         episodes = [Episode("g", member, 0, member, 100 + member) for member in range(2)]
         table = player.play(
-            session, contexts, tokenizer, settings, AGENT, sampling, max_context_tokens, episodes, deadline_s
+            session, contexts, tokenizer, settings, agent, sampling, max_context_tokens, episodes, deadline_s
         )
         validate(table, "turns")
         validity = compute_rewards(table, RewardConfig(components=["environment"]))["is_valid"].to_pylist()
@@ -359,6 +359,29 @@ end(1)
         context = before["prompt_ids"] + before["response_ids"]
         assert after["prompt_ids"][: len(context)] == context
     assert rows[2]["observation"] == "go on 0"
+
+
+def test_program_gets_the_calls_that_follow_the_reasoning(run):
+    code = """
+tools = [{"type": "function", "function": {"name": name}} for name in ("buy", "look")]
+messages = [user("a")]
+while (answer := ask(*messages, tools=tools)["message"]).get("tool_calls"):
+    calls = answer["tool_calls"]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": call["function"]["name"]} for call in calls]
+    messages += [answer, *results]
+assert answer["content"] == "look look", answer
+end(1)
+"""
+    buy, look = (f'<tool_call>{{"name": "{name}", "arguments": {{}}}}</tool_call>' for name in ("buy", "look"))
+
+    def say(_, turn):
+        return f"<think>shall I {buy}? No: <tool_call></think>{look}{look}" if turn == 0 else "look look"
+
+    agent = AGENT.model_copy(update={"chat_template": CHAT_TEMPLATES["hermes"].read_text()})
+    first, second = run(code, say, max_context_tokens=2000, tokens=200, agent=agent)[:2]
+    assert [(row["status"], row["terminated"]) for row in (first, second)] == [("ok", False), ("ok", True)]
+    assert first["executed_actions"] == ['{"arguments": {}, "name": "look"}\n{"arguments": {}, "name": "look"}']
+    assert not second["is_context_start"]
 
 
 def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
