@@ -60,16 +60,19 @@ def _how_to_change(earlier: Run, later: Run) -> str:
     """Advise on what a run of another length reuses, and on `ragen fork`."""
     if earlier.flow != "starpo" or later.flow != "starpo":
         return ""
-    if earlier.config.get("iterations") != later.config.get("iterations"):
-        return (
+    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
+    length, fork = "", ""
+    if "iterations" in changed:
+        length = (
             " A run of another length shares all iterations that both have, unless a learning rate decays over the "
             "length (update.optimiser.decay): then it shares what comes before the first update."
         )
-    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
-    if not changed <= {"rollout", "reward", "filter", "update"}:
-        return ""
-    fork = f"`ragen fork {later.name} --from N --set PATH=VALUE`"
-    return f" {fork} changes settings of rollout, reward, filter or update from iteration N on."
+    if changed <= {"iterations", "rollout", "reward", "filter", "update"}:
+        fork = (
+            f" `ragen fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
+            f"update from iteration N on{', and keeps the length' if length else ''}."
+        )
+    return length + fork
 
 
 class Runs:
