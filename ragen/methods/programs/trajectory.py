@@ -204,7 +204,7 @@ class Trajectory:
         elif ended.status == "died" and self._limit:
             self._add(status="truncated", truncated=True, info=_as_json({"error": self._limit}))
         else:
-            self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
+            self._fail(error, message, output=without_secrets(ended.output)[-_MAX_OUTPUT:])
 
     def end_unplayed(self, error: str, message: str, status: str = "env_error") -> None:
         """Make the rows of a program that was not started, or not ended, with this last turn."""

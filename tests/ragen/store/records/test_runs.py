@@ -27,7 +27,10 @@ REUSED = (
     ("change", "advice"),
     [
         ({"iterations": 20}, " A run of another length shares all iterations that both have, unless a learning rate"),
-        ({"iterations": 20}, "`ragen fork first --from N --set PATH=VALUE` changes settings of rollout, reward, filter"),
+        (
+            {"iterations": 20},
+            "`ragen fork first --from N --set PATH=VALUE` changes settings of rollout, reward, filter",
+        ),
         ({"iterations": 20}, "from iteration N on, and keeps the length."),
         ({"filter": {"keep": 0.5}}, " `ragen fork first --from N --set PATH=VALUE` changes settings of rollout"),
         ({"seed": 2}, ""),
