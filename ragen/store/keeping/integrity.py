@@ -77,11 +77,16 @@ def verify_store(
             damages += [Damage(str(artifact), what, users.get(artifact, [])) for what in faults]
             done += folder.size_bytes
             on_progress(done, total)
+    for artifact in store.inventory.dropped:
+        try:
+            artifacts.lasting_manifest(*artifact)
+        except ArtifactDamagedError as error:
+            damages.append(Damage(str(artifact), error.what, users.get(artifact, [])))
     missing = {
         fault.artifact: Damage(str(fault.artifact), f"{fault.what}; needed by {fault.named_by}", users[fault.artifact])
         for reach in reaches.values()
         for fault in reach.faults
-        if fault.artifact not in folders
+        if fault.artifact not in folders and fault.artifact not in store.inventory.dropped
     }
     return Verification(len(folders), total, sorted([*damages, *missing.values()], key=lambda damage: damage.place))
 
