@@ -24,6 +24,7 @@ PLAIN_EVERY_S = 20.0
 _PREPARING = ("starting", "warm_start", "fine-tuning")
 """First words of the messages before the first iteration."""
 _WAITING = "waiting for the run to start"
+_UNHEARD = "the run is over; waiting for Prefect to say so"
 _FEW_WELL_FORMED = 0.5
 """Share of well-formed responses below which it is shown."""
 _WORTH_SAYING_S = 5.0
@@ -126,7 +127,8 @@ def follow_run(
                 lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
                 lines.warn(state.warning)
             elif outcome is None:
-                lines.show("", _WAITING, _WAITING)
+                waiting = _UNHEARD if witness and witness.knows_end else _WAITING
+                lines.show("", waiting, waiting)
             if outcome:
                 break
             time.sleep(POLL_S)

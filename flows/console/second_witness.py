@@ -28,6 +28,11 @@ class SecondWitness:
         self._since = 0.0
         self.has_told = False
 
+    @property
+    def knows_end(self) -> bool:
+        """Whether the run was over, by its record, when it was last asked."""
+        return self._over is not None
+
     def outcome(self, run: str) -> Outcome | None:
         """Return how a run ended that has been over for `SILENCE_S`, to be asked while it is unfinished for Prefect;
         None before that, and while the run has not begun."""
@@ -47,6 +52,6 @@ class SecondWitness:
 
 _ADVICE = (
     "This is what the run's own record says (state.json); Prefect, which was waited for, still shows the run as "
-    "unfinished: its database may be on a full disk. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
-    "free some space, then `ragen down` and the next command restart it"
+    "unfinished: its database may be on a full disk, or busy. Its log is server.log in the state folder "
+    "(RAGEN_STATE_DIR, var); free some space, then `ragen down` and the next command restart it"
 )
