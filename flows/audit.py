@@ -11,7 +11,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
+from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.core.visible import visible
 from starpo.ragen.evidence.audit.audits import chosen_audits, run_audits
 from starpo.ragen.evidence.audit.stored import open_database
@@ -63,7 +63,7 @@ def due_runs(store: Store) -> list[str]:
         return running
     runs = []
     for name in names:
-        with suppress(ArtifactDamagedError):  # `ragen runs` lists it
+        with suppress(StoreError):  # `ragen runs` lists it
             runs.append(store.runs.get(name))
     return [max(runs, key=lambda run: (run.created, run.name)).name] if runs else []
 
@@ -71,5 +71,5 @@ def due_runs(store: Store) -> list[str]:
 def _may_be_running(store: Store, run: str) -> bool:
     try:
         return store.runs.is_running(run)
-    except ArtifactDamagedError:
+    except StoreError:
         return True

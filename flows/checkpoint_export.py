@@ -13,6 +13,7 @@ from typing import Any
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.core.outputs import is_vacant, whole_folder
 from starpo.ragen.runs.derive import Derivation, derive, restore
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.training_states import training_states
@@ -44,9 +45,13 @@ def export_checkpoint(store: Store, run: str, number: int, output: Path | None =
     checkpoints = {checkpoint.number: checkpoint for checkpoint in survey(store, run)}
     if number not in checkpoints:
         raise ConfigError(f"run {run} has checkpoints {min(checkpoints)} to {max(checkpoints)}; there is no {number}")
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if output is None:
+        return _exported(store, run, checkpoints[number], checkpoints, None)
+    if not is_vacant(output):
         raise ConfigError(f"{output} already exists; give --output a folder that is new or empty")
-    return _exported(store, run, checkpoints[number], checkpoints, output)
+    with whole_folder(output) as unfinished:
+        facts = _exported(store, run, checkpoints[number], checkpoints, unfinished)
+    return facts | {"folder": str(output.absolute())}
 
 
 def _exported(
@@ -106,7 +111,7 @@ def _derived(
 
 def _put(store: Store, derived: Derivation, output: Path | None) -> str:
     if output is not None:
-        with TemporaryDirectory(prefix="ragen-checkpoint-") as folder:
+        with TemporaryDirectory(prefix="ragen-checkpoint-") as folder:  # it may link to the weights of its base
             derived.write(store, folder)
             _copy(Path(folder), output)
         return str(output.absolute())
@@ -128,12 +133,6 @@ def _note_training(store: Store, key: str, output: Path) -> dict[str, Any]:
 
 def _copy(folder: Path, output: Path) -> None:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_NAME)
-    names = [path.relative_to(folder).as_posix() for path in files]
-    try:
-        for name in names:
-            (output / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(folder / name, output / name)
-    except OSError as error:
-        raise ConfigError(
-            f"the checkpoint cannot be written to {output}: {error.strerror}; give --output another folder"
-        ) from error
+    for name in [path.relative_to(folder).as_posix() for path in files]:
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, output / name)

@@ -4,16 +4,20 @@ datasets + checks + rules -> row_model (batch by batch), across_model (all rows 
 """
 
 import os
+from collections.abc import Iterator
 from functools import cache
 
 import polars as pl
 import pyarrow as pa
 from pandera.backends.polars.register import register_polars_backends
-from pandera.polars import Column, DataFrameSchema, PolarsData
+from pandera.polars import Check, Column, DataFrameSchema, PolarsData
 
 from starpo.schemas.checks import CHECKS, NO_NULLS_INSIDE
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
+
+UNIQUE = "identify a row: no two rows have the same"
+NOT_NULL = "is neither null nor NaN"
 
 if "POLARS_ENGINE_AFFINITY" not in os.environ:  # a user's own setting takes precedence
     # The streaming engine, polars' default, takes twice as long on a few thousand rows; more come in batches.
@@ -45,11 +49,43 @@ def obeys(frame: pl.DataFrame, model: DataFrameSchema) -> bool:
     rows = frame.lazy()
     checks = [("*", check) for check in model.checks]
     checks += [(name, check) for name, column in model.columns.items() for check in column.checks]
-    verdicts = [check.get_backend(rows)(check).apply(PolarsData(rows, name)) for name, check in checks]
+    verdicts = [_verdict(rows, name, check) for name, check in checks]
     if model.unique:
         verdicts.append(rows.select(pl.struct(model.unique).is_unique()))
     found = pl.collect_all(verdicts, optimizations=pl.QueryOptFlags.none())
     return all(verdict.to_series().all() for verdict in found)  # null counts as satisfied, as in pandera
+
+
+def broken_rules(frame: pl.DataFrame, model: DataFrameSchema) -> Iterator[tuple[tuple[str, ...], str, pl.Series]]:
+    """Yield the rules of a model that rows break: the columns concerned, the rule, and whether each row breaks it.
+
+    `model.validate` would build its report from the values of these rows, and polars panics where lists begin with a
+    null.
+    """
+    rows = frame.lazy()
+    rules: list[tuple[tuple[str, ...], str, pl.LazyFrame]] = []
+    if model.unique:
+        unique = tuple(model.unique)
+        rules.append((unique, UNIQUE, rows.select(pl.struct(unique).is_unique())))
+    for name, column in model.columns.items():
+        if not column.nullable:
+            values = pl.col(name)
+            is_value = (
+                values.is_not_nan().fill_null(value=False) if frame.schema[name].is_float() else values.is_not_null()
+            )
+            rules.append(((name,), NOT_NULL, rows.select(is_value)))
+        rules += [((name,), str(check.error), _verdict(rows, name, check)) for check in column.checks]
+    rules += [
+        (tuple(str(check.name).split(", ")), str(check.error), _verdict(rows, "*", check)) for check in model.checks
+    ]
+    for columns, rule, verdict in rules:
+        is_broken = ~verdict.collect().to_series().fill_null(value=True)
+        if is_broken.any():
+            yield columns, rule, is_broken
+
+
+def _verdict(rows: pl.LazyFrame, name: str, check: Check) -> pl.LazyFrame:
+    return check.get_backend(rows)(check).apply(PolarsData(rows, name))
 
 
 @cache

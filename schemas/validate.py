@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from pandera.errors import SchemaError, SchemaErrors
-from pandera.polars import Check, Column, DataFrameSchema
+from pandera.polars import DataFrameSchema
 
 from starpo.schemas.datasets import DATASETS, Dataset
-from starpo.schemas.models import across_columns, across_model, has_nulls, obeys, row_model
+from starpo.schemas.models import across_columns, across_model, broken_rules, has_nulls, obeys, row_model
 
 FAILURE_CASES = pa.schema(
     [
@@ -33,10 +32,6 @@ _MAX_CASES = 1000  # rows kept per rule and batch; all are counted
 _SHOWN_ROWS = 3
 _SHOWN_RULES = 5
 _SHOWN_CHARACTERS = 120
-_PANDERAS_OWN = {
-    "not_nullable": "is neither null nor NaN",
-    "multiple_fields_uniqueness": "identify a row: no two rows have the same",
-}
 
 
 class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
@@ -127,34 +122,17 @@ class Validator:
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
 
     def _report(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
-        """Record what pandera finds in rows that do not obey the model."""
-        try:
-            model.validate(frame, lazy=True)
-        except SchemaErrors as errors:
-            for error in errors.schema_errors:
-                self._record(error, frame, first_row)
-        else:
-            raise AssertionError(f"pandera finds no fault in rows of '{self.kind}' that were refused")
-
-    def _record(self, error: SchemaError, frame: pl.DataFrame, first_row: int) -> None:
-        """Record the rows that fail a check."""
-        if error.check_output is None:
-            raise error  # the check itself failed, not the data
-        check, schema, key = error.check, error.schema, self._dataset.key
-        text = str(check.error) if isinstance(check, Check) else _PANDERAS_OWN[check]
-        columns = key
-        if isinstance(schema, Column):
-            columns = (schema.name,)
-        elif isinstance(check, Check):
-            columns = tuple(str(check.name).split(", "))
-        named = tuple(dict.fromkeys((*key, *columns)))
-        is_failing = ~error.check_output["check_output"]
-        failing = frame.select(named).with_row_index("_row", offset=first_row).filter(is_failing)
-        cases = [
-            (row["_row"], _pairs(row, key), _pairs(row, columns))
-            for row in failing.head(_MAX_CASES).iter_rows(named=True)
-        ]
-        self._add(columns, text, failing.height, cases)
+        """Record the rows that do not obey the model."""
+        key, broken = self._dataset.key, list(broken_rules(frame, model))
+        assert broken, f"no rule is broken in rows of '{self.kind}' that were refused"
+        for columns, text, is_broken in broken:
+            named = tuple(dict.fromkeys((*key, *columns)))
+            failing = frame.select(named).with_row_index("_row", offset=first_row).filter(is_broken)
+            cases = [
+                (row["_row"], _pairs(row, key), _pairs(row, columns))
+                for row in failing.head(_MAX_CASES).iter_rows(named=True)
+            ]
+            self._add(columns, text, failing.height, cases)
 
     def _add(
         self, columns: tuple[str, ...], text: str, num_rows: int, cases: Iterable[tuple[int | None, str, str]]

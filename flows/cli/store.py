@@ -187,6 +187,8 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
         for run in usage.runs
     ]
     print_table(console, runs, title="by run", names=[*_OF_RUNS, *shown], numbers=("bytes", "its own", "shared"))
+    for run, fault in usage.damaged.items():
+        say(console, f"{run} is damaged, and what only it needs is counted as needed by no run: {fault}")
 
 
 def print_verification(url: str, verification: Verification, as_json: bool) -> None:

@@ -1,7 +1,6 @@
 """Results of SQL queries and audits as JSON, CSV or Parquet, for machines."""
 
 import csv
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from starpo.flows.terminal import as_json_value, json_text
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.outputs import whole_file
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
@@ -62,15 +62,11 @@ def write_parquet(answer: pa.RecordBatchReader, file: Path) -> int:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file that replaces `file` once it is complete."""
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
-        yield temporary
-        temporary.replace(file)
+        with whole_file(file) as unfinished:
+            yield unfinished
     except OSError as error:
         raise ConfigError(f"cannot write {file}: {error.strerror or error}; name a file that you may write") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _csv_cell(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from starpo.flows import server
 from starpo.flows.console.follow import follow_run
+from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.console.watching import advice_on, watching
 from starpo.flows.flow_run import FlowRun, asking
 from starpo.flows.outcome import Outcome
@@ -42,10 +43,11 @@ def follow_deployment(
             recorded the run in its own store.
         RunFailedError: If the run did not complete.
     """
+    witness = SecondWitness(store.runs, store.runs.state(run) if run in store.runs.names() else None)
     ended = start_deployment(deployment, parameters, run, console, written)
     try:
         with watching(console, f"run {run}", *advice_on(run, parameters.get("store"))):
-            run = follow_run(store, run, console, ended)
+            run = follow_run(store, run, console, ended, witness)
     except server.ServerGoneError as error:
         raise server.ServerGoneError(f"{error}. {_without_server(store, run)}") from error
     if run not in store.runs.names():

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
+from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.outcome import Outcome
 from starpo.flows.terminal import Console, description_column, say
 from starpo.ragen.core.counts import counted
@@ -23,6 +24,7 @@ PLAIN_EVERY_S = 20.0
 _PREPARING = ("starting", "warm_start", "fine-tuning")
 """First words of the messages before the first iteration."""
 _WAITING = "waiting for the run to start"
+_UNHEARD = "the run is over; waiting for Prefect to say so"
 _FEW_WELL_FORMED = 0.5
 """Share of well-formed responses below which it is shown."""
 _WORTH_SAYING_S = 5.0
@@ -78,7 +80,13 @@ class _Lines:
             say(self._console, f"warning: {warning}")
 
 
-def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> str:
+def follow_run(
+    store: Store,
+    run: str,
+    console: Console,
+    ended: Callable[[], Outcome | None] | None = None,
+    witness: SecondWitness | None = None,
+) -> str:
     """Show a run until it ends; after a rollback, continue with the fork.
 
     Args:
@@ -88,6 +96,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
             `PLAIN_EVERY_S` seconds.
         ended: Returns how the run's flow run ended, or None while it is unfinished. None to use the run's own state and
             its process.
+        witness: Asked while `ended` returns None.
 
     Returns:
         The name of the run that was shown last.
@@ -99,7 +108,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
     with RunBar(console) as bar:
         row, lines = bar.add_task(_WAITING, total=None, numbers=""), _Lines(console)
         while True:
-            outcome = ask()
+            outcome = ask() or (witness.outcome(run) if witness else None)
             state = store.runs.state(run)
             if state is not None and state.status == "failed" and (fork := _rolled_back_to(store.runs, run)):
                 run = fork
@@ -118,12 +127,15 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
                 lines.show(f"{place} {numbers}".strip(), doing, now, _stage_left(facts))
                 lines.warn(state.warning)
             elif outcome is None:
-                lines.show("", _WAITING, _WAITING)
+                waiting = _UNHEARD if witness and witness.knows_end else _WAITING
+                lines.show("", waiting, waiting)
             if outcome:
                 break
             time.sleep(POLL_S)
     if outcome.status != "completed":
         raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
+    if witness and witness.has_told:
+        say(console, f"run {run}: {outcome.reason}")
     return run
 
 

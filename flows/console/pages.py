@@ -7,6 +7,7 @@ from pathlib import Path
 from starpo.flows.console.progress import told
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.core.outputs import whole_file
 from starpo.ragen.evidence.report.audited import Audited, audited
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
@@ -56,9 +57,12 @@ def check_output(path: Path | None, *suffixes: str) -> None:
     if path.suffix.lower() not in suffixes:
         held = " or ".join(_FORMATS[suffix] for suffix in suffixes)
         raise ConfigError(f"'{path}' would hold {held}: give a name that ends in {' or '.join(suffixes)}")
-    nearest = next(place for place in (path, *path.absolute().parents) if os.access(place, os.F_OK))
-    if nearest.is_dir() == (nearest is path):
-        found = "it is a folder" if nearest is path else f"{nearest} is not a folder"
+    parents = Path(os.path.realpath(path)).parents
+    nearest = next(place for place in parents if os.access(place, os.F_OK))
+    if path.is_dir():
+        found = "it is a folder"
+    elif not nearest.is_dir():
+        found = f"{nearest} is not a folder"
     elif not os.access(nearest, os.W_OK):
         found = f"you may not write to {nearest}"
     else:
@@ -70,7 +74,7 @@ def write_page(path: Path, text: str, remedy: str = "name another file with --ou
     """Write a file and return its absolute path.
 
     Args:
-        path: The file; its folder is created.
+        path: The file; its folder is created, and an existing file is replaced.
         text: Its content.
         remedy: What to do if it cannot be written.
 
@@ -79,7 +83,8 @@ def write_page(path: Path, text: str, remedy: str = "name another file with --ou
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with whole_file(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); {remedy}") from error
     return path.resolve()

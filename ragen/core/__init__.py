@@ -3,5 +3,6 @@
 errors, faults, redaction, visible, templates   error messages, and making untrusted text safe to display
 registry, lookup                                everything that a setting selects by name, and how names are resolved
 identity, sources                               a digest of the code behind a name
+outputs                                         files and folders that commands write: whole, or not there
 counts, seeding, settings, frames, process_start, allocator
 """

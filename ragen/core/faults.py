@@ -49,8 +49,10 @@ def redacted(error: BaseException) -> BaseException:
         one = waiting.pop()
         if one is not None and one not in chain:
             chain.append(one)
-            waiting += [one.__cause__, one.__context__]
+            waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
     for one in chain:
+        if notes := getattr(one, "__notes__", None):
+            one.__notes__ = [without_secrets(str(note)) for note in notes]
         one.args = tuple(without_secrets(part) if isinstance(part, str) else part for part in one.args)
         for name in ("strerror", "filename", "filename2"):
             if isinstance(getattr(one, name, None), str):

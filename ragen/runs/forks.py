@@ -9,7 +9,7 @@ from typing import Any
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.structure import changed_settings
-from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, StoreError
+from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run
@@ -52,7 +52,7 @@ def family(store: Store) -> list[Branch]:
     for run in sorted(_readable(store), key=lambda run: (run.flow == "replay", run.created, run.name)):
         try:
             branch = Branch(run, policies(store, run.name))
-        except ArtifactDamagedError:
+        except StoreError:
             continue
         if run.flow == "replay":
             start = run.parameters.get("start")

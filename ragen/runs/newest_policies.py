@@ -10,6 +10,7 @@ holds a lock on its own, so a folder whose lock can be taken has no owner.
 """
 
 import atexit
+import errno
 import fcntl
 import os
 import shutil
@@ -55,16 +56,16 @@ class NewestPolicies:
         Raises:
             StoreError: If the block cannot write into it.
         """
-        with self._lock:
-            folder = Path(tempfile.mkdtemp(prefix=f"{key[:12]}-", dir=self._opened(size_bytes)))
+        try:
+            with self._lock:
+                folder = Path(tempfile.mkdtemp(prefix=f"{key[:12]}-", dir=self._opened(size_bytes)))
+        except OSError as error:
+            raise _unwritable(tempfile.gettempdir(), error) from error
         try:
             yield folder
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise StoreError(
-                f"the new policy cannot be written to {folder}: {error}. Free some space there, or set TMPDIR to a "
-                "folder with room, and run the same command again; what is stored is not done again"
-            ) from error
+            raise _unwritable(folder, error) from error
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -93,7 +94,10 @@ class NewestPolicies:
         if self._root is None or self._pid != os.getpid() or not self._root.is_dir():
             places = _places()
             is_ample = shutil.disk_usage(places[-1]).free > _AMPLE * size_bytes
-            self._root, self._owning = _owned_folder(places[-1 if is_ample else 0])
+            try:
+                self._root, self._owning = _owned_folder(places[-1 if is_ample else 0])
+            except OSError:  # others have left no room for one more file in memory
+                self._root, self._owning = _owned_folder(places[0])
             self._pid, self._folders = os.getpid(), {}
             atexit.register(self.clear)
         return self._root
@@ -112,17 +116,24 @@ def _owned_folder(place: Path) -> tuple[Path, int]:
 
 
 def remove_ownerless() -> None:
-    """Remove the folders of processes that have ended without removing them."""
-    for root in (root for place in _places() for root in place.glob(f"{_PREFIX}*")):
-        with suppress(FileNotFoundError):  # it is being removed
-            lock = _lock_of(root)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(root, ignore_errors=True)
-            except BlockingIOError:  # it has an owner
-                pass
-            finally:
-                os.close(lock)
+    """Remove the folders of processes that have ended without removing them.
+
+    Every user may write where they lie, so nothing there can make this fail, and only this user's folders are removed.
+    """
+    for place in _places():
+        with suppress(OSError):
+            for root in list(place.glob(f"{_PREFIX}*")):
+                _remove_if_ownerless(root)
+
+
+def _remove_if_ownerless(root: Path) -> None:
+    with suppress(OSError):  # it has an owner, is being removed, or is no such folder
+        lock = _lock_of(root)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(root, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def _places() -> list[Path]:
@@ -131,7 +142,26 @@ def _places() -> list[Path]:
 
 
 def _lock_of(root: Path) -> int:
-    return os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    """Open the lock of a folder, and create it if necessary; links are not followed.
+
+    Raises:
+        OSError: If this is no folder of this user's.
+    """
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(folder).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "another user's folder", str(root))
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(_LOCK, flags, mode=0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _unwritable(folder: str | Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"the new policy cannot be written to {folder}: {error}. Free some space there, or set TMPDIR to a folder with "
+        "room, and run the same command again; what is stored is not done again"
+    )
 
 
 POLICIES = NewestPolicies()

@@ -1,5 +1,6 @@
 """A command that follows a flow run survives a busy server, and reports a server that is gone."""
 
+import time
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -9,6 +10,8 @@ from prefect.exceptions import PrefectHTTPStatusError
 from rich.console import Console
 
 from starpo.flows.console.deployment import follow_deployment, start_deployment
+from starpo.flows.console.follow import RunFailedError
+from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.outcome import Outcome
 from starpo.flows.server import ServerError, ServerGoneError
 from starpo.ragen.store import Store
@@ -153,3 +156,56 @@ def test_a_run_that_another_process_took_to_its_own_store_is_told(monkeypatch, t
     monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: lambda: Outcome("completed", ""))
     with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*ragen down.*another port"):
         follow_deployment("starpo/smoke", {}, Store(str(tmp_path / "store")), "mine", Console())
+
+
+@pytest.fixture
+def deaf_server(monkeypatch, tmp_path):
+    """Store of a Prefect server for which the flow run is unfinished for ever; its run works at a poll."""
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config={})
+    store.runs.set_state("mine", "failed", "earlier")
+    ends: list[tuple[str, str]] = []
+
+    def ended():
+        if ends:
+            with store.runs.hold("mine"):
+                store.runs.set_state("mine", *ends.pop())
+
+    monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: ended)
+    monkeypatch.setattr("starpo.flows.console.second_witness.SILENCE_S", 0.2)
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.05)
+    return store, ends
+
+
+def test_a_run_that_completed_without_prefect_hearing_of_it_is_told_from_its_record(deaf_server, capsys):
+    store, ends = deaf_server
+    ends.append(("completed", "completed"))
+    assert follow_deployment("starpo/smoke", {}, store, "mine", Console(width=1000)) == "mine"
+    assert "the run's own record says (state.json); Prefect, which was waited for, still" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "told"),
+    [
+        ("failed", "ValueError: no", "mine ended as failed: ValueError: no. This is what"),
+        ("running", "iteration 3", "mine ended as interrupted: its process has ended, at 'iteration 3'. This is what"),
+    ],
+)
+def test_a_run_that_ended_otherwise_without_prefect_hearing_of_it_is_an_error(deaf_server, status, message, told):
+    store, ends = deaf_server
+    ends.append((status, message))
+    with pytest.raises(RunFailedError, match=told):
+        follow_deployment("starpo/smoke", {}, store, "mine", Console())
+
+
+def test_the_state_of_an_earlier_process_and_a_run_at_work_are_no_end(deaf_server):
+    store, _ = deaf_server
+    witness = SecondWitness(store.runs, store.runs.state("mine"))
+    with store.runs.hold("mine"):
+        working = SecondWitness(store.runs, None)
+        for _ in range(2):
+            assert witness.outcome("mine") is None
+            assert working.outcome("mine") is None
+            time.sleep(0.25)
+    assert witness.outcome("mine") is None
+    assert working.outcome("mine") is None  # it has just ended

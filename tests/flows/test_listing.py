@@ -1,6 +1,7 @@
 """Listings of runs in a terminal: the right numbers, and whole words in 80 columns."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,16 @@ import pytest
 from starpo.flows.cli.runs import runs
 from starpo.flows.cli.show import show
 from starpo.flows.console.listing import success_line
+from starpo.flows.opened_run import runs as open_runs
+from starpo.flows.opened_run import sql as query
 from starpo.flows.presets import preset
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.store.keeping.garbage import find_garbage
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.keeping.usage import measure
+from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
@@ -115,6 +122,66 @@ def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
     shutil.rmtree(folder / "sound")
     runs(store=store.url, tree=True)
     assert "a-file is damaged" in capsys.readouterr().out
+
+
+NAIVE = "2026-01-01T00:00:00"
+SETTINGS = {"environment": {"type": "sokoban"}}
+RECORDS = {
+    "state.json": {"status": "running", "heartbeat": f"{NAIVE}Z"},
+    "run.json": {"name": "bad", "flow": "starpo", "preset": None, "created": f"{NAIVE}Z", "config": SETTINGS},
+    "iterations/00000.json": {"previous": "", "stages": {"rollout": {"turns": "0" * 32}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("state.json", RECORDS["state.json"] | {"heartbeat": NAIVE}),
+        ("state.json", RECORDS["state.json"] | {"heartbeat": 1e30}),
+        ("state.json", RECORDS["state.json"] | {"metrics": {"seconds": "an hour"}}),
+        ("state.json", RECORDS["state.json"] | {"metrics": {"seconds": math.nan}}),
+        ("state.json", [RECORDS["state.json"]]),
+        ("run.json", RECORDS["run.json"] | {"created": NAIVE}),
+        ("run.json", RECORDS["run.json"] | {"config": []}),
+        ("run.json", None),
+        ("iterations/00000.json", RECORDS["iterations/00000.json"] | {"stages": {"rollout": ["turns"]}}),
+        ("iterations/00000.json", None),
+    ],
+)
+def test_a_run_with_a_bad_record_is_listed_with_what_is_wrong_and_hides_no_other(store, capsys, path, content):
+    folder = Path(store.url, "runs", "bad")
+    for name, record in RECORDS.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content if name == path else record))
+    if content is None:
+        (folder / path).unlink()
+        (folder / path).mkdir()
+    for options in ({}, {"as_json": True}, {"tree": True}):
+        runs(store=store.url, **options)
+        out = capsys.readouterr().out
+        assert NAME in out
+        assert f"runs/bad/{path}" in "".join(out.split())
+    assert NAME in [run.name for run in open_runs(store.url)]
+    assert "bad" in [*measure(Location(store.url)).damaged, *(run.run for run in measure(Location(store.url)).runs)]
+    assert NAME in query("select run from runs", "*", store=store.url)["run"].to_pylist()
+    assert f"runs/bad/{path}" in " ".join(damage.what for damage in verify_store(Location(store.url)).damages)
+    if path == "state.json":
+        assert find_garbage(Location(store.url)).running == ["bad"]
+
+
+@pytest.mark.parametrize(
+    "name", ["leases/000001.json", "leases/²", "leases/²²²²²².json", "iterations/3.json", "x.json"]
+)
+def test_a_file_that_is_no_record_of_a_run_is_no_fault(store, capsys, name):
+    file = Path(store.url, "runs", NAME, name)
+    file.parent.mkdir(exist_ok=True)
+    holder = {"machine": "another", "process": 1, "started": "x", "heard": NAIVE}
+    file.write_text(json.dumps(holder))
+    store.runs.set_state(NAME, "running")
+    runs(store=store.url, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["state"], row["fault"]) == ("running", None)
 
 
 def test_a_tree_has_replays_and_imports_and_says_how_runs_ended(tmp_path, capsys):

@@ -1,6 +1,8 @@
 """`ragen report` and `ragen compare`: what they write and print, and their errors on invalid requests."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +43,27 @@ def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) 
     path = tmp_path / "new" / "folder" / "report.html"
     assert ragen("report", "half", "--store", store, "-o", str(path), "--embed", "1") == str(path)
     assert path.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "half", "-o", "{}.html"),
+        ("compare", "half", "quarter", "-o", "{}.svg"),
+        ("sql", "half", "select run from runs", "--csv", "{}.csv"),
+        ("sql", "half", "select run from runs", "--parquet", "{}.parquet"),
+    ],
+)
+def test_a_file_is_not_there_before_it_is_complete(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], is_there: bool
+) -> None:
+    file = Path(command[-1].format(tmp_path / "out"))
+    if is_there:
+        file.write_text("earlier")
+    monkeypatch.setattr(Path, "replace", lambda *_: os.kill(os.getpid(), signal.SIGINT))  # killed just before the end
+    CliRunner().invoke(app, [*command[:-1], str(file), "--store", store])
+    assert (file.read_text() if file.exists() else None) == ("earlier" if is_there else None)
 
 
 def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> None:

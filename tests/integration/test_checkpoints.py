@@ -138,6 +138,17 @@ def test_with_output_the_store_is_left_as_it_is(
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
 
 
+def test_output_is_not_there_before_it_is_complete(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "rename", lambda *_: None)
+        facts(capsys, store, 4, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    assert Path(facts(capsys, store, 4, tmp_path / "out")["folder"], "model.safetensors").is_file()
+
+
 def test_the_list_says_what_is_kept_and_what_can_be_had(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     turns = store.runs.iteration("sparse", 4)["rollout"]["turns"]
     shutil.rmtree(Path(store.url, "turns", turns))

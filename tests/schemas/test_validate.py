@@ -332,3 +332,15 @@ def test_every_rule_names_columns_of_its_dataset() -> None:
         for rule in (*ROW_RULES[kind], *ACROSS_RULES[kind]):
             assert set(rule.columns) <= set(dataset.schema.names)
             assert set(rule.within) <= set(dataset.schema.names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [(kind, column.name) for kind in DATASETS for column in DATASETS[kind].columns if pa.types.is_list(column.type)],
+)
+def test_lists_that_begin_with_a_null_are_named(kind: str, column: str) -> None:
+    def with_nulls(rows: Rows) -> None:
+        for number, row in enumerate(rows):
+            row[column] = [None, *(row[column] if number else [])]
+
+    assert (column, "holds no nulls inside its lists") in broken_rules(rebuilt(example(kind), with_nulls), kind)

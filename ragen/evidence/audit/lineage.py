@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
-from starpo.ragen.evidence.audit.named import named_artifacts
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError, first_line
+from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.inventory import ArtifactId, take_inventory
 from starpo.ragen.store.remote.location import Location
@@ -70,7 +71,8 @@ class Lineage:
         works: Key -> the root, its ancestors and its descendants, nearest first.
         edges: Edges between these works.
         missing: Keys of ancestors of which nothing is left; the chain is broken there.
-        unreadable: Errors of unreadable manifests elsewhere in the store, which may hide descendants.
+        unreadable: Errors of unreadable manifests and records elsewhere in the store, which may hide descendants and
+            names.
     """
 
     root: Work
@@ -100,7 +102,8 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
         store, artifact, {key: [*kinds.get(key, ()), *dropped.get(key, ())] for key in {**kinds, **dropped}}
     )
     manifests, damaged = _manifests(store, kinds, dropped, on_progress)
-    graph = _Graph(kinds, dropped, manifests, damaged, _names(store))
+    names, faults = _names(store)
+    graph = _Graph(kinds, dropped, manifests, damaged, names)
     graph.add(root, 0)
     graph.walk(root, -1, graph.inputs)
     graph.walk(root, +1, graph.readers)
@@ -115,7 +118,10 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
         works=dict(sorted(graph.works.items(), key=lambda item: (abs(item[1].distance), item[1].distance))),
         edges=tuple(edges),
         missing=tuple(key for key, work in graph.works.items() if work.is_missing),
-        unreadable=tuple(str(error).partition("\n")[0] for key, error in damaged.items() if key not in graph.works),
+        unreadable=(
+            *(first_line(error) for key, error in damaged.items() if key not in graph.works),
+            *faults,
+        ),
     )
 
 
@@ -244,10 +250,18 @@ def _by_key(artifacts: Iterable[ArtifactId]) -> dict[str, list[str]]:
     return kinds
 
 
-def _names(store: Store) -> dict[str, list[str]]:
-    """Map each key to its references by runs, oldest run first."""
+def _names(store: Store) -> tuple[dict[str, list[str]], list[str]]:
+    """Map each key to its references by runs, oldest run first; and return the faults of runs that cannot be read."""
+    runs: list[tuple[datetime, str, list[NamedArtifact]]] = []
+    faults: list[str] = []
+    for name in store.runs.names():
+        try:
+            if run := store.runs.find(name):
+                runs.append((run.created, name, named_artifacts(store, name)))
+        except StoreError as error:
+            faults.append(first_line(error))
     names: dict[str, dict[str, None]] = {}
-    for run in reversed(store.runs.list()):
-        for found in named_artifacts(store, run.name):
+    for _, _, named in sorted(runs, key=lambda run: run[:2]):
+        for found in named:
             names.setdefault(found.key, {})[found.place] = None
-    return {key: list(places) for key, places in names.items()}
+    return {key: list(places) for key, places in names.items()}, faults

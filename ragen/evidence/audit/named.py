@@ -4,11 +4,14 @@ runs/<run>/iterations -> NamedArtifact -> stored -> views
 """
 
 import fnmatch
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
 def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
     """Resolve names and glob patterns (`*`, `?`, `[]`) to run names without duplicates; matches come sorted by name.
 
+    A pattern leaves out runs whose records cannot be read; the log names them.
+
     Raises:
         StoreError: If a run does not exist, or a pattern matches none.
     """
@@ -67,8 +72,12 @@ def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
         if not any(sign in pattern for sign in "*?["):
             names[store.runs.get(pattern).name] = None
             continue
-        fitting = fnmatch.filter(store.runs.names(), pattern)
-        matching = [name for name in fitting if store.runs.find(name) is not None]
+        matching = []
+        for name in fnmatch.filter(store.runs.names(), pattern):
+            if fault := store.runs.fault(name):
+                _log.warning("run %s is left out: %s", name, fault)
+            elif store.runs.find(name) is not None:
+                matching.append(name)
         if not matching:
             raise StoreError(f"no run matches '{pattern}' in {store.url}; `ragen runs` lists all runs")
         names |= dict.fromkeys(matching)

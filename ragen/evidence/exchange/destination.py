@@ -1,13 +1,14 @@
 """Target folder of an export: always a new folder, with file names that are safe for untrusted text."""
 
 import hashlib
+import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.outputs import whole_folder
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_CHARACTERS = 60
@@ -15,23 +16,15 @@ _MAX_CHARACTERS = 60
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Create a folder, and remove it again if the block fails.
+    """Context manager: an empty folder that becomes `path` once the block has succeeded; else it is removed.
 
     Raises:
-        ConfigError: If the path exists already, or the folder cannot be created.
+        ConfigError: If the path exists already, or the folder cannot be created or written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir()
-    except FileExistsError as error:
-        raise ConfigError(f"{path} already exists, and an export overwrites nothing: name a new folder") from error
-    except OSError as error:
-        raise ConfigError(f"the folder {path} cannot be created ({error.strerror})") from error
-    try:
-        yield path
-    except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
-        raise
+    if os.path.lexists(path):
+        raise ConfigError(f"{path} already exists, and an export overwrites nothing: name a new folder")
+    with whole_folder(path) as folder:
+        yield folder
 
 
 def file_name(number: int, name: str) -> str:

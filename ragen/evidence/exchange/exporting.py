@@ -47,7 +47,7 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice) -> E
     Args:
         recorded: Trajectories of the run.
         form: One of `FORMATS`.
-        folder: Folder to create; removed again if the export fails.
+        folder: Folder to create; it is there once it is complete.
         choice: Selects trajectories.
 
     Raises:
@@ -57,12 +57,12 @@ def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice) -> E
     if form not in FORMATS:
         raise ConfigError(f"'{form}' is not an export format; expected one of: {', '.join(FORMATS)}")
     done = Export()
-    with new_folder(folder):
+    with new_folder(folder) as unfinished:
         chosen = _chosen(recorded, choice, done)
         if form == "atif":
-            _write_documents(chosen, recorded, folder, done)
+            _write_documents(chosen, recorded, unfinished, done)
         else:
-            _write_lines(chosen, folder, done)
+            _write_lines(chosen, unfinished, done)
         done.reused = recorded.reused
         if not done.num_written:
             raise ConfigError(

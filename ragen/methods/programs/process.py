@@ -296,4 +296,4 @@ def _told_of_death(told: Mapping[str, Any]) -> str:
     names = {one.value: one.name for one in signal.Signals}  # those of real time have none
     reason = f"exit status {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
     lines = [line.strip() for line in told["errors"].splitlines() if line.strip()]
-    return without_secrets(f"{reason}: {lines[-1][:_MAX_TOLD]}" if lines else reason)
+    return f"{reason}: {without_secrets(lines[-1])[:_MAX_TOLD]}" if lines else reason

@@ -262,7 +262,7 @@ class Trajectory:
         else:
             if served.num_refused:
                 message = f"{served.num_refused} of its requests were refused, as: {_reasons(served)[0]}; {message}"
-            self._fail(error, message, output=without_secrets(ended.output[-_MAX_OUTPUT:]))
+            self._fail(error, message, output=without_secrets(ended.output)[-_MAX_OUTPUT:])
 
     def end_unplayed(self, error: str, message: str, served: Served, status: str = "env_error") -> None:
         """Make the rows of a program that was not started, or not ended, with this last turn."""

@@ -30,6 +30,13 @@ def faults(location: Location, manifest: Manifest) -> list[str]:
     return found
 
 
+def digest_faults(manifest: Manifest) -> list[str]:
+    """Say whether the content digest of a folder of files contradicts the digests of these, both from its manifest."""
+    if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:
+        return ["the content digest in its manifest does not match its files"]
+    return []
+
+
 def contradictions(location: Location, manifest: Manifest) -> list[str]:
     """List contradictions between an artifact and its manifest that can be found without reading a file.
 
@@ -38,9 +45,7 @@ def contradictions(location: Location, manifest: Manifest) -> list[str]:
         folder of files does not match its files. On object storage, files that a killed writer left under its own names
         are ignored, as readers only fetch what the manifest names.
     """
-    found = []
-    if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:
-        found.append("the content digest in its manifest does not match its files")
+    found = digest_faults(manifest)
     folder = f"{manifest.kind}/{manifest.key}/"
     named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
     for path in (file.path.removeprefix(folder) for file in location.files(folder.rstrip("/"))):

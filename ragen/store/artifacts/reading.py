@@ -14,7 +14,7 @@ from pathlib import Path
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.store.artifacts.committing import DROPPED_NAME
 from starpo.ragen.store.artifacts.files import differences, entry_of, states_of
-from starpo.ragen.store.artifacts.looking import contradictions, faults
+from starpo.ragen.store.artifacts.looking import contradictions, digest_faults, faults
 from starpo.ragen.store.artifacts.manifests import ManifestFault, parse_manifest
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.remote import local_cache
@@ -82,7 +82,10 @@ class StoredArtifacts:
             text = self._location.read(path_of(kind, key, DROPPED_NAME))
         except FileNotFoundError:
             return None
-        return self._parsed(kind, key, DROPPED_NAME, text)
+        manifest = self._parsed(kind, key, DROPPED_NAME, text)
+        for what in digest_faults(manifest):  # no file can contradict it
+            raise self.damaged(kind, key, what)
+        return manifest
 
     def lasting_manifest(self, kind: str, key: str) -> Manifest:
         """Return the manifest of an artifact that exists or has been dropped.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
 from starpo.ragen.store.keeping.inventory import ArtifactId, StoredFolder
 from starpo.ragen.store.keeping.reachability import (
@@ -72,7 +72,7 @@ class Garbage:
     dropped: list[ArtifactId]
     """Artifacts that runs name, that were not kept, and that can be derived again."""
     running: list[str]
-    """Active runs."""
+    """Active runs, and those whose state cannot be read."""
     min_age: timedelta
     """Minimum age used."""
 
@@ -125,7 +125,7 @@ def find_garbage(
         quarantined=[folder for folder in quarantine if folder not in expired],
         faults=_unique(reaches),
         dropped=sorted({artifact for reach in reaches for artifact in reach.dropped}),
-        running=[run for run in Runs(location).names() if Runs(location).is_running(run)],
+        running=[run for run in Runs(location).names() if _may_be_running(Runs(location), run)],
         min_age=min_age,
     )
 
@@ -219,6 +219,13 @@ def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:
 def _delete_files(location: Location, place: str, ends: Iterable[str]) -> None:
     location.delete(place + end for end in ends)
     location.remove_empty(place)
+
+
+def _may_be_running(runs: Runs, run: str) -> bool:
+    try:
+        return runs.is_running(run)
+    except ArtifactDamagedError:
+        return True
 
 
 def _age(folder: StoredFolder, now: datetime) -> timedelta:

@@ -16,9 +16,9 @@ from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_lin
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.artifacts.datasets import stored_batches
 from starpo.ragen.store.keeping.inventory import ArtifactId
-from starpo.ragen.store.keeping.reachability import Reachability, Roots
+from starpo.ragen.store.keeping.reachability import Reachability, Roots, readable_roots
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Runs
-from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
+from starpo.ragen.store.records.studies import SWEEPS
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
@@ -61,7 +61,7 @@ def verify_store(
     Raises:
         StoreError: If it is empty or cannot be read.
     """
-    roots, damages = _readable_roots(location)
+    roots, damages = _checked_roots(location)
     store = Reachability(location, roots)
     reaches = store.of_all()
     folders = store.inventory.artifacts
@@ -77,35 +77,38 @@ def verify_store(
             damages += [Damage(str(artifact), what, users.get(artifact, [])) for what in faults]
             done += folder.size_bytes
             on_progress(done, total)
+    for artifact in store.inventory.dropped:
+        try:
+            artifacts.lasting_manifest(*artifact)
+        except ArtifactDamagedError as error:
+            damages.append(Damage(str(artifact), error.what, users.get(artifact, [])))
     missing = {
         fault.artifact: Damage(str(fault.artifact), f"{fault.what}; needed by {fault.named_by}", users[fault.artifact])
         for reach in reaches.values()
         for fault in reach.faults
-        if fault.artifact not in folders
+        if fault.artifact not in folders and fault.artifact not in store.inventory.dropped
     }
     return Verification(len(folders), total, sorted([*damages, *missing.values()], key=lambda damage: damage.place))
 
 
-def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
-    runs, roots, damages = Runs(location), {}, []
+def _checked_roots(location: Location) -> tuple[Roots, list[Damage]]:
+    runs = Runs(location)
+    roots, faults = readable_roots(location)
+    damages = [Damage(_folder(place), first_line(error), [place]) for place, error in faults.items()]
     for name in runs.names():
         try:
-            if runs.find(name) is not None:
-                seals = runs.seals(name)
-                damages += [
-                    Damage(f"runs/{name}/{path}", f"{what}. {RECORD_ADVICE}", [name])
-                    for path, what in seals.broken.items()
-                ]
-            roots[name] = runs.iterations(name)
-        except ArtifactDamagedError as error:
-            damages.append(Damage(f"runs/{name}", first_line(error), [name]))
-    for name in sweep_names(location):
-        place = f"{SWEEPS}/{name}"
-        try:
-            roots[place] = {0: named_cells(location, name)}
-        except ArtifactDamagedError as error:
-            damages.append(Damage(place, first_line(error), [place]))
+            broken = runs.seals(name).broken if runs.find(name) is not None else {}
+        except StoreError as error:
+            damages += [Damage(_folder(name), first_line(error), [name])] if name not in faults else []
+        else:
+            damages += [
+                Damage(f"runs/{name}/{path}", f"{what}. {RECORD_ADVICE}", [name]) for path, what in broken.items()
+            ]
     return roots, damages
+
+
+def _folder(place: str) -> str:
+    return place if place.startswith(f"{SWEEPS}/") else f"runs/{place}"
 
 
 def _faults(artifacts: Artifacts, artifact: ArtifactId) -> list[str]:

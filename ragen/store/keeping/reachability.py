@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inventory
@@ -158,11 +158,32 @@ def read_roots(location: Location) -> Roots:
     Raises:
         ArtifactDamagedError: If a record cannot be read.
     """
+    roots, faults = readable_roots(location)
+    for error in faults.values():
+        raise error
+    return roots
+
+
+def readable_roots(location: Location) -> tuple[Roots, dict[str, StoreError]]:
+    """Read the artifacts named by the records of every run, as far as these can be read.
+
+    Returns:
+        Those of the runs, and run -> error for the others.
+    """
     runs = Runs(location)
-    names = runs.names()
+
+    def named(place: str) -> dict[int, StageKeys] | StoreError:
+        folder, _, sweep = place.rpartition("/")
+        try:
+            return {0: named_cells(location, sweep)} if folder == SWEEPS else runs.iterations(place)
+        except StoreError as error:
+            return error
+
+    places = [*runs.names(), *(f"{SWEEPS}/{name}" for name in sweep_names(location))]
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-        roots = dict(zip(names, pool.map(runs.iterations, names), strict=True))
-    return roots | {f"{SWEEPS}/{name}": {0: named_cells(location, name)} for name in sweep_names(location)}
+        found = dict(zip(places, pool.map(named, places), strict=True))
+    faults = {place: error for place, error in found.items() if isinstance(error, StoreError)}
+    return {place: stages for place, stages in found.items() if not isinstance(stages, StoreError)}, faults
 
 
 def named_keys(roots: Roots) -> set[str]:

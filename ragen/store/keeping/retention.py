@@ -10,6 +10,7 @@ A checkpoint that is not kept is dropped from birth. Only where that is impossib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 
 
@@ -101,7 +102,10 @@ class Retention:
         for run in self.store.runs.names():
             if run == self.run or run in self._strangers:
                 continue
-            theirs = self.store.runs.iteration(run, number - 1).get("update", {}).get("checkpoint")
+            try:
+                theirs = self.store.runs.iteration(run, number - 1).get("update", {}).get("checkpoint")
+            except StoreError:  # damaged: it may have the checkpoint
+                return True
             if theirs == key:
                 return True
             if theirs is not None:

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from starpo.ragen.core.errors import first_line
 from starpo.ragen.store.keeping.inventory import StoredFolder
-from starpo.ragen.store.keeping.reachability import Reachability
+from starpo.ragen.store.keeping.reachability import Reachability, readable_roots
 from starpo.ragen.store.records import answers, studies
 from starpo.ragen.store.remote.location import Location
 
@@ -60,6 +61,8 @@ class Usage:
     """Largest first."""
     runs: list[RunUsage]
     """Largest first."""
+    damaged: dict[str, str]
+    """Run -> why its records cannot be read: what only it needs counts as needed by no run."""
 
     @property
     def size_bytes(self) -> int:
@@ -72,9 +75,9 @@ def measure(location: Location) -> Usage:
 
     Raises:
         StoreError: If it is empty or cannot be read.
-        ArtifactDamagedError: If a run's records cannot be read.
     """
-    store = Reachability(location)
+    roots, faults = readable_roots(location)
+    store = Reachability(location, roots)
     inventory, reaches = store.inventory, store.of_all()
     num_users = Counter(artifact for reach in reaches.values() for artifact in reach.artifacts)
     reached = {key for reach in reaches.values() for key in reach.keys}
@@ -104,6 +107,7 @@ def measure(location: Location) -> Usage:
     return Usage(
         kinds=sorted(kinds, key=lambda usage: (-usage.size_bytes, usage.kind)),
         runs=sorted(runs, key=lambda usage: (-usage.size_bytes, usage.run)),
+        damaged={run: first_line(error) for run, error in faults.items()},
     )
 
 

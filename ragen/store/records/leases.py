@@ -21,10 +21,11 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.process_start import is_alive, process_start
+from starpo.ragen.store.names import numbers_of
 from starpo.ragen.store.remote.location import Location
 
 HEARTBEAT_S = 10.0
@@ -34,6 +35,7 @@ EXPIRY_S = 45.0
 POLL_S = 1.0
 """Interval at which it is watched."""
 
+_DIGITS = 6
 _HELD: set[tuple[str, str]] = set()
 """(store, path) of the leases that this process holds. A lease file of this process that is missing here is a leftover
 that could not be removed."""
@@ -52,7 +54,7 @@ class Holder(BaseModel):
     """Its process id on that machine."""
     started: str
     """Distinguishes the process from others with the same id; see `ragen.core.process_start`."""
-    heard: datetime
+    heard: AwareDatetime
     """Time of this write, in UTC, by its own clock."""
 
     @property
@@ -204,12 +206,11 @@ def holder_of(location: Location, run: str) -> Holder | None:
 
 
 def _numbers(location: Location, run: str) -> list[int]:
-    names = (name.removesuffix(".json") for name in location.names(f"runs/{run}/leases"))
-    return [int(name) for name in names if name.isdigit()]
+    return numbers_of(location.names(f"runs/{run}/leases"), _DIGITS)
 
 
 def _path(run: str, number: int) -> str:
-    return f"runs/{run}/leases/{number:06d}.json"
+    return f"runs/{run}/leases/{number:0{_DIGITS}d}.json"
 
 
 def _parse(data: bytes) -> Holder | None:

@@ -1,10 +1,9 @@
 """The record of a run: its configuration, its state, and whether two records describe the same run."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat
 
 from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError
@@ -29,7 +28,7 @@ class Run(_Record):
     preset: str | None
     """Preset that its settings came from; None: no preset. An import without one knows only some of its settings
     (`stated`)."""
-    created: datetime
+    created: AwareDatetime
     """Creation time, in UTC."""
     config: dict[str, Any]
     """The resolved configuration, as JSON."""
@@ -65,11 +64,11 @@ class RunState(_Record):
 
     status: RunStatus = "running"
     """'cancelled': stopped from outside. A run whose process was killed stays 'running', with an old heartbeat."""
-    heartbeat: datetime
+    heartbeat: AwareDatetime
     """Time of the last write, in UTC."""
     message: str = ""
     """One line for display: the current activity, or why the run ended."""
-    metrics: dict[str, float] = {}
+    metrics: dict[str, FiniteFloat] = {}
     """A few numbers for display."""
     warning: str = ""
     """Why the run learns nothing at present, and what to try; empty if it learns."""

@@ -12,6 +12,7 @@ it meanwhile.
 """
 
 import difflib
+import logging
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from starpo.ragen.config.structure import changed_settings
-from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name, is_name
@@ -35,12 +36,15 @@ from starpo.ragen.store.records.seals import (
     check_seals,
     digest,
     record_path,
+    recorded_iterations,
 )
 from starpo.ragen.store.remote.location import Location
 
 _WRITING = threading.Lock()  # one per process: every task opens its own Store
 _CHAINS: dict[tuple[str, str], RecordChain] = {}
 """(store, run) -> its records, as written by this process."""
+
+_log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,16 +64,19 @@ def _how_to_change(earlier: Run, later: Run) -> str:
     """Advise on what a run of another length reuses, and on `ragen fork`."""
     if earlier.flow != "starpo" or later.flow != "starpo":
         return ""
-    if earlier.config.get("iterations") != later.config.get("iterations"):
-        return (
+    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
+    length, fork = "", ""
+    if "iterations" in changed:
+        length = (
             " A run of another length shares all iterations that both have, unless a learning rate decays over the "
             "length (update.optimiser.decay): then it shares what comes before the first update."
         )
-    changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
-    if not changed <= {"rollout", "reward", "filter", "update"}:
-        return ""
-    fork = f"`ragen fork {later.name} --from N --set PATH=VALUE`"
-    return f" {fork} changes settings of rollout, reward, filter or update from iteration N on."
+    if changed <= {"iterations", "rollout", "reward", "filter", "update"}:
+        fork = (
+            f" `ragen fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
+            f"update from iteration N on{', and keeps the length' if length else ''}."
+        )
+    return length + fork
 
 
 class Runs:
@@ -257,9 +264,24 @@ class Runs:
         return tuple(name for name in self._location.names("runs") if is_name(name))
 
     def list(self) -> list[Run]:
-        """Return all runs, newest first."""
-        records = [self._read(Run, f"runs/{name}/run.json") for name in self.names()]
-        return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.name), reverse=True)
+        """Return all runs whose `run.json` can be read, newest first; the log names the others."""
+        records = []
+        for name in self.names():
+            try:
+                records += [record] if (record := self.find(name)) else []
+            except StoreError as error:
+                _log.warning("run %s is left out: %s", name, first_line(error))
+        return sorted(records, key=lambda record: (record.created, record.name), reverse=True)
+
+    def fault(self, run: str) -> str:
+        """Return why a record of a run cannot be read, in one line; empty if all can, or if there is no such run."""
+        try:
+            self.find(run)
+            self.iterations(run)
+            self.state(run)
+        except StoreError as error:
+            return first_line(error)
+        return ""
 
     def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
         """Record the artifacts of a stage in an iteration: kind -> key. Recording the same again is a no-op."""
@@ -349,11 +371,13 @@ class Runs:
 
     def _stored_records(self, run: str) -> dict[int, tuple[bytes, IterationRecord]]:
         folder = f"runs/{checked_name(run, 'run name')}"
-        names = (name.removesuffix(".json") for name in self._location.names(f"{folder}/iterations"))
         found = {}
-        for iteration in sorted(int(name) for name in names if name.isdigit()):
+        for iteration in sorted(recorded_iterations(self._location, run)):
             path = f"{folder}/{record_path(iteration)}"
-            data = self._location.read(path)
+            try:
+                data = self._location.read(path)
+            except FileNotFoundError as error:  # a link to nothing, or deleted since it was listed
+                raise self._unreadable(path, "it is listed, and is not there") from error
             found[iteration] = data, self._parsed(IterationRecord, path, data)
         return found
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
+from starpo.ragen.store.names import numbers_of
 from starpo.ragen.store.remote.location import Location
+
+_DIGITS = 5
 
 StageKeys = dict[str, dict[str, str]]
 """Stage -> {kind: key}."""
@@ -52,7 +55,12 @@ def digest(data: bytes) -> str:
 
 def record_path(iteration: int) -> str:
     """Return the path of an iteration's record, relative to the run's folder."""
-    return f"iterations/{iteration:05d}.json"
+    return f"iterations/{iteration:0{_DIGITS}d}.json"
+
+
+def recorded_iterations(location: Location, run: str) -> list[int]:
+    """Return the iterations of which a run has a record, in no order."""
+    return numbers_of(location.names(f"runs/{run}/iterations"), _DIGITS)
 
 
 def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]], head: str | None) -> Seals:
@@ -93,8 +101,7 @@ class RecordChain:
     def __init__(self, location: Location, run: str) -> None:
         self._location = location
         self._folder = f"runs/{run}"
-        names = (name.removesuffix(".json") for name in location.names(f"{self._folder}/iterations"))
-        self._iterations = {int(name) for name in names if name.isdigit()}
+        self._iterations = set(recorded_iterations(location, run))
         self._maybe_sealed = set(self._iterations)
         self._newest: tuple[int, bytes, str] | None = None
 

@@ -262,6 +262,8 @@ class Location:
         except OSError as error:
             if verb != "write" and isinstance(error, FileNotFoundError):
                 raise
+            if verb != "write" and isinstance(error, NotADirectoryError) and self.local.is_dir():
+                raise FileNotFoundError(errno.ENOENT, "a file stands in place of its folder", path) from error
             raise self.failure(verb, path, error) from error
 
 

@@ -1,5 +1,7 @@
 """Exceptions of others as texts: short, and without secrets."""
 
+import traceback
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -49,3 +51,9 @@ def test_an_exception_whose_text_is_fixed_is_replaced() -> None:
     assert isinstance(error, StarPOError)
     assert str(error) == without_secrets(f"ValidationError: {raised.value}")
     assert SECRET not in str(error)
+
+
+def test_notes_and_errors_of_a_group_lose_their_secrets() -> None:
+    error = ExceptionGroup("two", [RuntimeError(f"401 for {SECRET}")])
+    error.add_note(f"it was {SECRET}")
+    assert SECRET not in "".join(traceback.format_exception(redacted(error)))

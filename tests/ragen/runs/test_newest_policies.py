@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +92,42 @@ def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
     remove_ownerless()
     assert not theirs.parent.exists()
     assert own.is_dir()
+
+
+def test_what_other_users_put_beside_them_is_left_alone(places: list[Path], tmp_path: Path) -> None:
+    prefix, target = newest_policies._PREFIX, tmp_path / "target"
+    target.mkdir()
+    (places[0] / f"{prefix}file").touch()
+    os.mkfifo(places[0] / f"{prefix}fifo")
+    (places[0] / f"{prefix}itself").symlink_to(f"{prefix}itself")
+    (places[0] / f"{prefix}link").symlink_to(target)
+    (places[0] / f"{prefix}folder" / "lock").mkdir(parents=True)
+    (places[0] / f"{prefix}links").mkdir()
+    (places[0] / f"{prefix}links" / "lock").symlink_to(target / "made")
+    theirs = places[1] / f"{prefix}theirs"
+    theirs.mkdir()
+    planted = sorted(places[0].iterdir())
+
+    with pytest.MonkeyPatch.context() as other_user:
+        other_user.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+        remove_ownerless()
+    assert theirs.is_dir()
+    assert list(theirs.iterdir()) == []
+    places.insert(0, tmp_path / "removed")
+    remove_ownerless()
+    assert sorted(places[1].iterdir()) == planted
+    assert list(target.iterdir()) == []
+    assert not theirs.exists()
+
+
+def test_they_go_to_the_disk_if_memory_takes_no_more_files(
+    policies: NewestPolicies, places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def new_folder(*, prefix: str, dir: Path) -> str:
+        if dir == places[1]:
+            raise OSError(28, "No space left on device")
+        return mkdtemp(prefix=prefix, dir=dir)
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", new_folder)
+    assert add(policies, "a").is_relative_to(places[0])

@@ -86,6 +86,16 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp
         exported(store, tmp_path / "none", "csv")
 
 
+@pytest.mark.parametrize("form", ["messages", "atif"])
+def test_a_folder_is_not_there_before_it_is_complete(store, put_run, tmp_path, monkeypatch, form):
+    put_run(agent=FULL)
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "rename", lambda *_: None)
+        exported(store, tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()
+    assert exported(store, tmp_path / "out", form).num_written > 0
+
+
 def test_ids_lead_no_file_astray(store, put_run, tmp_path):
     rows = played_turns(FULL, ((1.0, 0.0),)).to_pylist()
     for row in rows:

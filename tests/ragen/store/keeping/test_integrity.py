@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.integrity import Damage, verify_store
 from starpo.ragen.store.remote.location import Location
@@ -141,3 +141,23 @@ def test_rows_changed_and_files_digested_anew(store: Store, make_run: MakeRun) -
     assert damages(store) == [
         Damage(f"{kind}/{key}", "the content digest in its manifest is not that of its rows", ["a"])
     ]
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_a_dropped_manifest_whose_digests_of_files_were_changed(
+    store: Store, make_run: MakeRun, is_needed: bool
+) -> None:
+    kind, key = make_run(store, "a", 1)[-1]
+    dropped = store.drop(kind, key)
+    (first, *others) = dropped.files
+    forged = dropped.model_copy(update={"files": (first.model_copy(update={"sha256": "0" * 64}), *others)}).sealed()
+    location = Location(store.url)
+    location.replace(f"{kind}/{key}/dropped.json", forged.model_dump_json().encode())
+    if not is_needed:
+        location.delete(file.path for file in location.files("runs/a"))
+    (damage,) = damages(store)
+    assert damage == Damage(
+        f"{kind}/{key}", "the content digest in its manifest does not match its files", ["a"] if is_needed else []
+    )
+    with pytest.raises(ArtifactDamagedError, match="content digest in its manifest does not match"):
+        store.lasting_manifest(kind, key)

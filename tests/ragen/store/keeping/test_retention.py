@@ -130,3 +130,15 @@ def test_checkpoints_of_a_replay_begin_with_those_of_its_run(tmp_path):
     assert policies(store, "base") == {0: "a", 1: "b", 2: "c"}
     assert policies(store, "again") == {0: "a", 1: "b", 2: "d"}
     assert policies(store, "lonely") == {}
+
+
+def test_a_checkpoint_that_a_damaged_run_may_have_is_kept(store: Store) -> None:
+    record(store, "damaged", 6, prefix="d")
+    file = Path(store.url, "runs", "damaged", "iterations", "00000.json")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:20])
+    Path(store.url, "runs", "a-file").write_text("no run")
+    retention = Retention(store, "mine", every=3)
+    assert retention.apply(MINE[:3]) == []
+    file.write_bytes(whole)
+    assert retention.apply(MINE[:3]) == ["c1"]

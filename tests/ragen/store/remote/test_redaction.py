@@ -54,7 +54,9 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "GH_PAT", "PGPASS", "WANDB_KEY", "SLACK_WEBHOOK", "HF_TOKEN", "DB_PASSWORD", "DB_PASSWD", "MY_SECRET_THING",
         "SSH_PASSPHRASE", "SENTRY_DSN", "REGISTRY_AUTH", "AWS_CREDENTIALS", "DEPLOY_PRIVATE", "APIKEY", "wandb_key",
-        "ROOT_PWD", "KEY",
+        "ROOT_PWD", "KEY", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "SESSION_COOKIE", "MY_JWT",
+        "AZURE_STORAGE_CONNECTION_STRING", "SQL_CONN_STR", "BEARER", "API_KEYS",
+        "HTTP_AUTHORIZATION", "BASIC_AUTH", "PREFECT_CLIENT_CUSTOM_HEADERS", "DB_PW", "WALLET_MNEMONIC",
     ],
 )  # fmt: skip
 def test_names_of_secret_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -63,7 +65,23 @@ def test_names_of_secret_variables(monkeypatch: pytest.MonkeyPatch, name: str) -
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "PWD", "HOME", "MONKEY_ISLAND", "COMPASS_ROSE", "PATTERN", "AUTHOR", "KEYBOARD"]
+    "name",
+    [
+        "PATH",
+        "PWD",
+        "HOME",
+        "MONKEY_ISLAND",
+        "COMPASS_ROSE",
+        "PATTERN",
+        "AUTHOR",
+        "KEYBOARD",
+        "GIT_AUTHOR_NAME",
+        "SSH_AUTH_SOCK",
+        "DESKTOP_SESSION",
+        "TOKENIZERS_PARALLELISM",
+        "RAY_AUTH_MODE",
+        "CONNECTION_TIMEOUT",
+    ],
 )
 def test_other_variables_are_no_secrets(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "canary-Abc123")
@@ -79,3 +97,27 @@ def test_other_variables_are_no_secrets(monkeypatch: pytest.MonkeyPatch, name: s
 )  # fmt: skip
 def test_passwords_in_addresses(text: str) -> None:
     assert "hunter2x" not in without_secrets(f"OperationalError: cannot connect to {text} (timeout)")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text", "shown"),
+    [
+        (
+            "PREFECT_API_AUTH_STRING",
+            "admin:hunter2x",
+            "wrong password 'hunter2x' of admin",
+            "wrong password '***' of admin",
+        ),
+        ("DATABASE_URL", "postgresql://me:hunter%212x@db/x", "no login with hunter!2x", "no login with ***"),
+        ("SIGNING_KEY", "-----BEGIN-----\nhunter2xhunter2x\n", "at line 2: hunter2xhunter2x", "at line 2: ***"),
+        ("HF_TOKEN", "hunter2x\n", "Illegal header value b'Bearer hunter2x'", "Illegal header value b'Bearer ***'"),
+        ("MAX_TOKENS", "100000", "a context of 100000 tokens", "a context of 100000 tokens"),
+        ("OPENAI_API_KEY", "EMPTY", "the reply is EMPTY", "the reply is EMPTY"),
+        ("PREFECT_API_URL", "http://localhost:65535", "port 65535 is taken", "port 65535 is taken"),
+    ],
+)
+def test_parts_of_values_are_masked_and_ordinary_words_are_not(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str, shown: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_secrets(text) == shown
