@@ -57,12 +57,14 @@ class ChatMessage:
         content: Its text; '' if it has none. Marks (`agents.vision.image_tokens.MARK`) are the places of its images.
         calls: Tool calls of the assistant.
         images: Images of any other role; if there are none, a mark is text.
+        call_id: Id of the call that a message of the role 'tool' answers; no part of what the model sees.
     """
 
     role: str
     content: str
     calls: tuple[Call, ...] = ()
     images: tuple[Image, ...] = ()
+    call_id: str = field(default="", compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """Return role, content and, if there are any, calls and digests of images, for storage and display."""
@@ -132,6 +134,7 @@ class _Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Annotated[_Text | _Picture, Field(discriminator="type")]] | None = None
     tool_calls: list[_Call] | None = _Many
+    tool_call_id: str | None = None
 
 
 class _Declaration(BaseModel):
@@ -250,6 +253,7 @@ def _message(number: int, message: _Message, album: Album | None) -> ChatMessage
         "".join(texts),
         tuple(calls) if message.role == "assistant" else (),
         tuple(images),
+        message.tool_call_id or "",
     )
 
 

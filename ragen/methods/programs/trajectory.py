@@ -67,7 +67,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class _Turn:
+class Turn:
     """A call that was answered."""
 
     prompt: Prompt
@@ -95,7 +95,7 @@ class Trajectory:
         self._opening = prefilled_tag(policy.contexts.agent)
         self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
         self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
-        self._turns: dict[int, _Turn] = {}
+        self._turns: dict[int, Turn] = {}
         self._num_calls = self._num_refused = 0
         self._limit = ""
 
@@ -162,7 +162,7 @@ class Trajectory:
         # A response as long as the run allows is malformed, one as long as the program wants is not.
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
-        self._turns[number] = _Turn(prompt, response, text, said, is_whole and could_read)
+        self._turns[number] = Turn(prompt, response, text, said, is_whole and could_read)
         reason = "tool_calls" if calls else response.finish_reason
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
         call.answer(Reply(name, said, reason, len(prompt.ids), len(response.token_ids)))
@@ -241,7 +241,7 @@ class Trajectory:
                 info=_as_json(facts),
             )
 
-    def _spoken(self, turn: _Turn) -> Row:
+    def _spoken(self, turn: Turn) -> Row:
         think, answer = _parts(turn.text, self._opening)
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"
