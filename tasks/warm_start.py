@@ -64,22 +64,29 @@ def has_texts(stored: Mapping[str, str], store_url: str) -> bool:
     return any(is_text(row) for table in tables for row in table.to_pylist())
 
 
-def imitated(config: StarPOConfig, store_url: str) -> "StoredEpisodes | None":
-    """Return the stored episodes that a run begins by imitating, as tokens of its policy; None if it imitates none.
+def imitation_lines(config: StarPOConfig, store_url: str) -> Iterator[str]:
+    """Yield what a run will imitate of stored episodes, and what is left out of it, a line each; none without any.
 
     Raises:
-        StarPOError: If they are not stored, none can be imitated, or the policy cannot be read.
+        StarPOError: If they are not stored, none of them can be imitated, or the policy cannot be read.
     """
+    policy, stored = config.policy, stored_lessons(config.policy, store_url)
+    if not stored:
+        return
     from starpo.ragen.agents.policy.load import load_tokenizer
     from starpo.ragen.agents.policy.source import resolve_policy
 
-    policy, stored = config.policy, stored_lessons(config.policy, store_url)
-    if not stored:
-        return None
     assert isinstance(policy, PretrainedPolicy)
     assert policy.fine_tuning is not None
     episodes = _episodes(Store(store_url), stored, policy.fine_tuning, config)
-    return episodes.tokenised(load_tokenizer(resolve_policy(policy)), config.agent, _max_tokens(config))
+    tokenised = episodes.tokenised(load_tokenizer(resolve_policy(policy)), config.agent, _max_tokens(config))
+    yield from _lines(tokenised)
+
+
+def _lines(episodes: "StoredEpisodes") -> Iterator[str]:
+    yield f"fine-tuning: {episodes.summary}"
+    for line in episodes.left_out.lines():
+        yield f"fine-tuning: {line}"
 
 
 def warm_start(
@@ -225,8 +232,8 @@ def _make(
         if episodes is None:
             return demonstrate_turns(tuning, *played, tokenizer, tuning.demonstration_turns)
         episodes = episodes.tokenised(tokenizer, config.agent, _max_tokens(config))
-        for line in (episodes.summary, *episodes.left_out.lines()):
-            _log.info("fine-tuning: %s", line)
+        for line in _lines(episodes):
+            _log.info(line)
         return episodes
 
     learner = cast("FineTuner", learner_for(config.update)) if config.update.learner_config.fine_tunes else None

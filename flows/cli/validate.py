@@ -12,6 +12,7 @@ from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.sizing.architecture import known_size
+from starpo.tasks.warm_start import imitation_lines
 
 
 def validate(
@@ -42,6 +43,9 @@ def validate(
         write(fit.summary)
     if fits and config.policy.type == "pretrained":
         for line in template_lines(config):
+            write(line)
+    if fits and config.policy.type == "pretrained" and config.policy.fine_tuning is not None:
+        for line in imitation_lines(config, open_store(store).url):
             write(line)
     for advice in advise(config, fits, known_size(config)):
         write(f"warning: {advice}")

@@ -100,9 +100,15 @@ class StoredEpisodes:
         """What is imitated, in a line."""
         examples = self.examples
         num_tokens = sum(int(example.response_mask.sum()) for example in examples)
+        texts = (
+            f" ({counted(self.num_texts, 'conversation')} of text, written by the policy's chat template)"
+            if self.num_texts
+            else ""
+        )
+        excluded = f"; {self.num_excluded} begin on an evaluation panel and are left out" if self.num_excluded else ""
         return (
-            f"{counted(len(self.episodes), 'episode')} ({counted(self.num_texts, 'conversation')} of text, written by "
-            f"the policy's chat template), {counted(len(examples), 'example')}, {num_tokens:,} response tokens"
+            f"{counted(self.num_episodes, 'episode')}{texts} in {counted(len(examples), 'example')}, with a loss on "
+            f"{num_tokens:,} tokens of responses{excluded}"
         )
 
     def tokenised(self, tokenizer: "PreTrainedTokenizerBase", agent: AgentConfig, max_tokens: int) -> "StoredEpisodes":

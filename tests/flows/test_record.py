@@ -136,9 +136,7 @@ tools = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "where?"}]
 for _ in range(2):
     said = client.chat.completions.create(model="policy", messages=messages, tools=tools).choices[0].message
-    messages.append({"role": "assistant", "content": said.content, "tool_calls": [
-        {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}
-        for call in said.tool_calls or ()]})
+    messages.append(said.model_dump(exclude_none=True))
     messages += [{"role": "tool", "tool_call_id": call.id, "content": "a wall"} for call in said.tool_calls or ()]
 print(json.dumps({"reward": float(said.content == "by the wall")}))
 """

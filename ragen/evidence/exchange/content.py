@@ -137,7 +137,7 @@ def _arguments(function: Mapping[str, Any]) -> Any:
 
 
 def tools_of(value: Mapping[str, Any]) -> list[Any]:
-    """Return the tools that a line declares, as a list or as its JSON; OpenAI's former `functions` too.
+    """Return the tools that a line declares, in a list or as the JSON of one; a bare function becomes a tool.
 
     Raises:
         TraceFault: If they are something else.
@@ -151,7 +151,10 @@ def tools_of(value: Mapping[str, Any]) -> list[Any]:
     functions = value.get("functions") or []
     if not isinstance(given, list) or not isinstance(functions, list):
         raise TraceFault("tools is neither a list nor the JSON of one")
-    return [*given, *({"type": "function", "function": function} for function in functions)]
+    return [
+        {"type": "function", "function": tool} if isinstance(tool, Mapping) and "name" in tool else tool
+        for tool in (*given, *functions)
+    ]
 
 
 def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
