@@ -34,19 +34,18 @@ def validate(
     if as_json:
         print_json(config.model_dump(mode="json"))
         return
+    fits = context_fits(config, should_download=play is not None)
+    policy_lines = template_lines(config) if fits and config.policy.type == "pretrained" else []
+    if policy_lines and getattr(config.policy, "fine_tuning", None) is not None:
+        policy_lines += imitation_lines(config, open_store(store).url)
     done = counted(config.iterations, "iteration")
     write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
-    fits = context_fits(config, should_download=play is not None)
     if not fits:
         write("prompts: not counted, as the model is not on this machine; a run downloads it")
     for fit in fits:
         write(fit.summary)
-    if fits and config.policy.type == "pretrained":
-        for line in template_lines(config):
-            write(line)
-    if fits and config.policy.type == "pretrained" and config.policy.fine_tuning is not None:
-        for line in imitation_lines(config, open_store(store).url):
-            write(line)
+    for line in policy_lines:
+        write(line)
     for advice in advise(config, fits, known_size(config)):
         write(f"warning: {advice}")
     if play is not None:

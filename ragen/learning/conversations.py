@@ -249,7 +249,7 @@ class ChatExamples:
             _Unfit: If the template does not show it.
         """
         if problem := next((problem for _, problem in texts if problem), ""):
-            raise _Unfit(f"{_REFUSED}: {first_line(problem)[:200]}")
+            raise _Unfit(f"{_REFUSED}: {problem.splitlines()[0][:200]}")
         shift = len(messages) - len(conversation.messages)
         drafts: list[_Draft] = []
         for at, (prompt, _), (whole, _) in zip(conversation.learned, texts[::2], texts[1::2], strict=True):

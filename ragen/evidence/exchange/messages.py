@@ -140,8 +140,8 @@ def _of_sharegpt(message: Any) -> Any:
     if role != "function_call":
         return {**rest, "role": role, "content": content}
     try:
-        call = json.loads(content)
-    except (TypeError, ValueError, RecursionError):
+        call = json.loads(str(content))
+    except (ValueError, RecursionError):
         raise TraceFault("a message from 'function_call' is not the JSON of a call") from None
     calls = call if isinstance(call, list) else [call]
     return {**rest, "role": "assistant", "content": "", "tool_calls": [{"function": one} for one in calls]}
