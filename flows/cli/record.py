@@ -85,7 +85,7 @@ def record(
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
     with _player(config, is_chat) as (player, folder):
         turns = play(config, player, folder, num_tasks, times)
-    failures: Counter[str] = getattr(player, "failures", Counter())
+        failures: Counter[str] = player.failures if is_chat else Counter()
     importer = Importer(open_store(store), run)
     importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])

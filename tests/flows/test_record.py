@@ -207,7 +207,7 @@ def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkey
         "I see.",
         {"to": "north"},
     )
-    assert conversation.tools == Teacher.asked[0]["tools"]
+    assert json.dumps(conversation.tools) == json.dumps(Teacher.asked[0]["tools"])
     with pytest.raises(LearnerError, match="without the tokens of its responses"):
         assemble(turns, rewards, selection.set_column(
             selection.schema.get_field_index("kept"), "kept", [[True] * selection.num_rows]))  # fmt: skip

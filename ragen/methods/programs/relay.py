@@ -302,7 +302,8 @@ class RelayedTrajectory(Trajectory):
                 response["reasoning_content"] = think
             tools = json.loads(prompt.tools) if row["is_context_start"] else ()
             spoken = text_facts(list(map(_as_stored, told)), response, tools, row["observation"], row["response"])
-            row |= {"prompt_ids": [], "info": json.dumps(json.loads(row["info"]) | spoken, sort_keys=True)}
+            # Unsorted: a template shows fields of tools and arguments in the sender's order.
+            row |= {"prompt_ids": [], "info": json.dumps(json.loads(row["info"]) | spoken)}
 
     def _spoken(self, turn: Turn) -> Row:
         return super()._spoken(turn) | {"finish_reason": UNKNOWN_FINISH}
