@@ -10,6 +10,7 @@ rules      the rules of every dataset, row by row and across rows
 models     pandera models, built from columns, checks and rules
 validate   `validate(table, kind)`: all rules of a dataset, one readable error
 imported   what is known of the source of imported turns
+texts      the messages of turns whose tokens are not known
 manifest   the manifest stored with every artifact
 digest     digest of logical data, independent of files, compression and batches
 """

@@ -1,5 +1,6 @@
 """(configuration, stored episodes to imitate) -> the first checkpoint of a run."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +21,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
 from starpo.ragen.store.named_rollouts import named_rollouts
 from starpo.schemas.manifest import Stage
+from starpo.schemas.texts import is_text
 from starpo.tasks.progress import RunProgress
 from starpo.tasks.rollout import held_out
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from starpo.ragen.learning.stored_episodes import StoredEpisodes
 
 STAGE = Stage(name="warm_start", version=4)
+
+_log = logging.getLogger(__name__)
 
 _OF_DEMONSTRATIONS = {"demonstrator", "demonstration_turns", "demonstration_skill"}
 _OF_EPISODES = {"runs", "episodes", "min_return"}
@@ -46,8 +50,51 @@ def stored_lessons(policy: TinyPolicy | PretrainedPolicy, store_url: str) -> dic
     return named_rollouts(Store(store_url), tuning.runs) if tuning is not None and tuning.runs else {}
 
 
+def has_texts(stored: Mapping[str, str], store_url: str) -> bool:
+    """Whether the tokens of some of these stored episodes (`stored_lessons`) have to be made of their texts.
+
+    Raises:
+        StoreError: If they cannot be read.
+    """
+    keys = of_kind(stored, "turns")
+    if not keys:
+        return False
+    store = Store(store_url)
+    tables = (store.read_table("turns", key, ["finish_reason", "response_ids"]) for key in keys)
+    return any(is_text(row) for table in tables for row in table.to_pylist())
+
+
+def imitation_lines(config: StarPOConfig, store_url: str) -> Iterator[str]:
+    """Yield what a run will imitate of stored episodes, and what is left out of it, a line each; none without any.
+
+    Raises:
+        StarPOError: If they are not stored, none of them can be imitated, or the policy cannot be read.
+    """
+    policy, stored = config.policy, stored_lessons(config.policy, store_url)
+    if not stored:
+        return
+    from starpo.ragen.agents.policy.load import load_tokenizer
+    from starpo.ragen.agents.policy.source import resolve_policy
+
+    assert isinstance(policy, PretrainedPolicy)
+    assert policy.fine_tuning is not None
+    episodes = _episodes(Store(store_url), stored, policy.fine_tuning, config)
+    tokenised = episodes.tokenised(load_tokenizer(resolve_policy(policy)), config.agent, _max_tokens(config))
+    yield from _lines(tokenised)
+
+
+def _lines(episodes: "StoredEpisodes") -> Iterator[str]:
+    yield f"fine-tuning: {episodes.summary}"
+    for line in episodes.left_out.lines():
+        yield f"fine-tuning: {line}"
+
+
 def warm_start(
-    config: StarPOConfig, stored: Mapping[str, str] | None = None, progress: RunProgress | None = None
+    config: StarPOConfig,
+    stored: Mapping[str, str] | None = None,
+    progress: RunProgress | None = None,
+    *,
+    should_render: bool = False,
 ) -> Work:
     """Create the tiny policy and train it on demonstrations, or take a pretrained one, optionally fine-tuned.
 
@@ -55,6 +102,7 @@ def warm_start(
         config: All settings.
         stored: Role -> key of the stored episodes to imitate, from `stored_lessons`.
         progress: Receives the progress of the training.
+        should_render: Whether some of them are texts (`has_texts`), so that the chat template has an effect.
     """
     policy = config.policy
     settings: dict[str, Any] = {"policy": policy.model_dump(mode="json")}
@@ -68,6 +116,10 @@ def warm_start(
     elif isinstance(player, FineTuning):
         idle = _OF_DEMONSTRATIONS | {"runs"} if is_replaying else _OF_EPISODES
         settings["policy"]["fine_tuning"] = player.model_dump(mode="json", exclude=idle)
+        if should_render:
+            names = {"chat_template", "template_system_prompt"}
+            settings["rendering"] = config.agent.model_dump(mode="json", include=names)
+            settings["rendering"]["max_context_tokens"] = config.rollout.max_context_tokens
         if (learner := config.update.learner_config).fine_tunes:
             settings["learner"] = {"type": config.update.learner, **learner.model_dump(mode="json")}
     if player is not None:
@@ -129,17 +181,20 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
     from starpo.ragen.learning.stored_episodes import choose_episodes
     from starpo.ragen.runs.stored_images import image_kinds
 
-    def rollouts() -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
+    def rollouts() -> Iterator[tuple[pa.Table, pa.Table | None, pa.Table | None]]:
         for number in range(len(of_kind(inputs, "turns"))):
             if image_kinds(store.manifest("turns", inputs[numbered("turns", number)])):
                 raise ConfigError(
                     "policy.fine_tuning.runs names a run whose prompts show images, which a pretrained policy does not "
                     "take; name runs with agent.observation = 'text'"
                 )
-            turns, rewards, selection = (
-                store.read_table(kind, inputs[numbered(kind, number)]) for kind in ("turns", "rewards", "selection")
+            yield (
+                store.read_table("turns", inputs[numbered("turns", number)]),
+                *(
+                    store.read_table(kind, inputs[role]) if (role := numbered(kind, number)) in inputs else None
+                    for kind in ("rewards", "selection")
+                ),
             )
-            yield turns, rewards, selection
 
     # no state is left to train on outside a panel that has them all
     panels = [panel for panel in held_out(config) if not panel.is_exhaustive]
@@ -173,11 +228,28 @@ def _make(
     from starpo.ragen.runs.placement import learner_for
 
     def lessons(tokenizer: "PreTrainedTokenizerBase") -> "Lessons":
+        nonlocal episodes
         if episodes is None:
             return demonstrate_turns(tuning, *played, tokenizer, tuning.demonstration_turns)
-        episodes.check_tokens(tokenizer)
+        episodes = episodes.tokenised(tokenizer, config.agent, _max_tokens(config))
+        for line in _lines(episodes):
+            _log.info(line)
         return episodes
 
     learner = cast("FineTuner", learner_for(config.update)) if config.update.learner_config.fine_tunes else None
     headline = fine_tune(policy, lessons, folder, met, on_progress, learner)
-    return headline if episodes is None else headline | {"num_excluded": float(episodes.num_excluded)}
+    if episodes is None:
+        return headline
+    if episodes.num_texts or len(episodes.left_out):
+        headline |= {"num_texts": float(episodes.num_texts), "num_left_out": float(len(episodes.left_out))}
+    return headline | {"num_excluded": float(episodes.num_excluded)}
+
+
+def _max_tokens(config: StarPOConfig) -> int:
+    """Maximum length of a conversation of others: what the policy may see when it plays."""
+    from starpo.ragen.agents.policy.folder import num_positions
+    from starpo.ragen.agents.policy.source import resolve_policy
+
+    assert isinstance(config.policy, PretrainedPolicy)
+    allowed = config.rollout.max_context_tokens
+    return min(num_positions(resolve_policy(config.policy)) or allowed, allowed)

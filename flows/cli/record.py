@@ -1,5 +1,8 @@
 """`ragen record`: keep what an agent program says to a policy as a run, without training."""
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
@@ -9,10 +12,12 @@ from starpo.flows.cli.options import JsonOption, StoreOption, open_store, parse_
 from starpo.flows.terminal import print_json, write
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.tasks.loop.training import reward_and_filter
 
 _RECORDING = "starpo.ragen.methods.programs.recording"  # a name, since it imports torch
+_SHOWN_FAILURES = 3
 _NO_TASK, _UNRATED = f"{_RECORDING}:NO_TASK", f"{_RECORDING}:unrated"
 
 
@@ -22,15 +27,21 @@ def record(
         list[str], typer.Argument(help="After --: the program, `module:function` or a command and its words.")
     ],
     policy: Annotated[
-        str,
-        typer.Option("--policy", help="As policy.name_or_path; with --server, whose tokenizer and template count."),
-    ],
+        str | None,
+        typer.Option(
+            "--policy",
+            help="As policy.name_or_path; with --server, whose tokenizer and template count. Not for --protocol chat.",
+        ),
+    ] = None,
     server: Annotated[
         str | None, typer.Option("--server", help="Address of an OpenAI-compatible server that answers instead.")
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Name of the model on that server.")] = None,
     protocol: Annotated[
-        Literal["vllm", "completions"], typer.Option("--protocol", help="As rollout.openai.protocol.")
+        Literal["vllm", "completions", "chat"],
+        typer.Option(
+            "--protocol", help="As rollout.openai.protocol. chat: messages alone, of any model; its text is kept."
+        ),
     ] = "vllm",
     tasks: Annotated[str, typer.Option("--tasks", help="As environment.tasks. Default: one task, {}.")] = _NO_TASK,
     reward: Annotated[
@@ -46,18 +57,25 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Keep what an agent program says to a policy as a run, to audit, filter and fine-tune on; nothing is trained."""
-    from starpo.ragen.agents.policy.source import resolve_policy
     from starpo.ragen.methods.programs.recording import record as play
-    from starpo.ragen.runs.placement import playing_here, shard_player
 
     if (server is None) != (model is None):
         raise ConfigError("--server and --model go together: the address, and the name of the model there")
+    is_chat = protocol == "chat"
+    if is_chat and server is None:
+        raise ConfigError("--protocol chat is how a server is asked: name it with --server and --model")
+    if is_chat != (policy is None):
+        raise ConfigError(
+            "--protocol chat asks with messages, and needs no policy: leave --policy out"
+            if is_chat
+            else "--policy is missing: the policy that plays, or with --server the one whose tokenizer and template "
+            "count. A server that takes messages alone is recorded without one: --protocol chat"
+        )
     is_function = len(command) == 1 and ":" in command[0]
     program = {"command": command[0] if is_function else command, "tasks": tasks, "reward": reward}
-    settings: dict[str, Any] = {
-        "environment": {"type": "program", **program},
-        "policy": {"type": "pretrained", "name_or_path": policy},
-    }
+    settings: dict[str, Any] = {"environment": {"type": "program", **program}}
+    if policy is not None:
+        settings["policy"] = {"type": "pretrained", "name_or_path": policy}
     if server is not None:
         settings |= {
             "rollout.engine": "openai",
@@ -65,9 +83,9 @@ def record(
         }
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
-    folder = resolve_policy(config.policy)  # type: ignore[arg-type]
-    with playing_here():
-        turns = play(config, shard_player(config.rollout, 1), folder, num_tasks, times)
+    with _player(config, is_chat) as (player, folder):
+        turns = play(config, player, folder, num_tasks, times)
+        failures: Counter[str] = player.failures if is_chat else Counter()
     importer = Importer(open_store(store), run)
     importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])
@@ -77,10 +95,28 @@ def record(
     num_failed = turns.filter(_has_failed(turns)).num_rows
     facts = {"run": run, "episodes": num_tasks * times, "failed": num_failed, "turns": turns.num_rows}
     if as_json:
-        print_json(facts)
+        print_json(facts | ({"server_errors": failures.total()} if is_chat else {}))
         return
+    for reason, number in failures.most_common(_SHOWN_FAILURES):
+        write(f"{counted(number, 'call')} failed at the server: {reason}")
     write(f"run {run}: {facts['episodes']} episodes, {num_failed} failed, {turns.num_rows} turns.")
     write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
+
+
+@contextmanager
+def _player(config: StarPOConfig, is_chat: bool) -> Iterator[tuple[Any, str]]:
+    """Context manager: what plays, and the folder of its policy, '' if a server is asked with messages."""
+    if is_chat:
+        from starpo.ragen.methods.programs.relay import RelayPlayer
+
+        yield RelayPlayer(config.rollout.openai), ""  # type: ignore[attr-defined]
+        return
+    from starpo.ragen.agents.policy.source import resolve_policy
+    from starpo.ragen.runs.placement import playing_here, shard_player
+
+    folder = resolve_policy(config.policy)  # type: ignore[arg-type]
+    with playing_here():
+        yield shard_player(config.rollout, 1), folder
 
 
 def _has_failed(turns: Any) -> Any:

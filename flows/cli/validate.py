@@ -12,6 +12,7 @@ from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.sizing.architecture import known_size
+from starpo.tasks.warm_start import imitation_lines
 
 
 def validate(
@@ -33,16 +34,18 @@ def validate(
     if as_json:
         print_json(config.model_dump(mode="json"))
         return
+    fits = context_fits(config, should_download=play is not None)
+    policy_lines = template_lines(config) if fits and config.policy.type == "pretrained" else []
+    if policy_lines and getattr(config.policy, "fine_tuning", None) is not None:
+        policy_lines += imitation_lines(config, open_store(store).url)
     done = counted(config.iterations, "iteration")
     write(f"{file}: valid; {done} of {config.environment.type}. --json shows it all.")
-    fits = context_fits(config, should_download=play is not None)
     if not fits:
         write("prompts: not counted, as the model is not on this machine; a run downloads it")
     for fit in fits:
         write(fit.summary)
-    if fits and config.policy.type == "pretrained":
-        for line in template_lines(config):
-            write(line)
+    for line in policy_lines:
+        write(line)
     if fits and any(part.type == "program" for part in config.environment.tagged().values()):
         from starpo.ragen.methods.programs.spelling import tools_line
 

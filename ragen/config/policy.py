@@ -84,11 +84,12 @@ class FineTuning(Settings):
     """Supervised fine-tuning on the solver's play (RAGEN, App. C) or on stored episodes (rejection sampling)."""
 
     runs: list[Annotated[str, Field(pattern=_ROLLOUTS)]] = Field([])
-    """Imitate stored episodes of these runs' iterations, such as ["RUN:10-40", "OTHER:0"]. Their tokens are taken as
-    they were sampled, so the policies must share a tokenizer. []: imitate the demonstrator."""
+    """Imitate stored episodes of these runs' iterations, such as ["RUN:10-40", "OTHER:0"]. Tokens are taken as they
+    were sampled, so the policies must share a tokenizer; conversations of which text alone is known (imported, or
+    recorded from a server of messages) are written by the policy's chat template. []: imitate the demonstrator."""
     episodes: Literal["successful", "kept", "all"] = "successful"
-    """Which episodes of `runs`: 'successful', those of groups that the run's filter 'kept', or 'all'. Episodes that
-    begin in a state of an evaluation panel are left out."""
+    """Which episodes of `runs`: 'successful', those of groups that the run's filter 'kept', or 'all', which those need
+    whose source does not tell success. Episodes that begin in a state of an evaluation panel are left out."""
     min_return: float | None = None
     """Minimum return of an episode of `runs`. None: any."""
     demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None

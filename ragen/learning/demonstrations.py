@@ -53,6 +53,11 @@ class Demonstrations:
         """Number of turns."""
         return len(self.prompts)
 
+    @property
+    def num_episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.successes)
+
     @cached_property
     def examples(self) -> list[Example]:
         """Contexts to learn from; compute them only when all turns are there."""

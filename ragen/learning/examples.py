@@ -28,7 +28,7 @@ class Example:
 
 
 class Lessons(Protocol):
-    """What is imitated: demonstrations or stored episodes."""
+    """What is imitated: demonstrations, or episodes that were stored."""
 
     @property
     def examples(self) -> Sequence[Example]:
@@ -43,12 +43,16 @@ class Lessons(Protocol):
         """Number of turns in them."""
 
     @property
+    def num_episodes(self) -> int:
+        """Number of episodes in them."""
+
+    @property
     def successes(self) -> Sequence[bool]:
-        """Whether each episode succeeded. [episodes]"""
+        """Whether each episode succeeded, of those of which it is known."""
 
     @property
     def initial_states(self) -> Sequence[str]:
-        """Digest of the initial state of each episode. [episodes]"""
+        """Digest of the initial state of each episode, of those of which it is known."""
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,9 @@ def imitate(
         on_progress: Called with (steps done, total steps).
 
     Returns:
-        Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (success rate of these
-        episodes), `loss` (nats per response token) and `token_accuracy` over the last tenth of the steps (both absent
-        with 0 steps), `num_parameters`, `vocabulary_size`.
+        Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (success rate of those
+        episodes of which it is known), `loss` (nats per response token) and `token_accuracy` over the last tenth of the
+        steps (both absent with 0 steps), `num_parameters`, `vocabulary_size`.
 
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
@@ -148,8 +148,8 @@ def fine_tune(
 def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lessons: Lessons) -> dict[str, float]:
     return {
         "num_turns": float(lessons.num_turns),
-        "num_episodes": float(len(lessons.successes)),
-        "demonstration_success": float(np.mean(lessons.successes)) if lessons.successes else 0.0,
+        "num_episodes": float(lessons.num_episodes),
+        **({"demonstration_success": float(np.mean(lessons.successes))} if lessons.successes else {}),
         "num_parameters": float(model.num_parameters()),
         "vocabulary_size": float(len(tokenizer)),
     }

@@ -14,6 +14,8 @@ from starpo.ragen.store.store import Store
 def named_rollouts(store: Store, names: Sequence[str]) -> dict[str, str]:
     """Return role -> key of the data of all named iterations, each rollout once, numbered like attempts.
 
+    Of an import without rewards, the turns alone.
+
     Args:
         store: Store that has the runs.
         names: Runs with an iteration or a range, both ends included: `RUN:0`, `RUN:10-40`.
@@ -25,10 +27,11 @@ def named_rollouts(store: Store, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         run, _, span = name.rpartition(":")
         first, _, last = span.partition("-")
-        store.runs.get(run)
+        unpaid = store.runs.get(run).parameters.get("unpaid", ())
         recorded = store.runs.iterations(run)
         for iteration in range(int(first), int(last or first) + 1):
-            found = [one for one in attempts(recorded.get(iteration, {})) if one.keys() >= MADE_BY.keys()]
+            made = {"rollout"} if iteration in unpaid else MADE_BY.keys()
+            found = [one for one in attempts(recorded.get(iteration, {})) if one.keys() >= made]
             if not found:
                 raise StoreError(
                     f"'{name}': run '{run}' has no rollout with rewards and a selection in iteration {iteration}; it "
@@ -39,6 +42,7 @@ def named_rollouts(store: Store, names: Sequence[str]) -> dict[str, str]:
         numbered(kind, number): stages[stage][kind]
         for number, stages in enumerate(rollouts.values())
         for stage, kind in MADE_BY.items()
+        if stage in stages
     }
 
 

@@ -32,7 +32,7 @@ from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import warm_start
+from starpo.tasks.warm_start import has_texts, warm_start
 
 PlayOn = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
@@ -49,7 +49,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         NothingKeptError: If the filter kept no group in too many consecutive iterations.
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
-    begin = warm_start(config, runner.stored_lessons(config), runner.progress)
+    stored = runner.stored_lessons(config)
+    begin = warm_start(config, stored, runner.progress, should_render=has_texts(stored, runner.store_url))
     first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update

@@ -15,8 +15,10 @@ from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.vision.image import Image
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import LearnerError, StarPOError
+from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.stored_episodes import choose_episodes
 from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.store import Store
@@ -120,14 +122,117 @@ def test_what_a_server_says_is_recorded_and_can_be_imitated(store, policy, tmp_p
     assert [(row["response"], row["behaviour_logprobs"]) for row in turns.to_pylist()] == [("Up", [])] * 2
     fine_tuning = FineTuning(runs=["seen:0"], episodes="all")
     chosen = choose_episodes([(turns, rewards, selection)], fine_tuning, frozenset())
-    assert [text for _, text in chosen.responses] == ["Up"] * 2
-    chosen.check_tokens(make_tokenizer())
+    assert [text for episode in chosen.episodes for _, text in episode.responses] == ["Up"] * 2
+    made = chosen.tokenised(make_tokenizer(), AgentConfig(), 64)
+    assert [example.response_mask.sum() for example in made.examples] == [2, 2]
+
+
+TOOL_AGENT = """
+import json
+from openai import OpenAI
+
+client = OpenAI(max_retries=0)
+tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "where?"}]
+for _ in range(2):
+    said = client.chat.completions.create(model="policy", messages=messages, tools=tools).choices[0].message
+    messages.append(said.model_dump(exclude_none=True))
+    messages += [{"role": "tool", "tool_call_id": call.id, "content": "a wall"} for call in said.tool_calls or ()]
+print(json.dumps({"reward": float(said.content == "by the wall")}))
+"""
+
+
+class Teacher(Server):
+    """A server that takes messages alone: it calls the tool, then answers; every third request fails."""
+
+    asked: list[dict] = []  # noqa: RUF012
+    fails_every = 0
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(body)
+        if self.fails_every and len(self.asked) % self.fails_every == 0:
+            self.send_response(400)
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
+        call = {"id": "call_7", "type": "function", "function": {"name": "look", "arguments": '{"to": "north"}'}}
+        is_first = body["messages"][-1]["role"] == "user"
+        said = {"tool_calls": [call], "content": None} if is_first else {"content": "by the wall"}
+        said["reasoning_content"] = "I see."
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **said}}
+        usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        self._send({"id": "", "object": "chat.completion", "created": 0, "model": "teacher",
+                    "choices": [choice], "usage": usage})  # fmt: skip
+
+
+def record_teacher(store, tmp_path, *arguments: str):
+    (tmp_path / "agent.py").write_text(TOOL_AGENT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Teacher) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        given = ("--server", f"http://127.0.0.1:{server.server_port}/v1", "--model", "teacher", "--protocol", "chat")
+        program = ("--", sys.executable, str(tmp_path / "agent.py"))
+        made = CliRunner().invoke(app, ["record", "seen", "--store", store.url, *given, *arguments, *program])
+        server.shutdown()
+    return made
+
+
+def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkeypatch):
+    """Without a policy: tools reach the server, its calls the program, and no token is made up."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr(Teacher, "asked", [])
+    made = record_teacher(store, tmp_path, "--reward", "output")
+    assert made.exit_code == 0, made.output
+    assert [request["tools"][0]["function"]["name"] for request in Teacher.asked] == ["look", "look"]
+    assert Teacher.asked[1]["messages"][-2]["tool_calls"][0]["id"] == "call_7"
+    assert Teacher.asked[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_7", "content": "a wall"}
+    keys = {kind: key for stage in store.runs.iterations("seen")[0].values() for kind, key in stage.items()}
+    turns, rewards, selection = (store.read_table(kind, keys[kind]) for kind in ("turns", "rewards", "selection"))
+    rows = turns.to_pylist()
+    assert [(row["prompt_ids"], row["response_ids"], row["finish_reason"]) for row in rows] == [([], [], "unknown")] * 2
+    assert [row["is_context_start"] for row in rows] == [True, False]
+    assert sum(rows[-1]["action_rewards"]) == 1.0
+    (episode,) = choose_episodes([(turns, rewards, selection)], FineTuning(runs=["seen:0"]), frozenset()).episodes
+    (conversation,) = episode.conversations
+    assert [message["role"] for message in conversation.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert conversation.learned == [2, 4]
+    called = conversation.messages[2]
+    assert (called["reasoning_content"], called["tool_calls"][0]["function"]["arguments"]) == (
+        "I see.",
+        {"to": "north"},
+    )
+    assert json.dumps(conversation.tools) == json.dumps(Teacher.asked[0]["tools"])
+    with pytest.raises(LearnerError, match="without the tokens of its responses"):
+        assemble(turns, rewards, selection.set_column(
+            selection.schema.get_field_index("kept"), "kept", [[True] * selection.num_rows]))  # fmt: skip
+
+
+def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr(Teacher, "asked", [])
+    monkeypatch.setattr(Teacher, "fails_every", 4)
+    made = record_teacher(store, tmp_path, "--times", "3", "--set", "rollout.openai.max_concurrent=1")
+    assert made.exit_code == 0, made.output
+    assert "1 call failed at the server: the server at http" in made.output
+    rows = store.read_table("turns", store.runs.iterations("seen")[0]["rollout"]["turns"]).to_pylist()
+    (failed,) = (json.loads(row["info"]) for row in rows if row["status"] == "env_error")
+    assert failed["error"] == "ProgramDied"
+    assert "status 400" in failed["server"]
 
 
 def test_what_cannot_be_recorded_is_said_and_leaves_no_run(store, policy):
     missing = record(store, policy, "--", "no-such-agent")
     assert isinstance(missing.exception, StarPOError)
     assert "the command 'no-such-agent' is not found here" in str(missing.exception)
+    for given, message in ((("--protocol", "chat"), "name it with --server"), ((), "--policy is missing")):
+        refused = CliRunner().invoke(app, ["record", "seen", "--store", store.url, *given, "--", "true"])
+        assert message in str(refused.exception)
     alone = record(store, policy, "--server", "http://127.0.0.1:9/v1", "--", "true")
     assert "--server and --model go together" in str(alone.exception)
     assert not Path(store.url, "runs", "seen").exists()

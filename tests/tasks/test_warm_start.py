@@ -5,15 +5,21 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from starpo.flows.cli import app
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.initial_states import read_states
+from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
+from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
+from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs import placement
 from starpo.ragen.store import Store
@@ -21,7 +27,7 @@ from starpo.tasks import warm_start as stage
 from starpo.tasks.reward import reward
 from starpo.tasks.rollout import held_out, rollout
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import stored_lessons, warm_start
+from starpo.tasks.warm_start import has_texts, imitation_lines, stored_lessons, warm_start
 
 GPU = Device("cuda", "NVIDIA H200")
 FAST_GPU = replace(GPU, is_repeatable=False)
@@ -144,6 +150,78 @@ def test_episodes_of_a_policy_with_another_vocabulary_are_refused(played: tuple[
     config = expert(str(other))
     with pytest.raises(ConfigError, match=r"policy.fine_tuning.runs: .* another tokenizer"):
         warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
+
+
+@pytest.fixture(scope="module")
+def demos(played: tuple[Store, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Adds a run to the store, 60 conversations of a teacher and three that cannot be used; returns its iteration."""
+    store, _ = played
+    file = tmp_path_factory.mktemp("demos") / "teacher.jsonl"
+    talks = [talk(f"{number} #", "<answer>Up || Down</answer>") for number in range(60)]
+    talks += [talk("q" * 400, "Up"), talk("q", "a<|im_end|>"), [*talk("q", "a"), {"role": "assistant", "content": "b"}]]
+    file.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in talks))
+    made = CliRunner().invoke(app, ["import", "demos", str(file), "--format", "messages", "--store", store.url])
+    assert made.exit_code == 0, made.output
+    return "demos:0"
+
+
+def talk(question: str, answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def test_texts_of_others_are_imitated_beside_recorded_episodes(played: tuple[Store, str], demos: str) -> None:
+    """Without rewards, log-probs or tokens; those that cannot be are counted, and the form is learned."""
+    store, folder = played
+    config = expert(folder, runs=["base:0", demos], episodes="all", steps=30, batch_size=16, learning_rate=3e-3)
+    told, *left_out = imitation_lines(config, store.url)
+    stored = stored_lessons(config.policy, store.url)
+    work = warm_start(config, stored, should_render=has_texts(stored, store.url))
+    key = work.carry_out(store)["checkpoint"]
+    headline = store.manifest("checkpoint", key).headline
+    num_played = headline["num_episodes"] - 60
+    assert num_played > 0
+    assert told.startswith(f"fine-tuning: {headline['num_episodes']:.0f} episodes (60 conversations of text, ")
+    assert (headline["num_texts"], headline["num_left_out"]) == (60, 3)
+    reasons = ["two messages of the assistant in a row", "its text has <|im_end|>", "more than 256 tokens"]
+    assert all(any(reason in line for line in left_out) for reason in reasons)
+    first, later = (responses_to(place, "99 #") for place in (folder, store.local_folder("checkpoint", key)))
+    assert first != later == "<answer>Up || Down</answer><|im_end|>"
+
+
+def responses_to(folder: str, question: str) -> str:
+    model, tokenizer = load_policy(folder)
+    prompt = tokenizer.apply_chat_template(
+        talk(question, "")[:1], add_generation_prompt=True, return_tensors="pt", return_dict=False
+    )
+    made = model.generate(prompt, max_new_tokens=8, do_sample=False)
+    return str(tokenizer.decode(made[0, prompt.shape[1] :]))
+
+
+def test_texts_that_are_written_otherwise_are_another_warm_start(played: tuple[Store, str], demos: str) -> None:
+    """The key of recorded episodes alone is that of a version that knew no texts."""
+    store, folder = played
+    config = expert(folder, runs=[demos], episodes="all")
+    stored = stored_lessons(config.policy, store.url)
+    assert stored.keys() == {"turns"}
+    assert has_texts(stored, store.url)
+    assert not has_texts(stored_lessons(expert(folder).policy, store.url), store.url)
+    changes = ({}, {"agent.chat_template": "{{ messages }}"}, {"rollout.max_context_tokens": 512})
+    keys = {warm_start(apply_overrides(config, change, "test"), stored, should_render=True).key for change in changes}
+    assert len(keys) == 3
+    with pytest.raises(ConfigError, match=r"not told by the source of 63: policy\.fine_tuning\.episodes = 'all'"):
+        [*imitation_lines(expert(folder, runs=[demos]), store.url)]
+
+
+def test_nothing_is_trained_on_texts_but_imitation(played: tuple[Store, str], demos: str) -> None:
+    store, _ = played
+    turns = store.read_table("turns", stored_lessons(expert("x", runs=[demos]).policy, store.url)["turns"])
+    num_rows = turns.num_rows
+    paid = turns.select(["trajectory_id", "turn"]).append_column("is_valid", pa.array([True] * num_rows))
+    for name in ("total", "trajectory_return", "normalised_return"):
+        paid = paid.append_column(name, pa.array([1.0] * num_rows))
+    kept = pa.table({"group_id": turns["group_id"], "kept": pa.array([True] * num_rows)})
+    with pytest.raises(LearnerError, match=r"without the tokens of its responses\. It can be imitated"):
+        assemble(turns, paid, kept)
 
 
 def test_nothing_to_imitate_ends_before_the_policy_is_loaded(

@@ -13,9 +13,10 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
+from itertools import accumulate, groupby
 from typing import Any
 
 import jinja2
@@ -27,6 +28,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from starpo.ragen.core.errors import TemplateError
 
 _MAX_BYTES, _MAX_CPU_S, _MAX_CHARACTERS = 1 << 30, 5, 1_000_000
+_MAX_BATCH = 1_000_000  # characters of messages in one process, far from the limits
 _PATIENCE_S = 120.0  # of wall time: the machine may be busy with other work
 _DATE = date(2024, 7, 26)
 
@@ -52,8 +54,31 @@ def render(
     return list(_rendered(json.dumps([template, conversations, variables])))
 
 
+def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Render many conversations, each with variables of its own, a few hundred in a process; nothing is cached.
+
+    Args:
+        template: Jinja source.
+        renderings: Variables of each rendering, `messages` among them. [num_renderings]
+
+    Yields:
+        (text, "") of each, or ("", error) where the template fails. [num_renderings]
+
+    Raises:
+        TemplateError: If the template exceeds the limits.
+    """
+    sizes = accumulate(len(json.dumps(rendering["messages"])) + _MAX_BATCH // 500 for rendering in renderings)
+    numbered = zip((size // _MAX_BATCH for size in sizes), renderings, strict=True)
+    for _, batch in groupby(numbered, key=lambda one: one[0]):
+        yield from _render(json.dumps([template, [rendering for _, rendering in batch], {}]))
+
+
 @lru_cache(maxsize=64)
 def _rendered(request: str) -> tuple[tuple[str, str], ...]:
+    return _render(request)
+
+
+def _render(request: str) -> tuple[tuple[str, str], ...]:
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", __file__]
     try:
@@ -102,12 +127,14 @@ def _serve() -> None:
     sandbox.filters["tojson"] = _to_json
     sandbox.globals |= {"raise_exception": _refuse, "strftime_now": _DATE.strftime}
     variables = {"date_string": _DATE.strftime("%d %b %Y"), "add_generation_prompt": True, **variables}
+    compiled = lru_cache(sandbox.from_string)  # an error is raised again for each conversation
     answers = []
-    for messages in conversations:
+    for conversation in conversations:
+        given = conversation if isinstance(conversation, dict) else {"messages": conversation}
         try:
-            text, error = sandbox.from_string(template).render(messages=messages, **variables), ""
+            text, error = compiled(template).render(**(variables | given)), ""
             if len(text) > _MAX_CHARACTERS:
-                raise ValueError(f"it writes {len(text):,} characters for {len(messages)} short messages")
+                raise ValueError(f"it writes {len(text):,} characters for {len(given['messages'])} short messages")
         except Exception as problem:  # a template may raise anything
             text, error = "", f"{type(problem).__name__}: {problem}".strip(": ")
         answers.append((text, error))

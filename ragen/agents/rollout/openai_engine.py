@@ -56,7 +56,7 @@ class OpenAIEngine:
         if checkpoint_key == self._checkpoint_key:
             return
         self._tokenizer = load_tokenizer(folder)
-        self._greet()
+        greet(self._config)
         self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> OpenAISession:
@@ -70,23 +70,28 @@ class OpenAIEngine:
         client = open_client(self._config, "engine 'openai'")
         return OpenAISession(client, self._config, self._tokenizer, sampling, stop_token_ids)
 
-    def _greet(self) -> None:
-        """Check the model against the server's list of models; servers without such a list are trusted."""
-        import openai
 
-        config = self._config
-        max_retries = min(config.max_retries, 1)
-        hasty = {"timeout_s": min(config.timeout_s, _GREETING_TIMEOUT_S), "max_retries": max_retries}
-        with open_client(config.model_copy(update=hasty), "engine 'openai'") as client:
-            try:
-                names = [model.id for model in client.models.list().data]
-            except (openai.NotFoundError, openai.InternalServerError, openai.RateLimitError):
-                return
-            except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
-                raise explained(error, config, max_retries) from None
-        if config.model not in names:
-            near = get_close_matches(str(config.model), names, n=3) or names[:5]
-            raise EngineError(
-                f"the server at {config.base_url} has no model '{config.model}' (rollout.openai.model); it has "
-                f"{', '.join(near)}"
-            )
+def greet(config: OpenAIEngineConfig) -> None:
+    """Check the model against the server's list of models; servers without such a list are trusted.
+
+    Raises:
+        EngineError: If the server does not respond, rejects the key, or does not have the model.
+        MissingPackageError: If the package `openai` is not installed.
+    """
+    import openai
+
+    max_retries = min(config.max_retries, 1)
+    hasty = {"timeout_s": min(config.timeout_s, _GREETING_TIMEOUT_S), "max_retries": max_retries}
+    with open_client(config.model_copy(update=hasty), "engine 'openai'") as client:
+        try:
+            names = [model.id for model in client.models.list().data]
+        except (openai.NotFoundError, openai.InternalServerError, openai.RateLimitError):
+            return
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
+            raise explained(error, config, max_retries) from None
+    if config.model not in names:
+        near = get_close_matches(str(config.model), names, n=3) or names[:5]
+        raise EngineError(
+            f"the server at {config.base_url} has no model '{config.model}' (rollout.openai.model); it has "
+            f"{', '.join(near)}"
+        )

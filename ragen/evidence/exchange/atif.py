@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from starpo.ragen.agents.vision.image import Image, PlacedImage
-from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
+from starpo.ragen.evidence.exchange.content import (
+    ChatMessage,
+    chat_message,
+    flag_of,
+    name_of,
+    number_of,
+    response_of,
+    text_of,
+    tools_of,
+)
 from starpo.ragen.evidence.exchange.image_parts import ImageParts, image_path
 from starpo.ragen.evidence.exchange.messages import content_of
 from starpo.ragen.evidence.exchange.played import Played, Row
@@ -127,6 +136,7 @@ def read_atif(value: Any, folder: Path | None = None) -> Trace:
         member=member if type(member) is int else None,
         columns=columns,
         digest=name_of(ours.get("digest")),
+        tools=tools_of({"tools": agent.get("tool_definitions")}),
     )
 
 
@@ -163,6 +173,7 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
     are_recorded = all(_tokens(step, "completion_token_ids") or _own(step) for step in answering)
     turns: list[TraceTurn] = []
     told: list[Message] = []
+    chat: list[ChatMessage] = []
     context: list[int] = []
     for step in steps:
         source, number = step.get("source"), step["step_id"]
@@ -170,13 +181,15 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
             raise TraceFault(f"step {number} has the source {str(source)[:40]!r}, expected system, user or agent")
         if source != "agent":
             told.append((source, text_of(step.get("message"), images)))
+            chat.append({"role": source, "content": told[-1][1]})
             continue
         response, think = response_of(step.get("message"), step.get("reasoning_content"), step.get("tool_calls"))
+        chat.append(_said(step))
         if step.get("is_copied_context"):
             told.append(("assistant", response))
             continue
         own = _own(step)
-        turn = TraceTurn(told, response, think)
+        turn = TraceTurn(told, response, think, chat=chat)
         if are_recorded:
             turn, context = _recorded(step, turn, context, own)
         shown = images.take()
@@ -185,7 +198,9 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
         elif shown:
             turn = _replaced(turn, images=shown)
         turns.append(turn)
-        told = [("tool", text) for text in _observed(step, images)]
+        observed = _observed(step, images)
+        told = [("tool", text) for text, _ in observed]
+        chat = [{"role": "tool", "content": text} | source for text, source in observed]
     if not turns:
         raise TraceFault("has no step of the agent")
     if any(one.num_tokens == 0 for turn in turns for one in turn.images):
@@ -242,10 +257,26 @@ def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
     return value or []
 
 
-def _observed(step: Mapping[str, Any], images: ImageParts) -> list[str]:
+def _said(step: Mapping[str, Any]) -> ChatMessage:
+    """Return the message of an agent's step, whose calls have names of their own."""
+    calls = [
+        {"id": call.get("tool_call_id"), "function": {**call, "name": call.get("function_name")}}
+        for call in step.get("tool_calls") or ()
+        if isinstance(call, Mapping)
+    ]
+    named = {"content": step.get("message"), "reasoning_content": step.get("reasoning_content")}
+    return chat_message({**named, "tool_calls": calls}, "assistant")
+
+
+def _observed(step: Mapping[str, Any], images: ImageParts) -> list[tuple[str, ChatMessage]]:
+    """Return the text of each result, and the id of the call that it answers, if it tells one."""
     results = _object(step.get("observation")).get("results")
     found = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
-    return [text_of(result.get("content"), images) for result in found]
+    sources = [result.get("source_call_id") for result in found]
+    return [
+        (text_of(result.get("content"), images), {"tool_call_id": source} if isinstance(source, str) else {})
+        for result, source in zip(found, sources, strict=True)
+    ]
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -13,6 +13,9 @@ from starpo.ragen.evidence.exchange.image_parts import ImageParts
 from starpo.ragen.evidence.exchange.trace import Message, TraceFault
 from starpo.schemas.datasets import ERROR_STATUSES
 
+ChatMessage = dict[str, Any]
+"""A message as chat templates take it."""
+
 _DIGEST = re.compile("[0-9a-f]{16}")
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -79,8 +82,79 @@ def message_of(value: Any, images: ImageParts | None = None) -> Message:
 
 def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Return the content, reasoning and tool calls of an assistant message."""
-    reasoning = value.get("reasoning_content") or value.get("reasoning")
-    return value.get("content"), reasoning, value.get("tool_calls")
+    reasoning = value.get("reasoning_content") or value.get("reasoning") or value.get("thinking")
+    calls = value.get("tool_calls")
+    if not calls and (call := value.get("function_call")):  # OpenAI's former name for a single one
+        calls = [{"type": "function", "function": call}]
+    return value.get("content"), reasoning, calls
+
+
+def chat_message(value: Mapping[str, Any], role: str = "") -> ChatMessage:
+    """Return a message as chat templates take it: text alone, reasoning apart, arguments of calls as an object.
+
+    A `function_call` becomes one of `tool_calls`, the role 'function' becomes 'tool'. What no template shows is left
+    out.
+
+    Args:
+        value: A message that `message_of` accepts.
+        role: Its role; that of the message if empty.
+
+    Raises:
+        TraceFault: If the tool calls are malformed.
+    """
+    role = role or value["role"]
+    role = {"function": "tool", "developer": "system"}.get(role, role)
+    content, reasoning, calls = assistant_parts(value)
+    message: ChatMessage = {"role": role, "content": text_of(content)}
+    if role == "assistant":
+        if think := text_of(reasoning):
+            message["reasoning_content"] = think
+        if calls := [_chat_call(call) for call in calls or ()]:
+            message["tool_calls"] = calls
+    return message | {name: value[name] for name in ("name", "tool_call_id") if isinstance(value.get(name), str)}
+
+
+def _chat_call(call: Any) -> ChatMessage:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise TraceFault("a tool call has no function with a name")
+    own_id = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+    return {
+        "type": "function", **own_id, "function": {"name": function["name"], "arguments": _arguments(function)}
+    }  # fmt: skip
+
+
+def _arguments(function: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call as an object; a text that is none stays."""
+    given = function.get("arguments")
+    if not isinstance(given, str):
+        return {} if given is None else given
+    try:
+        read = json.loads(given or "{}")
+    except (ValueError, RecursionError):
+        return given
+    return read if isinstance(read, Mapping) else given
+
+
+def tools_of(value: Mapping[str, Any]) -> list[Any]:
+    """Return the tools that a line declares, in a list or as the JSON of one; a bare function becomes a tool.
+
+    Raises:
+        TraceFault: If they are something else.
+    """
+    given = value.get("tools") or []
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            raise TraceFault("tools is neither a list nor the JSON of one") from None
+    functions = value.get("functions") or []
+    if not isinstance(given, list) or not isinstance(functions, list):
+        raise TraceFault("tools is neither a list nor the JSON of one")
+    return [
+        {"type": "function", "function": tool} if isinstance(tool, Mapping) and "name" in tool else tool
+        for tool in (*given, *functions)
+    ]
 
 
 def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,24 +8,31 @@ the chat template, so that the same template yields the same tokens; an opening 
 the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.evidence.exchange.content import (
+    ChatMessage,
     assistant_parts,
+    chat_message,
     facts_of,
     message_of,
     name_of,
     number_of,
     response_of,
+    tools_of,
 )
 from starpo.ragen.evidence.exchange.image_parts import DATA_URL, ImageParts
 from starpo.ragen.evidence.exchange.played import Part, Played
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
 
 Line = dict[str, Any]
+
+_SHAREGPT_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
+"""Names for roles in ShareGPT's form; roles themselves occur too."""
 
 
 def message_lines(played: Played) -> Iterator[Line]:
@@ -34,11 +41,13 @@ def message_lines(played: Played) -> Iterator[Line]:
     for context in contexts:
         messages = [_message(part) for part in context.parts]
         place = {"turns": [context.first_turn, context.last_turn], "num_contexts": len(contexts)}
-        yield {"messages": messages, **played.facts(), **place}
+        tools = {"tools": context.tools} if context.tools else {}
+        yield {"messages": messages, **tools, **played.facts(), **place}
 
 
 def read_messages(value: Any) -> Trace:
-    """Read the trajectory of a line with `messages`, or `prompt` and `completion`; id, group and reward are optional.
+    """Read the trajectory of a line with `messages`, `conversations`, or `prompt` and `completion`; the rest is
+    optional.
 
     Raises:
         TraceFault: If there are no messages, one is neither text nor images, or the line is a part of a trajectory.
@@ -56,6 +65,7 @@ def read_messages(value: Any) -> Trace:
         str(value.get("env") or "messages"),
         turns_of(_messages(value)),
         number_of(value.get("return", value.get("reward")), "reward"),
+        tools=tools_of(value),
         **facts_of(value),
     )
 
@@ -63,27 +73,34 @@ def read_messages(value: Any) -> Trace:
 def turns_of(messages: list[Any]) -> list[TraceTurn]:
     """Split a conversation into responses, each with the messages before it.
 
+    A message of the assistant with `"weight": 0` is none: it belongs to what comes before the next one.
+
     Raises:
         TraceFault: If a message is invalid, or there is no response.
     """
     turns: list[TraceTurn] = []
     told: list[Message] = []
+    chat: list[ChatMessage] = []
     images = ImageParts()
     for message in messages:
         role, text = message_of(message, images)
-        if role != "assistant":
+        shown = {} if role == "assistant" else {"content": text}
+        chat.append(chat_message({**message, **shown}))
+        if role != "assistant" or message.get("weight") == 0:
             told.append((role, text))
             continue
         response, think = response_of(*assistant_parts(message))
-        turns.append(TraceTurn(told, response, think, images=images.take()))
-        told = []
+        turns.append(TraceTurn(told, response, think, images=images.take(), chat=chat))
+        told, chat = [], []
     if not turns:
-        raise TraceFault("has no message of the role 'assistant'")
+        raise TraceFault("has no message of the role 'assistant' (with a weight other than 0)")
     return turns
 
 
 def _message(part: Part) -> Line:
     message: Line = {"role": part.role, "content": content_of(part, _image_url)}
+    if part.message is not None and not part.images:
+        message = dict(part.message)
     return message if part.is_new or part.role != "assistant" else {**message, "weight": 0}
 
 
@@ -108,8 +125,26 @@ def _messages(value: Mapping[str, Any]) -> list[Any]:
     if found is None and "completion" in value:
         found = [*_as_messages(value.get("prompt"), "user"), *_as_messages(value["completion"], "assistant")]
     if not isinstance(found, list):
-        raise TraceFault("has no list 'messages', and no 'prompt' and 'completion'")
-    return found
+        raise TraceFault("has no list 'messages' or 'conversations', and no 'prompt' and 'completion'")
+    found = [_of_sharegpt(message) for message in found]
+    system = value.get("system")
+    return [{"role": "system", "content": system}, *found] if isinstance(system, str) and system else found
+
+
+def _of_sharegpt(message: Any) -> Any:
+    """Return a message of ShareGPT's form, `{"from": "human", "value": ...}`, as one with a role; others unchanged."""
+    if not isinstance(message, Mapping) or "from" not in message:
+        return message
+    role, content = _SHAREGPT_ROLES.get(str(message["from"]), message["from"]), message.get("value")
+    rest = {name: value for name, value in message.items() if name not in ("from", "value")}
+    if role != "function_call":
+        return {**rest, "role": role, "content": content}
+    try:
+        call = json.loads(str(content))
+    except (ValueError, RecursionError):
+        raise TraceFault("a message from 'function_call' is not the JSON of a call") from None
+    calls = call if isinstance(call, list) else [call]
+    return {**rest, "role": "assistant", "content": "", "tool_calls": [{"function": one} for one in calls]}
 
 
 def _as_messages(value: Any, role: str) -> list[Any]:

@@ -26,6 +26,7 @@ from starpo.ragen.store.attempts import attempts, read_attempts
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.imported import imported_facts
+from starpo.schemas.texts import is_text, messages_of
 
 Row = Mapping[str, Any]
 
@@ -41,21 +42,24 @@ class Part:
         text: Content of the message.
         is_new: Whether the message is in no earlier context of the trajectory.
         images: Images of the message, whose places are marked in the text (`image_tokens.MARK`).
+        message: The message as it came, with tool calls and reasoning apart, where its tokens are not known; else None.
     """
 
     role: str
     text: str
     is_new: bool = True
     images: tuple[Image, ...] = ()
+    message: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Context:
-    """Messages that the model saw as one context, including its responses."""
+    """Messages that the model saw as one context, including its responses, and the tools that it could call."""
 
     first_turn: int
     last_turn: int
     parts: list[Part]
+    tools: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,13 @@ class Played:
         for turn, row in enumerate(self.rows):
             if row["finish_reason"] == "none":
                 continue
-            said = Part("assistant", self.opening + row["response"])
+            response, tools = messages_of(row)[1:] if is_text(row) else (None, [])
+            said = Part("assistant", self.opening + row["response"], message=response)
             if row["is_context_start"] or not found:
-                found.append(Context(turn, turn, [*self.told[turn], said]))
+                found.append(Context(turn, turn, [*self.told[turn], said], tools))
             else:
                 context = found.pop()
-                found.append(Context(context.first_turn, turn, [*context.parts, *self.told[turn], said]))
+                found.append(replace(context, last_turn=turn, parts=[*context.parts, *self.told[turn], said]))
         return found
 
 
@@ -239,10 +244,10 @@ def _with_images(parts: list[Part], images: list[Image]) -> list[Part]:
 
 
 def _said_by_row(row: Row) -> list[Part]:
-    messages = imported_facts(row).get("messages")
-    if messages is None:
-        return [Part("user", row["observation"])]
-    return [Part(message["role"], message["content"]) for message in messages]
+    return [
+        Part(message["role"], message["content"], message["role"] != "assistant", message=message)
+        for message in messages_of(row)[0]
+    ]
 
 
 def _in_order(table: pa.Table) -> pa.Table:

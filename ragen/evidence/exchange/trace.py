@@ -21,6 +21,7 @@ from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.schemas.checks import MAX_VOCABULARY, MIN_LOGPROB
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.imported import FORMAT, imported_info
+from starpo.schemas.texts import text_facts
 
 Row = dict[str, Any]
 Message = tuple[str, str]
@@ -66,6 +67,8 @@ class TraceTurn:
         finish_reason: 'stop', 'length' or 'unknown'.
         images: Images among the messages, or where tokens are known those that `prompt_ids` show.
         columns: Columns of `turns` that the source provides and that override the derived ones, as in our own exports.
+        chat: `messages` and then the response, as chat templates take them, with tool calls and reasoning apart: kept
+            where there are no tokens. Empty: the source has no more than their texts.
     """
 
     messages: Sequence[Message]
@@ -78,6 +81,7 @@ class TraceTurn:
     finish_reason: str = UNKNOWN_FINISH
     images: Sequence[PlacedImage] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    chat: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class Trace:
         member: Index in the group; None to number by order of appearance.
         columns: Columns of `turns`, equal in all turns, that the source provides and that override the derived ones.
         digest: `atif.rows_digest` of the rows it was exported from, for our own exports.
+        tools: Declarations of the tools that it could call.
     """
 
     name: str | None
@@ -109,6 +114,7 @@ class Trace:
     member: int | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
     digest: str | None = None
+    tools: Sequence[Any] = ()
 
 
 def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
@@ -178,7 +184,7 @@ def _turn_columns(turn: TraceTurn, reward: float | None) -> Row:
     is_recorded = has_tokens and turn.logprobs is not None
     executed = [action] if action and reward is not None else []
     return {
-        "observation": "\n\n".join(text for role, text in turn.messages if role != "assistant"),
+        "observation": _observation(turn),
         "prompt_ids": list(turn.prompt_ids or []) if has_tokens else [],
         "response_ids": list(turn.response_ids or []),
         "behaviour_logprobs": list(turn.logprobs or []) if is_recorded else [],
@@ -230,10 +236,19 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
     absent += ["behaviour_logprobs"] if turn.response_ids is None or turn.logprobs is None else []
     absent += ["reward"] if trace.reward is None else []
     absent += ["success"] if trace.success is None or (trace.success and not _acting(trace)) else []
-    facts: dict[str, Any] = {"format": source, "absent": absent}
-    if [role for role, _ in turn.messages] != ["user"]:
-        facts["messages"] = [{"role": role, "content": text} for role, text in turn.messages]
-    return imported_info(facts)
+    is_text = turn.response_ids is None
+    *told, said = (turn.chat if is_text else ()) or [
+        *({"role": role, "content": text} for role, text in turn.messages),
+        {"role": "assistant", "content": turn.response},
+    ]
+    tools = trace.tools if is_text and (turn is trace.turns[0] or turn.is_context_start) else ()
+    return imported_info(
+        {"format": source, "absent": absent} | text_facts(told, said, tools, _observation(turn), turn.response)
+    )
+
+
+def _observation(turn: TraceTurn) -> str:
+    return "\n\n".join(text for role, text in turn.messages if role != "assistant")
 
 
 def _check_images(turns: Sequence[TraceTurn]) -> None:

@@ -13,12 +13,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from starpo.ragen.evidence.exchange.content import (
+    ChatMessage,
     assistant_parts,
+    chat_message,
     message_of,
     name_of,
     number_of,
     response_of,
     text_of,
+    tools_of,
 )
 from starpo.ragen.evidence.exchange.lines import Piece
 from starpo.ragen.evidence.exchange.trace import MAX_TOKENS, Message, Trace, TraceFault, TraceTurn
@@ -90,6 +93,7 @@ def read_verifiers(value: EpisodeTrace) -> Trace:
         _reward(trace),
         has_failed=trace.get("ok") is False or episode.get("ok") is False or bool(trace.get("errors")),
         is_truncated=trace.get("is_completed") is False or (isinstance(stop, str) and "max" in stop),
+        tools=tools_of(trace) or tools_of(task),
     )
 
 
@@ -152,6 +156,7 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
                 logprobs,
                 is_context_start=not goes_on,
                 finish_reason=finish.get(number, UNKNOWN_FINISH),
+                chat=[*(chat_message(nodes[place]["message"]) for place in path), _said(nodes[number])],
             )
         )
         before = number
@@ -201,6 +206,11 @@ def _response(node: Node, number: int) -> tuple[str, str | None]:
     if not isinstance(message, Mapping):
         raise TraceFault(f"node {number} has no message")
     return response_of(*assistant_parts(message))
+
+
+def _said(node: Node) -> ChatMessage:
+    message = node["message"]
+    return chat_message({"content": message} if isinstance(message, str) else message, "assistant")
 
 
 def _finish_reasons(trace: Mapping[str, Any]) -> dict[int, str]:

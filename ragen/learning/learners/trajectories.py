@@ -249,9 +249,9 @@ def _check_recorded(turns: pa.Table) -> None:
         if ids:
             more = f" and {len(ids) - 1} more of those kept" if len(ids) > 1 else ""
             raise LearnerError(
-                f"trajectory {quoted(ids[0])}{more} cannot be trained on: imported from a source without the "
-                f"{what} of its responses. Audits, SQL, reports and `ragen export` work on it; to train, import "
-                "traces that hold prompt ids, response ids and log-probs (docs/exchange.md)"
+                f"trajectory {quoted(ids[0])}{more} cannot be trained on: imported or recorded from a source without "
+                f"the {what} of its responses. It can be imitated (policy.fine_tuning.runs), audited and exported; to "
+                "train, import traces that hold prompt ids, response ids and log-probs (docs/exchange.md)"
             )
 
 

@@ -16,4 +16,7 @@ album          images of requests
 conversations  token in, token out: which context a request continues
 spelling       messages as token ids, by the chat template
 tool_calls     calls of tools in the text of a response
+
+recording      what a program says to a policy, without training
+relay          what it says to a server that takes messages alone, kept as text
 """

@@ -79,12 +79,14 @@ class ChatMessage:
         content: Its text; '' if it has none. Marks (`agents.vision.image_tokens.MARK`) are the places of its images.
         calls: Tool calls of the assistant.
         images: Images of any other role; if there are none, a mark is text.
+        call_id: Id of the call that a message of the role 'tool' answers; no part of what the model sees.
     """
 
     role: str
     content: str
     calls: tuple[Call, ...] = ()
     images: tuple[Image, ...] = ()
+    call_id: str = field(default="", compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """Return role, content and, if there are any, calls and digests of images, for storage and display."""
@@ -241,6 +243,7 @@ class _Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[_Part], Field(fail_fast=True, max_length=1024)] | None = None
     tool_calls: Annotated[list[_Call], Field(fail_fast=True)] | None = _Many
+    tool_call_id: str | None = None
 
 
 class _Declaration(BaseModel):
@@ -315,6 +318,8 @@ class _Body(BaseModel):
     safety_identifier: Any = None
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
+    prompt_cache_options: Any = None
+    prediction: Any = None
     reasoning_effort: Any = None
     verbosity: Any = None
 
@@ -474,6 +479,7 @@ def _message(number: int, message: _Message, album: Album | None) -> ChatMessage
         "".join(texts),
         tuple(calls) if message.role == "assistant" else (),
         tuple(images),
+        message.tool_call_id or "",
     )
 
 

@@ -74,7 +74,7 @@ def play(
     policy = Policy(contexts, tokenizer, _spelling(tokenizer, contexts), sampling, max_context_tokens)
     trajectories = [Trajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes]
     with Endpoint() as endpoint:
-        _Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
+        Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
     rows = [row for trajectory in trajectories for row in trajectory.rows]
     turns = table_of(rows)
     return with_images(turns, [row["images"] for row in rows]) if agent.shows_images else turns
@@ -85,7 +85,7 @@ def _spelling(tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder) -> S
     return Spelling(tokenizer, contexts)
 
 
-class _Shard:
+class Shard:
     """The programs of one shard."""
 
     def __init__(

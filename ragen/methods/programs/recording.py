@@ -29,7 +29,8 @@ def record(config: StarPOConfig, player: ShardPlayer, folder: str, num_tasks: in
     Args:
         config: Settings; those of the program, of the agent, of sampling, and the seed count.
         player: Plays them.
-        folder: The policy's folder, of which a server's engine takes the tokenizer and the chat template.
+        folder: The policy's folder, of which a server's engine takes the tokenizer and the chat template; '' where no
+            policy takes part (`relay`).
         num_tasks: Number of different tasks.
         times: Episodes of each, which form a group.
 

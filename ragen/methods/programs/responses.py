@@ -109,7 +109,7 @@ def _messages(items: Sequence[_Item]) -> list[dict[str, Any]]:
             function = {"name": item.name, "arguments": item.arguments}
             messages[-1].setdefault("tool_calls", []).append({"id": item.call_id, "function": function})
         elif item.type == "function_call_output":
-            messages.append({"role": "tool", "content": _content(item.output)})
+            messages.append({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)})
         else:
             messages.append({"role": item.role, "content": _content(item.content)})
     return messages

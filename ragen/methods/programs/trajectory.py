@@ -71,7 +71,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class _Turn:
+class Turn:
     """A call that was answered."""
 
     prompt: Prompt
@@ -100,7 +100,7 @@ class Trajectory:
         self._opening = prefilled_tag(policy.contexts.agent)
         self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
         self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
-        self._turns: dict[int, _Turn] = {}
+        self._turns: dict[int, Turn] = {}
         self._num_calls = self._num_abandoned = 0
         self._limit = ""
 
@@ -203,7 +203,7 @@ class Trajectory:
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed
         is_well_formed = is_whole and could_read and required.is_met(content, calls)
-        self._turns[number] = _Turn(prompt, response, text, said, is_well_formed, required.name)
+        self._turns[number] = Turn(prompt, response, text, said, is_well_formed, required.name)
         reason = "tool_calls" if calls else response.finish_reason
         name = f"chatcmpl-{self.episode.trajectory_id}-{number}"
         logprobs = self._logprobs(response) if call.request.has_logprobs else None
@@ -310,7 +310,7 @@ class Trajectory:
                 info=_as_json(facts),
             )
 
-    def _spoken(self, turn: _Turn) -> Row:
+    def _spoken(self, turn: Turn) -> Row:
         think, answer = _parts(turn.text, self._opening)
         calls = [write_call(call.name, json.loads(call.arguments)) for call in turn.said.calls]
         action = "\n".join(calls) or "message"

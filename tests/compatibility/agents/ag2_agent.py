@@ -1,18 +1,16 @@
-"""AG2 (formerly AutoGen 0.2)."""
+"""AG2."""
 
+import asyncio
 import json
 import os
 import sys
 
-from autogen import AssistantAgent, LLMConfig, UserProxyAgent, register_function
+from ag2 import Agent, tool
+from ag2.config import OpenAIConfig, OpenAIResponsesConfig
 from pydantic import BaseModel
 
 TASK = json.loads(os.environ["RAGEN_TASK"])
 PRICES = {"tea": 3, "milk": 2}
-PLACE = {
-    "api_type": "openai", "model": "policy", "base_url": os.environ["OPENAI_BASE_URL"],
-    "api_key": os.environ["OPENAI_API_KEY"],
-}  # fmt: skip
 
 
 class Quote(BaseModel):
@@ -22,25 +20,26 @@ class Quote(BaseModel):
     price: int
 
 
-def price(item: str) -> int:
+@tool
+async def price(item: str) -> int:
     """The price of an item."""
     return PRICES[item]
 
 
-def answered(**settings):
-    """The last message of a chat of two agents."""
-    seller = AssistantAgent("seller", system_message="You sell.", llm_config=LLMConfig({**PLACE, **settings}))
-    user = UserProxyAgent("user", human_input_mode="NEVER", code_execution_config=False, max_consecutive_auto_reply=3)
-    register_function(price, caller=seller, executor=user, description="The price of an item.")
-    chat = user.initiate_chat(seller, message="What does tea cost?", max_turns=3, silent=True)
-    return [message["content"] for message in chat.chat_history if message.get("name") == "seller"]
+async def answered(config, **settings):
+    """The reply of an agent."""
+    agent = Agent("seller", prompt="You sell.", config=config, **settings)
+    return (await agent.ask("What does tea cost?")).body
 
 
+CHAT = OpenAIConfig(model="policy")
 FEATURES = {
-    "tools": answered,
-    "parallel": answered,
-    "structured": lambda: answered(response_format=Quote),
+    "tools": lambda: answered(CHAT, tools=[price]),
+    "parallel": lambda: answered(CHAT, tools=[price]),
+    "streaming": lambda: answered(OpenAIConfig(model="policy", streaming=True), tools=[price]),
+    "structured": lambda: answered(CHAT, response_schema=Quote),
+    "responses": lambda: answered(OpenAIResponsesConfig(model="policy"), tools=[price]),
 }
-answer = str(FEATURES[TASK["feature"]]())
+answer = str(asyncio.run(FEATURES[TASK["feature"]]()))
 print(answer, file=sys.stderr)
 print(json.dumps({"reward": 1.0, "success": TASK["expected"] in answer}))

@@ -50,3 +50,14 @@ def test_every_rollout_of_the_iterations_is_named_once(store: Store) -> None:
 def test_what_is_not_recorded_is_named(store: Store, name: str, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         named_rollouts(store, [name])
+
+
+def test_an_import_without_rewards_is_named_by_its_turns(store: Store) -> None:
+    store.runs.create("demos", flow="import", preset=None, config={}, parameters={"unpaid": [1]})
+    for iteration in (0, 1):
+        store.runs.record_stage("demos", iteration, "rollout", {"turns": f"turns-{iteration}"})
+    assert named_rollouts(store, ["base:0", "demos:1"]) == {
+        "turns": "turns-a", "rewards": "rewards-a", "selection": "selection-a", "turns:1": "turns-1"
+    }  # fmt: skip
+    with pytest.raises(StoreError, match="has no rollout with rewards"):
+        named_rollouts(store, ["demos:0"])

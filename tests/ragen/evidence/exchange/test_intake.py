@@ -16,6 +16,7 @@ from starpo.ragen.evidence.exchange.intake import Taken, take_in
 from starpo.ragen.evidence.exchange.played import Recorded
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
+from starpo.ragen.learning.conversations import conversations_of
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
 from tests.ragen.evidence.exchange.conftest import SMOKE, played_turns
@@ -346,3 +347,91 @@ def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path
 def test_an_unknown_format_is_named(take: TakeIn) -> None:
     with pytest.raises(ConfigError, match="'slime' is not an import format"):
         take([], "slime")
+
+
+def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
+    """OpenAI's fine-tuning format of today and of old: calls, tools, weights, parts, reasoning."""
+    look = {"name": "look", "parameters": {"type": "object"}}
+    told = [
+        {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "short"}]},
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "wrong", "weight": 0},
+        {"role": "user", "content": "no"},
+        {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "look", "arguments": json.dumps({"b": 1, "a": 2})}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "wall"},
+        {"role": "assistant", "content": "a wall", "weight": 1},
+    ]  # fmt: skip
+    old = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+        {"role": "function", "name": "look", "content": "wall"},
+        {"role": "assistant", "content": "a wall"},
+    ]
+    lines = [
+        {"messages": told, "tools": json.dumps([{"type": "function", "function": look}])},
+        {"messages": old, "functions": [look]},
+    ]
+    table, aside, taken = take(lines, "messages")
+    assert (taken.num_traces, aside.num_traces, table.num_rows) == (2, 0, 4)
+    first, second = (
+        conversations_of([row for row in table.to_pylist() if row["trajectory_id"] == name])[0]
+        for name in ("given.jsonl:1", "given.jsonl:2")
+    )
+    assert [message["role"] for message in first.messages] == [
+        "system", "user", "assistant", "user", "assistant", "tool", "assistant"
+    ]  # fmt: skip
+    assert (first.learned, first.messages[0]["content"]) == ([4, 6], "be short")
+    call = {"type": "function", "id": "1", "function": {"name": "look", "arguments": {"b": 1, "a": 2}}}
+    assert first.messages[4] == {
+        "role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [call]
+    }  # fmt: skip
+    assert second.messages[1]["tool_calls"] == [{"type": "function", "function": {"name": "look", "arguments": {}}}]
+    assert second.messages[2] == {"role": "tool", "name": "look", "content": "wall"}
+    assert first.tools == second.tools == [{"type": "function", "function": look}]
+
+
+def test_sharegpt_is_read(take: TakeIn) -> None:
+    talk = [
+        {"from": "human", "value": "q"},
+        {"from": "function_call", "value": json.dumps({"name": "look", "arguments": {"to": "a"}})},
+        {"from": "observation", "value": "wall"},
+        {"from": "gpt", "value": "a wall"},
+    ]
+    line = {"conversations": talk, "system": "be short", "tools": json.dumps([{"name": "look"}])}
+    table, aside, _ = take(
+        [line, {"conversations": [*talk[:1], {"from": "function_call", "value": "look"}]}], "messages"
+    )
+    (conversation,) = conversations_of(table.to_pylist())
+    assert [message["role"] for message in conversation.messages] == [
+        "system", "user", "assistant", "tool", "assistant"
+    ]  # fmt: skip
+    assert conversation.messages[2]["tool_calls"][0]["function"] == {"name": "look", "arguments": {"to": "a"}}
+    assert conversation.tools == [{"type": "function", "function": {"name": "look"}}]
+    assert "a message from 'function_call' is not the JSON of a call" in next(aside.lines())
+
+
+def test_an_export_of_texts_keeps_calls_reasoning_and_tools(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+    called = {"role": "assistant", "content": "", "reasoning_content": "hm",
+              "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"to": "a"}}}]}  # fmt: skip
+    messages = [{"role": "user", "content": "q"}, called, {"role": "tool", "content": "wall"},
+                {"role": "user", "content": "?"}, {"role": "assistant", "content": "no"}]  # fmt: skip
+    line = {"messages": messages, "tools": [{"type": "function", "function": {"name": "look"}}]}
+    found, _, _ = take([line], "messages")
+    put_run("again", FULL, found)
+    export_run(Recorded(store, "again"), "messages", tmp_path / "out", parse_choice([]))
+    (exported,) = map(json.loads, next((tmp_path / "out").glob("*.jsonl")).read_text().splitlines())
+    assert {name: exported[name] for name in line} == line
+
+
+def test_calls_of_atif_and_verifiers_are_kept_without_tokens(take: TakeIn) -> None:
+    without = document()
+    for step in without["steps"]:
+        step.pop("metrics", None)
+    called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "ls", "arguments": "{}"}}]}
+    nodes = [{"parent": None, "message": {"role": "user", "content": "q"}},
+             {"parent": 0, "message": called, "sampled": True}]  # fmt: skip
+    for source, form in ((without, "atif"), ({"id": "e", "nodes": nodes}, "verifiers")):
+        (conversation,) = conversations_of(take([source], form)[0].to_pylist())
+        (call,) = (message["tool_calls"][0] for message in conversation.messages if "tool_calls" in message)
+        assert call["function"] == {"name": "ls", "arguments": {}}

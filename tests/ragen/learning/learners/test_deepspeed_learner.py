@@ -30,7 +30,7 @@ from starpo.ragen.learning.imitation import fine_tune
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.stored_episodes import StoredEpisodes
+from starpo.ragen.learning.stored_episodes import StoredEpisode, StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
 from tests.ragen.learning.learners.conftest import change, showing
 
@@ -135,7 +135,8 @@ def test_three_updates_agree_with_the_torch_learner(
 def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajectories, tmp_path, ranks, stage, lora):
     """Examples of different lengths in batches of five, so that the ranks' shares differ."""
     segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
-    lessons = StoredEpisodes([Example(segment.token_ids, segment.response_mask) for segment in segments])
+    examples = [Example(segment.token_ids, segment.response_mask) for segment in segments]
+    lessons = StoredEpisodes([StoredEpisode(examples, [])])
     tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
     policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
     expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")

@@ -184,7 +184,7 @@ def test_nobody_learns_from_what_was_not_recorded(make_turns, absent, what):
     unrecorded = turn(1, 0, [1], [2], starts=True, group="g1") | absent | {"finish_reason": "unknown"}
     turns = make_turns([turn(0, 0, [1], [2], starts=True), unrecorded])
     rewards = rewards_of(turns, [1.0, 2.0])
-    message = f"trajectory 'g1-1' cannot be trained on: imported from a source without the {what} of its responses"
+    message = f"'g1-1' cannot be trained on: imported or recorded from a source without the {what} of its responses"
     with pytest.raises(LearnerError, match=message):
         assemble(turns, rewards, selection_of({"g0": True, "g1": True}))
     assert len(assemble(turns, rewards, selection_of({"g0": True, "g1": False}))) == 1
