@@ -194,7 +194,8 @@ class ChatExamples:
             raise _Unfit("it has two messages of the assistant in a row")
         if conversation.tools and not self._takes_tools:
             raise _Unfit(
-                "it declares tools, and the chat template of the policy has no place for them; set agent.chat_template = 'hermes'"
+                "it declares tools, and the chat template of the policy has no place for them; set "
+                "agent.chat_template = 'hermes'"
             )
         calls = [call for message in messages for call in message.get("tool_calls", ())]
         if not all(isinstance(call["function"]["arguments"], Mapping) for call in calls):
