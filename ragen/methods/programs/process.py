@@ -174,6 +174,7 @@ class RunningProgram:
         self._function = words if isinstance(words, str) else ""
         self._task = given.encode()
         self._ended: Ended | None = None
+        self._is_unwanted = False
         self._num_starts = 0
         self._give_up_at = self._latest_end()
         self._files = contextlib.ExitStack()
@@ -213,10 +214,17 @@ class RunningProgram:
         return self._ended
 
     def wait(self) -> Ended:
-        """Wait until it has ended; its time limit bounds this."""
-        while (ended := self.poll()) is None:
-            self._is_over(min(1.0, STUCK_S))
-        return ended
+        """Wait until it has ended; its time limit bounds this, and `stop_waiting` ends it."""
+        _WAITED_FOR.add(self)
+        try:
+            while (ended := self.poll()) is None:
+                if self._is_unwanted:
+                    self.kill()
+                else:
+                    self._is_over(min(1.0, STUCK_S))
+            return ended
+        finally:
+            _WAITED_FOR.discard(self)
 
     def kill(self) -> None:
         """End it and all that it started; nothing happens if it has ended."""
@@ -323,6 +331,15 @@ class RunningProgram:
                 return Ended("died", _FROM_OUTSIDE, output)
             case "died":
                 return Ended("died", _cause_of_death(report), output)
+
+
+_WAITED_FOR: set[RunningProgram] = set()
+
+
+def stop_waiting() -> None:
+    """End the programs that threads of this process `wait` for, as nothing that they would give is needed any more."""
+    for program in list(_WAITED_FOR):
+        program._is_unwanted = True
 
 
 def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:
