@@ -176,6 +176,7 @@ class RunningProgram:
         self._ended: Ended | None = None
         self._is_unwanted = False
         self._num_starts = 0
+        self._look_at = 0.0
         self._give_up_at = self._latest_end()
         self._files = contextlib.ExitStack()
         self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
