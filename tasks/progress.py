@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.guard import tell_of_slow_calls
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunStatus
 
@@ -45,6 +46,7 @@ class RunProgress:
         self._said_at = 0.0
         self._newest: deque[tuple[str, dict[str, float], str]] = deque(maxlen=1)  # set and taken in one step each
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="run-state")
+        self._stop_listening = tell_of_slow_calls(self._slow)
 
     def say(self, message: str, **facts: float | None) -> None:
         """Write the state: a message, and numbers that persist until they are set again; None removes one."""
@@ -53,6 +55,11 @@ class RunProgress:
         self._facts |= {name: value for name, value in facts.items() if value is not None}
         for name in (*_OF_A_STAGE, *(name for name, value in facts.items() if value is None)):
             self._facts.pop(name, None)
+        self._write_soon()
+
+    def _slow(self, call: str) -> None:
+        """Write which call takes long; empty once it has returned."""
+        self._message = f"{self._stage}: {call}" if call else self._stage
         self._write_soon()
 
     def warn(self, warning: str) -> None:
@@ -107,6 +114,7 @@ class RunProgress:
 
     def abandon(self) -> None:
         """Stop writing: the run has ended, or another process has taken it over."""
+        self._stop_listening()
         self._newest.clear()
         self._writer.shutdown(wait=True, cancel_futures=True)
 

@@ -10,6 +10,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from starpo.ragen.core.guard import Limit
+
 
 def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -37,6 +39,10 @@ class Runtime(BaseSettings):
     environment_s: float = Field(default=600.0, gt=0)
     """Time limit in seconds of one call of an environment (`reset`, or the steps of a turn) in a rollout. A call that
     takes longer counts as hung: its rollout worker is replaced once, and then the run fails with a message."""
+    plugin_s: float = Field(default=3600.0, gt=0)
+    """Time limit in seconds of one call of code of one's own elsewhere: of a reward component, filter, estimator,
+    shaping, surrogate, turn order or audit, or of a function that returns tasks. A call that takes longer fails with
+    its name; one of 20 s is named in the log and the run's progress."""
     vllm_python: str | None = None
     """Interpreter of the environment with vLLM. None: the current one if it has vLLM, else the one created by `make
     vllm`."""
@@ -54,6 +60,16 @@ class Runtime(BaseSettings):
     """Destination of wandb metrics. 'online' needs an account; a run never waits for the network."""
     wandb_project: str = "starpo"
     """The wandb project."""
+
+    @property
+    def environment_limit(self) -> Limit:
+        """Limit of a call of an environment."""
+        return Limit(self.environment_s, "RAGEN_ENVIRONMENT_S")
+
+    @property
+    def plugin_limit(self) -> Limit:
+        """Limit of a call of any other code of one's own."""
+        return Limit(self.plugin_s, "RAGEN_PLUGIN_S")
 
     @classmethod
     def current(cls) -> "Runtime":

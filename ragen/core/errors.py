@@ -50,6 +50,10 @@ class EnvironmentFault(StarPOError):  # noqa: N818
     """An environment broke its own contract (not an agent failing in it)."""
 
 
+class CallLimitError(StarPOError):
+    """A call of third-party code took longer than it may."""
+
+
 class RewardError(StarPOError):
     """A reward component failed, or returned something other than one finite number per turn."""
 

@@ -29,7 +29,7 @@ def initial_state(world: Environment[Any], tag: str, seed: int) -> str:
         EnvironmentFault: If the environment fails. An OSError is not converted: it may be temporary.
     """
     try:
-        with guarded():
+        with guarded(f"environment '{tag}'"):
             world.reset(seed=seed)
             return world.state_digest()
     except (StarPOError, OSError):

@@ -10,6 +10,7 @@ import copy
 import json
 import math
 import traceback
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,8 @@ from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.vision.image import Image, PlacedImage
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import CallLimitError, EnvironmentFault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
@@ -102,6 +104,7 @@ class LiveEpisode:
         self.is_over = False
         self.turn = 0
         self._environment = environment
+        self._limit = Runtime.current().environment_limit
         self._agent = contexts.agent
         self._opening = prefilled_tag(contexts.agent)
         self._actions_left = contexts.agent.max_actions
@@ -117,15 +120,20 @@ class LiveEpisode:
         self._shown: tuple[PlacedImage, ...] = ()
         # Environments are third-party code: every exception is recorded as data and never scored as a reward of 0.
         try:
-            with guarded(is_timed=True):
+            with self._guarded():
                 observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
                 self._observation = _as_text(observation)
                 self.initial_digest = self._digest = environment.state_digest()
                 self._grammar = environment.grammar
                 self._context: Context = contexts.start(environment)
                 self._image = self._look(environment)
+        except CallLimitError:
+            raise
         except FOREIGN as error:
             self.end_without_response("env_error", _facts(error))
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(f"environment '{self._environment.settings.type}'", self._limit)
 
     def branch(self, purpose: str, number: int) -> "LiveEpisode":
         """Return a copy of the episode for exploration, with a copy of the environment; this one is unchanged.
@@ -145,8 +153,10 @@ class LiveEpisode:
         twin._context = self._context.copy()
         twin._origin = "search"
         try:
-            with guarded(is_timed=True):
+            with self._guarded():
                 twin._environment = self._environment.clone(twin.episode.dynamics_seed)
+        except CallLimitError:
+            raise
         except FOREIGN as error:  # as in reset: third-party code
             twin.end_without_response("env_error", _facts(error))
         return twin
@@ -244,11 +254,13 @@ class LiveEpisode:
     def _act(self, actions: tuple[str, ...]) -> _Reply:
         reply = _Reply(self._observation)
         try:
-            with guarded(is_timed=True):
+            with self._guarded():
                 self._execute(actions, reply)
                 self._digest = self._environment.state_digest()
                 self._is_success = self._environment.is_success
                 self._image = self._look(self._environment)
+        except CallLimitError:
+            raise
         except FOREIGN as error:
             reply.has_failed = True
             reply.info = _as_json(_facts(error))

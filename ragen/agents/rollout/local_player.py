@@ -133,14 +133,18 @@ class _Stoppable:
         self._count = count
 
     def submit(self, requests: Sequence[Request]) -> None:
+        self._check_not_stopped()
         self._session.submit(requests)
 
     def finished(self) -> list[tuple[str, Response]]:
-        if self._stop.is_set():
-            raise EngineError("another shard has failed, so this one was stopped")
+        self._check_not_stopped()
         finished = self._session.finished()
         self._count(len(finished))
         return finished
+
+    def _check_not_stopped(self) -> None:
+        if self._stop.is_set():
+            raise EngineError("another shard has failed, so this one was stopped")
 
     def usage(self) -> dict[str, float]:
         return self._session.usage()

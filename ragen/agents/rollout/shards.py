@@ -19,10 +19,9 @@ import pyarrow as pa
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.episode import Episode, describe_error
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError, EnvironmentFault
-from starpo.ragen.core.guard import interrupt_calls, longest_call_s
+from starpo.ragen.core.guard import interrupt_overdue_calls, overdue_call
 from starpo.ragen.envs.make import environment_type
 
 _log = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ def play_shards(
     schema = job.schema
     tables = [schema.empty_table() for _ in shards]
     try:
-        for done, future in enumerate(_completed(futures, job), start=1):
+        for done, future in enumerate(_completed(futures), start=1):
             index = futures[future]
             try:
                 tables[index] = future.result()
@@ -193,22 +192,23 @@ def _warn_once(remark: str) -> None:
     _log.warning("%s", remark)
 
 
-def _completed(futures: Mapping[Future[pa.Table], int], job: RolloutJob) -> Iterator[Future[pa.Table]]:
+def _completed(futures: Mapping[Future[pa.Table], int]) -> Iterator[Future[pa.Table]]:
     """Yield futures as they complete.
 
     Raises:
         _HungError: If an environment that is played in this process hangs.
     """
-    waiting, limit_s = set(futures), Runtime.current().environment_s
+    waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
         yield from done
-        if waiting and longest_call_s() > limit_s:
-            interrupt_calls()
+        call = overdue_call() if waiting else None
+        if call is not None and call.limit is not None:
+            interrupt_overdue_calls()
             raise _HungError(
-                f"a call of environment '{job.environment.type}' has taken longer than {limit_s:g} s and cannot be "
-                f"ended in this process; it plays one of shards {', '.join(str(futures[one] + 1) for one in waiting)}. "
-                "Mend the environment, or raise RAGEN_ENVIRONMENT_S"
+                f"a call of {call.name} has taken longer than {call.limit.seconds:g} s and cannot be ended in this "
+                f"process; it plays one of shards {', '.join(str(futures[one] + 1) for one in waiting)}. Mend it, or "
+                f"raise {call.limit.setting}"
             )
 
 

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import PIL.Image
+import PIL.ImageOps
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _MAX_COLOURS = 256
@@ -34,14 +35,14 @@ def encode_png(pixels: np.ndarray, *, is_compressed: bool = True) -> bytes:
 
 
 def decode_png(data: bytes) -> np.ndarray:
-    """Decode a PNG file of RGB or a palette.
+    """Decode a PNG file of 8-bit RGB or a palette, turned as its orientation (EXIF) says it is to be shown.
 
     Returns:
         uint8 [height, width, 3]
 
     Raises:
-        ValueError: If it is another type of file, larger than `MAX_PIXELS`, of another mode, damaged or truncated. An
-            image is not decompressed before its size and mode are known to be right.
+        ValueError: If it is another type of file, larger than `MAX_PIXELS`, of another mode or 16 bits, animated,
+            damaged or truncated. An image is not decompressed before its size and mode are known to be right.
     """
     if not data.startswith(_SIGNATURE):
         raise ValueError("it does not begin as a PNG file does")
@@ -56,7 +57,11 @@ def decode_png(data: bytes) -> np.ndarray:
             raise ValueError(f"{image.width} x {image.height} pixels; expected 1 to {MAX_PIXELS:,}")
         if image.mode not in ("RGB", "P") or "transparency" in image.info:
             raise ValueError(f"mode {image.mode}; expected RGB or a palette (P), without transparency")
+        if image.tile and "16" in str(image.tile[0][3]):  # Pillow would cut off the lower 8, and say RGB
+            raise ValueError("16 bits a channel; expected 8: convert it, since half of them would be lost")
+        if image.get_format_mimetype() != "image/png":
+            raise ValueError("it is animated (APNG); expected a single image: show its frames as an image each")
         try:
-            return np.array(image.convert("RGB"))
+            return np.array(PIL.ImageOps.exif_transpose(image).convert("RGB"))
         except Exception as error:
             raise ValueError(f"it is damaged or truncated, after {len(data):,} bytes at the latest: {error}") from error

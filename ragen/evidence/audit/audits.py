@@ -4,6 +4,7 @@ import difflib
 import inspect
 from collections.abc import Iterator, Sequence
 
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.lookup import load
@@ -37,7 +38,9 @@ def run_audits(database: Database, names: Sequence[str] = ()) -> Iterator[tuple[
         ConfigError: If an audit does not exist.
     """
     for name in chosen_audits(names):
-        yield name, load(AUDITS, name)(database)
+        with plugin_call("audit", AUDITS, name):
+            finding = load(AUDITS, name)(database)
+        yield name, finding
 
 
 def about(name: str) -> str:

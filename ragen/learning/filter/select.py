@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import FILTERS
@@ -61,7 +62,8 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
     is_kept = np.zeros(len(groups), dtype=bool)
     for members in _scopes(groups, config):
         goodness = _larger_is_better(scores[members], may_keep[members], config.should_keep_largest)
-        decided = load(FILTERS, config.strategy)(goodness, config)
+        with plugin_call("filter", FILTERS, config.strategy):
+            decided = load(FILTERS, config.strategy)(goodness, config)
         assert decided.shape == members.shape, f"strategy '{config.strategy}' must decide on every group"
         is_kept[members] = decided
     assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import attached, load
@@ -111,12 +112,14 @@ def assign_credit(
         lambda_turn=config.lambda_turn,
         options=config.advantage_options,
     )
-    estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)
+    with plugin_call("estimator", ADVANTAGES, config.advantage):
+        estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
         advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
     for name in config.shaping:
-        advantages_BT = load(SHAPINGS, name)(advantages_BT, inputs)
+        with plugin_call("shaping", SHAPINGS, name):
+            advantages_BT = load(SHAPINGS, name)(advantages_BT, inputs)
     targets_BT, value_mask_BT = estimate.value_targets_BT, estimate.value_mask_BT
     return Credit(
         tokens.flat(advantages_BT).float(),

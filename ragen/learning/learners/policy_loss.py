@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import SURROGATES
@@ -150,20 +151,20 @@ class PolicyLoss:
         )
         log_ratio_M = log_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
         ratio_M = RATIOS[config.ratio](log_ratio_M, given.unit_N[token_M])
-        surrogate = load(SURROGATES, config.surrogate)(
-            SurrogateInputs(
-                logprobs_M=logprobs_M,
-                log_ratio_M=log_ratio_M,
-                ratio_M=ratio_M,
-                advantages_M=given.advantages_N[token_M],
-                sequence_M=given.sequence_N[token_M],
-                clip_low=config.clip_low,
-                clip_high=config.clip_high,
-                covariance_M=None if self.covariances_2N is None else self.covariances_2N[0, token_M],
-                covariance_rank_M=None if self.covariances_2N is None else self.covariances_2N[1, token_M],
-                options=config.surrogate_options,
-            )
+        inputs = SurrogateInputs(
+            logprobs_M=logprobs_M,
+            log_ratio_M=log_ratio_M,
+            ratio_M=ratio_M,
+            advantages_M=given.advantages_N[token_M],
+            sequence_M=given.sequence_N[token_M],
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            covariance_M=None if self.covariances_2N is None else self.covariances_2N[0, token_M],
+            covariance_rank_M=None if self.covariances_2N is None else self.covariances_2N[1, token_M],
+            options=config.surrogate_options,
         )
+        with plugin_call("surrogate", SURROGATES, config.surrogate):
+            surrogate = load(SURROGATES, config.surrogate)(inputs)
         surrogate_M = surrogate.loss_M
         if config.importance_cap is not None:
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import load
@@ -123,7 +124,7 @@ def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, bat
         old_logprobs_N=prepared.start.old.logprobs_N,
         logprobs=lambda: inputs.score(inputs.models["policy"], batches).logprobs_N,
     )
-    steps: Steps = iter(load(TURN_ORDERS, inputs.config.turn_order)(minibatch) or ())
+    steps = _ordered(inputs.config.turn_order, minibatch)
     first = next(steps, None)
     if first is None:
         raise LearnerError(
@@ -132,6 +133,18 @@ def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, bat
             "yields at least one (ragen/learning/learners/turn_orders.py)"
         )
     return chain([first], steps)
+
+
+def _ordered(turn_order: str, minibatch: MiniBatch) -> Steps:
+    """Yield the steps of an order of turns; its code runs between them."""
+    with plugin_call("turn order", TURN_ORDERS, turn_order):
+        steps = iter(load(TURN_ORDERS, turn_order)(minibatch) or ())
+    while True:
+        with plugin_call("turn order", TURN_ORDERS, turn_order):
+            step = next(steps, None)
+        if step is None:
+            return
+        yield step
 
 
 def _step(inputs: UpdateInputs, model: str, prepared: Prepared) -> float:

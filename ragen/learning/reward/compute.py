@@ -12,10 +12,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import RewardError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.guard import FOREIGN, guarded
+from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import load, needs
 from starpo.ragen.core.registry import REWARDS
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
@@ -96,7 +97,7 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
     target = REWARDS[name]
     place = f"reward component '{name}'" if name == target else f"reward component '{name}' ({target})"
     try:
-        with guarded():
+        with plugin_call("reward component", REWARDS, name):
             paid = pay(turns, config, *needed)
         # None is no number, though numpy reads one alone as NaN
         values = None if paid is None else np.asarray(paid, dtype=np.float64)

@@ -29,7 +29,7 @@ from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.conversations import Prompt
 from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall, Served
-from starpo.ragen.methods.programs.process import RunningProgram
+from starpo.ragen.methods.programs.process import RunningProgram, stop_waiting
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
@@ -116,7 +116,12 @@ class Shard:
         """Play all episodes to their ends, or until a time on the monotonic clock."""
         try:
             with ThreadPoolExecutor(NUM_REWARDING) as self._pool:
-                self._play(stop_at)
+                try:
+                    self._play(stop_at)
+                except BaseException:
+                    self._pool.shutdown(wait=False, cancel_futures=True)
+                    stop_waiting()
+                    raise
             for rewarded in self._rewarded:
                 rewarded.result()
         finally:
@@ -129,7 +134,7 @@ class Shard:
                 trajectory.end_unplayed(*_LATE, Served(), "timeout")
 
     def _play(self, stop_at: float | None) -> None:
-        while self._live or self._to_start:
+        while self._live or self._to_start or not all(one.done() for one in self._rewarded):
             if stop_at is not None and time.monotonic() >= stop_at:
                 return
             self._start()
@@ -204,6 +209,9 @@ class Shard:
     def _submit(self) -> None:
         is_due = self._in_flight or self._all_wait() or time.monotonic() >= self._ready_since + LINGER_S
         if not self._ready or not is_due:
+            self._stream.submit(
+                []
+            )  # raises once the rollout is to stop, which programs that ask nothing must not delay
             return
         ordered = [request for _, request in sorted(self._ready, key=lambda entry: entry[0])]
         self._ready = []

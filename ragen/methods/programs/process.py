@@ -1,8 +1,9 @@
 """One program: started with a clean environment in a scratch folder, limited, and ended with all that it started.
 
-    settings, task, address, key -> RunningProgram -> poll -> Ended
+    settings, task, address, key -> RunningProgram -> fork server -> warden -> program        poll -> Ended
 
-Not a sandbox: the program has the rights of this user, its files and its network. See `warden` for the limits.
+Whatever a program does to its warden or to the fork server, it ends in time, and others are played all the same. Not a
+sandbox: the program has the rights of this user, its files and its network. See `warden` for the limits.
 """
 
 import contextlib
@@ -19,15 +20,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, Literal
 
 import psutil
+from pydantic import BaseModel, ConfigDict
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.sources import find
 from starpo.ragen.methods.programs.settings import MODEL, PLACEHOLDER, ProgramSettings
 from starpo.ragen.methods.programs.tasks import as_json
+from starpo.ragen.methods.programs.warden import remove_tree
 
 KEPT_BYTES = 1 << 16
 """Bytes of the end of each stream that are kept."""
@@ -35,12 +38,18 @@ _WARDEN = Path(__file__).with_name("warden.py")
 _MAX_VARIABLE = 100_000
 """Linux allows a variable 128 KiB; a longer task is on standard input alone."""
 _MAX_TOLD = 300
+_MAX_REPORT_BYTES = 16 * KEPT_BYTES
+"""More than the ends of both streams take as JSON."""
 _END_S = 15.0
+"""Time in which a warden must have ended its program and removed the scratch folder."""
+_KILLED_S = 2.0
+"""Time in which a killed process must be gone."""
 LATE_S = 30.0
 """Time after its limit in which a program must have been ended by its warden."""
-_FORKING: dict[tuple[Any, ...], socket.socket] = {}
-"""What a process that forks wardens was started for -> the socket over which it is sent files."""
-_LOCK = Lock()
+STUCK_S = 1.0
+"""How long a program waits for its warden before the state of the fork server is looked at."""
+_MAX_STARTS = 3
+"""How often a program is started whose fork server ends before it has forked its warden."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,76 @@ class Ended:
     status: str
     detail: str
     output: str
+
+
+class _Report(BaseModel):
+    """What a warden reports (`warden._watch`)."""
+
+    model_config = ConfigDict(strict=True)
+
+    status: Literal["done", "died", "hung", "flooded", "ended"]
+    code: int | None
+    output: str
+    errors: str
+
+
+_FROM_OUTSIDE = "it was ended from outside"
+_NO_SERVER = "the process that starts it has ended before it did so"
+
+
+class _ForkServer:
+    """The process that forks wardens, of programs with the same function and environment variables."""
+
+    def __init__(self, settings: ProgramSettings, function: str) -> None:
+        self.name = function or _WARDEN.name
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(_KILLED_S)  # a stopped process reads nothing, until the buffer is full
+        scratch = tempfile.gettempdir()
+        words = ["-P", str(_WARDEN), function] if function else ["-I", "-S", str(_WARDEN)]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment_of(settings, scratch),
+                cwd=scratch,
+                start_new_session=True,
+            )
+
+    def fork(self, files: list[int]) -> None:
+        """Have a warden forked.
+
+        Args:
+            files: Control, report and task, as `warden` takes them.
+
+        Raises:
+            OSError: If the process has ended, or does not read.
+        """
+        socket.send_fds(self._socket, [b"+"], files)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def kill_if_stopped(self) -> None:
+        """Kill it if a signal has stopped it."""
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self._process.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                self.kill()
+
+    def kill(self) -> None:
+        """Kill it. The wardens that it has forked go on."""
+        self._socket.close()
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILLED_S)
+
+
+_SERVERS: dict[tuple[Any, ...], _ForkServer] = {}
+"""Function, its code, and environment variables -> the fork server."""
+_LOCK = Lock()
 
 
 class RunningProgram:
@@ -81,55 +160,72 @@ class RunningProgram:
             command: Started in place of the program, under the same limits, without an endpoint.
 
         Raises:
-            EnvironmentFault: If the command cannot be found.
+            EnvironmentFault: If the command cannot be found, or nothing can be started.
+            OSError: If files or processes are exhausted.
         """
-        given, values, told = as_json(task), {}, {}
+        given, values, variables = _encodable(task), {}, {}
         if command is None:
             values = {"task": given, "base_url": base_url, "api_key": key, "model": MODEL}
-            told = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
+            variables = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
             if len(given.encode()) <= _MAX_VARIABLE:
-                told["RAGEN_TASK"] = given
+                variables["RAGEN_TASK"] = given
         words = words_of(command or settings.command, values)
-        self._ended: Ended | None = None
-        self._key = key
         self._settings = settings
-        self._warden = 0
-        self._give_up_at = time.monotonic() + settings.time_limit_s + LATE_S
+        self._function = words if isinstance(words, str) else ""
+        self._task = given.encode()
+        self._ended: Ended | None = None
+        self._is_unwanted = False
+        self._num_starts = 0
+        self._look_at = 0.0
+        self._give_up_at = self._latest_end()
+        self._files = contextlib.ExitStack()
         self._scratch = tempfile.mkdtemp(prefix="ragen-program-")
-        self._report: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
-        self._control, theirs = socket.socketpair()
-        spec = {
+        self._marks = {key, self._scratch} - {""}
+        self._spec = {
             "command": words,
-            "environment": {**environment_of(settings, self._scratch), **told},
+            "environment": {**environment_of(settings, self._scratch), **variables},
             "scratch": self._scratch,
             "time_limit_s": settings.time_limit_s,
             "max_output_bytes": settings.max_output_bytes,
             "kept_bytes": KEPT_BYTES,
         }
-        self._report.write(json.dumps(spec).encode())
-        self._report.seek(0)
-        with theirs, tempfile.TemporaryFile() as standard_input:
-            standard_input.write(given.encode("utf-8", "surrogatepass"))
-            standard_input.seek(0)
-            function = words if isinstance(words, str) else ""
-            _fork_warden(settings, function, [theirs.fileno(), self._report.fileno(), standard_input.fileno()])
+        try:
+            self._start()
+        except BaseException:
+            self._files.close()
+            remove_tree(self._scratch)
+            raise
 
     def poll(self) -> Ended | None:
-        """Return how it ended; None while it runs."""
-        if self._ended is None and time.monotonic() > self._give_up_at:
-            self._end_by_force()
-        if self._ended is None and self._is_over(0.0):
-            self._ended = self._read_report()
-            self._report.close()
-            self._control.close()
-            shutil.rmtree(self._scratch, onerror=_make_removable)
+        """Return how it ended; None while it runs. At its limit it has ended, whatever it did; nothing is raised."""
+        if self._ended is not None:
+            return self._ended
+        is_over, now = self._is_over(0.0), time.monotonic()
+        if is_over and self._warden:
+            self._finish(self._read_report())
+        elif now > self._give_up_at:
+            self._finish(self._end_by_force() if self._warden else self._not_started())
+        elif is_over:
+            self._start_again()
+        elif not self._warden and now > self._look_at:
+            self._look_at = now + STUCK_S
+            self._server.kill_if_stopped()
+            if self._server.has_ended:
+                self._start_again()
         return self._ended
 
     def wait(self) -> Ended:
-        """Wait until it has ended; its time limit bounds this."""
-        while (ended := self.poll()) is None:
-            self._is_over(1.0)
-        return ended
+        """Wait until it has ended; its time limit bounds this, and `stop_waiting` ends it."""
+        _WAITED_FOR.add(self)
+        try:
+            while (ended := self.poll()) is None:
+                if self._is_unwanted:
+                    self.kill()
+                else:
+                    self._is_over(min(1.0, STUCK_S))
+            return ended
+        finally:
+            _WAITED_FOR.discard(self)
 
     def kill(self) -> None:
         """End it and all that it started; nothing happens if it has ended."""
@@ -137,24 +233,76 @@ class RunningProgram:
             return
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-        if not self._is_over(_END_S):
-            self._end_by_force()
-        self.poll()
-
-    def _end_by_force(self) -> None:
-        """End it together with its warden, which does not react: a program may have stopped it."""
-        kill_holders(self._key)
+        is_over = self._is_over(0.0)
         if self._warden:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._warden, signal.SIGKILL)
-        self._is_over(_END_S)
+            self._signal(signal.SIGCONT)  # a program may have stopped it
+            self._finish(self._read_report() if is_over or self._is_over(_END_S) else self._end_by_force())
+        else:  # a warden that is yet to be forked will find that it is to end; a stopped process must not stay
+            self._finish(Ended("died", _FROM_OUTSIDE, ""))
+            self._server.kill_if_stopped()
+
+    def _start(self) -> None:
+        """Have its warden forked, by a fork server that is started if need be.
+
+        Raises:
+            EnvironmentFault, OSError: If that is not possible.
+        """
+        self._files.close()
+        self._report = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed with the others)
+        self._control, theirs = socket.socketpair()
+        self._files.enter_context(self._control)
+        self._report.write(json.dumps(self._spec).encode())
+        self._report.seek(0)
+        self._warden = 0
+        self._num_starts += 1
+        with theirs, tempfile.TemporaryFile() as standard_input:
+            standard_input.write(self._task)
+            standard_input.seek(0)
+            files = [theirs.fileno(), self._report.fileno(), standard_input.fileno()]
+            self._server = _fork_warden(self._settings, self._function, files)
+        self._look_at = time.monotonic() + STUCK_S
+
+    def _start_again(self) -> None:
+        if self._num_starts == _MAX_STARTS:
+            self._finish(Ended("died", f"{self._server.name}: {_NO_SERVER}, {_MAX_STARTS} times", ""))
+            return
+        try:
+            self._start()
+        except (StarPOError, OSError) as error:
+            self._finish(Ended("died", f"it could not be started again: {error}", ""))
+
+    def _not_started(self) -> Ended:
+        """Give up waiting for the fork server, which others start anew."""
+        self._server.kill()
+        limit_s = self._settings.time_limit_s + LATE_S
+        slow = f": is '{self._function}' slow to import?" if self._function else ""
+        return Ended("hung", f"not started within {limit_s:g} s (environment.time_limit_s + {LATE_S:g}){slow}", "")
+
+    def _end_by_force(self) -> Ended:
+        """End it together with its warden, which does not react."""
+        self._signal(signal.SIGKILL)
+        self._is_over(_KILLED_S)
+        return self._read_report()
+
+    def _finish(self, ended: Ended) -> None:
+        self._ended = ended
+        self._files.close()
+        remove_tree(self._scratch)
+
+    def _latest_end(self) -> float:
+        return time.monotonic() + self._settings.time_limit_s + LATE_S
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError, OverflowError):
+            os.kill(self._warden, number)
 
     def _is_over(self, timeout_s: float) -> bool:
         """Wait for the end of the warden, which holds the other end of the socket, and writes its process id to it."""
         self._control.settimeout(timeout_s)
         try:
-            while told := self._control.recv(32):
-                self._warden = int(told)
+            while written := self._control.recv(32):
+                if not self._warden and written.isdigit() and int(written) > 1:
+                    self._warden, self._give_up_at = int(written), self._latest_end()
             return True
         except (BlockingIOError, TimeoutError):
             return False
@@ -162,22 +310,37 @@ class RunningProgram:
             return True
 
     def _read_report(self) -> Ended:
-        self._report.seek(0)
+        """Read the report of a warden that has ended. A program can reach the file, and may write anything."""
         try:
-            told = json.loads(self._report.read())
-            status = told["status"]
-        except (ValueError, KeyError):  # its warden was killed, by nobody but a program or an administrator
-            kill_holders(self._key)
+            self._report.seek(0)
+            report = _Report.model_validate_json(self._report.read(_MAX_REPORT_BYTES))
+        except (OSError, ValueError):  # its warden was killed, by nobody but a program or an administrator
+            kill_holders(self._marks)
             return Ended("died", "its warden was killed", "")
-        settings = self._settings
-        detail = {
-            "done": "",
-            "died": _told_of_death(told),
-            "hung": f"still running after {settings.time_limit_s:g} s (environment.time_limit_s)",
-            "flooded": f"more than {settings.max_output_bytes:,} bytes of output (environment.max_output_bytes)",
-            "ended": "it was ended from outside",
-        }[status]
-        return Ended("died" if status == "ended" else status, detail, told["output"])
+        settings, output = self._settings, report.output[-KEPT_BYTES:]
+        match report.status:
+            case "done":
+                return Ended("done", "", output)
+            case "hung":
+                return Ended(
+                    "hung", f"still running after {settings.time_limit_s:g} s (environment.time_limit_s)", output
+                )
+            case "flooded":
+                limit = f"{settings.max_output_bytes:,} bytes of output (environment.max_output_bytes)"
+                return Ended("flooded", f"more than {limit}", output)
+            case "ended":
+                return Ended("died", _FROM_OUTSIDE, output)
+            case "died":
+                return Ended("died", _cause_of_death(report), output)
+
+
+_WAITED_FOR: set[RunningProgram] = set()
+
+
+def stop_waiting() -> None:
+    """End the programs that threads of this process `wait` for, as nothing that they would give is needed any more."""
+    for program in list(_WAITED_FOR):
+        program._is_unwanted = True
 
 
 def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[str]:
@@ -199,7 +362,7 @@ def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[
             )
         return command
     words = [PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word) for word in command]
-    program = shutil.which(words[0], path=search_path())
+    program = None if "\0" in words[0] else shutil.which(words[0], path=search_path())
     if program is None:
         raise EnvironmentFault(
             f"the command '{words[0]}' is not found here, or is not executable; give its path, or extend PATH"
@@ -207,42 +370,28 @@ def words_of(command: str | list[str], values: Mapping[str, str]) -> str | list[
     return [str(Path(program).absolute()), *map(_absolute, words[1:])]
 
 
-def _fork_warden(settings: ProgramSettings, function: str, files: list[int]) -> None:
-    """Have a warden forked, by a process that is started if need be.
+def _fork_warden(settings: ProgramSettings, function: str, files: list[int]) -> _ForkServer:
+    """Have a warden forked, by a fork server that is started if need be.
 
     Args:
         settings: The variables to inherit.
         function: `module:function` to call, which that process has imported; '' to start a command.
         files: Control, report and task, as `warden` takes them.
+
+    Raises:
+        EnvironmentFault: If it does not stay alive.
+        OSError: If it cannot be started.
     """
+    which = (function, function and settings.code_digest, *environment_of(settings, "").items())
     with _LOCK:
-        which = (function, function and settings.code_digest, *environment_of(settings, "").items())
         for _ in range(2):  # one that a program has killed is replaced
-            if which not in _FORKING:
-                _FORKING[which] = _started(settings, function)
+            server = _SERVERS.get(which) or _SERVERS.setdefault(which, _ForkServer(settings, function))
             try:
-                socket.send_fds(_FORKING[which], [b"+"], files)
-                return
+                server.fork(files)
+                return server
             except OSError:
-                _FORKING.pop(which).close()
-        raise EnvironmentFault(f"{function or 'warden.py'}: its process ends as soon as it is started")
-
-
-def _started(settings: ProgramSettings, function: str) -> socket.socket:
-    ours, theirs = socket.socketpair()
-    scratch = tempfile.gettempdir()
-    words = ["-P", str(_WARDEN), function] if function else ["-I", "-S", str(_WARDEN)]
-    with theirs:
-        subprocess.Popen(
-            [sys.executable, *words],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment_of(settings, scratch),
-            cwd=scratch,
-            start_new_session=True,
-        )
-    return ours
+                _SERVERS.pop(which).kill()
+    raise EnvironmentFault(f"{server.name}: {_NO_SERVER}")
 
 
 def environment_of(settings: ProgramSettings, scratch: str) -> dict[str, str]:
@@ -268,12 +417,22 @@ def search_path() -> str:
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
-def kill_holders(key: str) -> None:
-    """Kill the processes of this user that have a key among their environment variables."""
+def kill_holders(marks: set[str]) -> None:
+    """Kill the processes of this user with one of these values, such as a key, among their environment variables."""
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if key and process.pid != os.getpid() and process.environ().get("OPENAI_API_KEY") == key:
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and not marks.isdisjoint(process.environ().values()):
                 process.kill()
+
+
+def _encodable(task: Mapping[str, Any]) -> str:
+    """Return a task as JSON; escaped where a text holds half of a surrogate pair, which no encoding has."""
+    text = as_json(task)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(task)
+    return text
 
 
 def _absolute(word: str) -> str:
@@ -283,17 +442,9 @@ def _absolute(word: str) -> str:
         return word
 
 
-def _make_removable(remove: Any, path: str, _: Any) -> None:
-    """Give the rights that lack for removing a path, and try again; what still cannot be removed stays."""
-    with contextlib.suppress(OSError):
-        Path(path).parent.chmod(0o700)
-        Path(path).chmod(0o700)
-        remove(path)
-
-
-def _told_of_death(told: Mapping[str, Any]) -> str:
-    code = told["code"] or 0
+def _cause_of_death(report: _Report) -> str:
+    code = report.code or 0
     names = {one.value: one.name for one in signal.Signals}  # those of real time have none
     reason = f"exit status {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
-    lines = [line.strip() for line in told["errors"].splitlines() if line.strip()]
+    lines = [line.strip() for line in report.errors.splitlines() if line.strip()]
     return f"{reason}: {without_secrets(lines[-1])[:_MAX_TOLD]}" if lines else reason

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
@@ -55,7 +56,7 @@ def reward_of(
         return _of_output(ended.output, "the program", may_be_number=False)
     function = resolve(settings.reward)
     try:
-        with guarded(is_timed=True):
+        with guarded(f"the reward {settings.reward}", Runtime.current().environment_limit):
             made = function(copy.deepcopy(list(transcript)), copy.deepcopy(dict(task)))
     except StarPOError:
         raise

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from starpo.ragen.core.errors import EnvironmentFault, StarPOError
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import CallLimitError, EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import TARGET, resolve
@@ -124,16 +125,17 @@ def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
 def _of_module(target: str) -> Iterator[tuple[str, Any]]:
     found = resolve(target)
     try:
-        with guarded():
+        with guarded(f"the tasks of {target}", Runtime.current().plugin_limit):
             source = found() if callable(found) else found
             if iter(source) is source and not callable(found):
                 raise TypeError("it can be read only once; expected a list, or a function that returns an iterable")
-            yield from ((f"task {number}", row) for number, row in enumerate(source, 1))
+            rows = list(enumerate(source, 1))
     except (StarPOError, OSError):
         raise
     except FOREIGN as error:
         fault = describe_fault(error, target.partition(":")[0])
         raise EnvironmentFault(f"{target} gives no tasks: {fault}") from error
+    yield from ((f"task {number}", row) for number, row in rows)
 
 
 def _of_data_set(source: str) -> Iterator[tuple[str, Any]]:
@@ -149,11 +151,13 @@ def _of_data_set(source: str) -> Iterator[tuple[str, Any]]:
             f"{source} needs the package datasets, which cannot be imported here ({error}): pip install datasets"
         ) from error
     try:
-        with guarded():
-            rows = load_dataset(*parts[:-1], split=parts[-1])
-            yield from ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
+        with guarded(f"the data set {source}", Runtime.current().plugin_limit):
+            rows = [dict(row) for row in load_dataset(*parts[:-1], split=parts[-1])]
+    except CallLimitError:
+        raise
     except FOREIGN as error:  # it speaks to a server, and has exceptions of its own
         raise EnvironmentFault(f"{source} cannot be loaded: {describe_fault(error, 'datasets')}") from error
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _checked(source: str, place: str, row: Any) -> Task:

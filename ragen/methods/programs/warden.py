@@ -3,8 +3,9 @@
     python warden.py [module:function]     standard input: a socket over which `process` sends the files of an episode
 
 For every episode a warden is forked, and from that the program: a command, or a call of the function. This is imported
-once, which takes seconds for an agent framework; a fork takes some milliseconds. What the function returns becomes the
-last line of the output: a number, `(reward, success)`, or a dictionary; None: nothing.
+once, which takes seconds for an agent framework; a fork takes some milliseconds. A warden no longer needs the process
+that forked it. What the function returns becomes the last line of the output: a number, `(reward, success)`, or a
+dictionary; None: nothing.
 
 Run as a file, with the standard library alone. Every descendant of the program remains a descendant of its warden (a
 subreaper, on Linux), so nothing outlives it, whatever sessions and groups it made. Only a program that kills its warden
@@ -31,6 +32,7 @@ _CHUNK = 1 << 16
 _LOOK_S = 1.0
 _GIVE_UP_S = 10.0
 _CANNOT_START = 127
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 Become = Callable[[dict[str, Any]], None]
 """Turns a process into the program of a specification; does not return."""
@@ -50,12 +52,13 @@ def main() -> None:
         message, files, _, _ = socket.recv_fds(asked, 1, 3)
         if not message:
             return
-        if os.fork() == 0:
-            try:
-                asked.close()
-                _serve(files, become)
-            finally:
-                os._exit(0)
+        with suppress(OSError):  # where no process can be forked, the parent sees the files closed
+            if os.fork() == 0:
+                try:
+                    asked.close()
+                    _serve(files, become)
+                finally:
+                    os._exit(0)
         for file in files:
             os.close(file)
 
@@ -80,12 +83,76 @@ def _serve(files: list[int], become: Become) -> None:
         spec = json.load(file)
         file.seek(0)
         file.truncate()
-        told = _watch(spec, report, task, become)
+        try:
+            told = _watch(spec, report, task, become)
+        except OSError as failure:
+            told = {"status": "died", "code": _CANNOT_START, "output": "", "errors": f"cannot be started: {failure}"}
         json.dump(told, file)
-    if told["status"] == "ended":
-        import shutil
+    remove_tree(spec["scratch"])  # here, since the parent may be busy with other programs, or gone
 
-        shutil.rmtree(spec["scratch"], ignore_errors=True)  # the parent may be unable to
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder with all in it, whatever the depth and the modes in it; nothing happens if it is gone.
+
+    No link is followed, and nothing outside is changed. Something else in its place, such as a link, is unlinked. What
+    cannot be removed, and what is left after `_GIVE_UP_S` seconds, stays.
+    """
+    give_up_at = time.monotonic() + _GIVE_UP_S
+    with suppress(OSError):
+        os.unlink(folder)  # noqa: PTH108 (pathlib takes long to import)
+        return
+    with suppress(OSError):
+        _unlock(folder)
+        top = os.open(folder, _FOLDER)
+        try:
+            _empty(top, give_up_at)
+        finally:
+            os.close(top)
+        os.rmdir(folder)  # noqa: PTH106
+
+
+def _empty(top: int, give_up_at: float) -> None:
+    """Empty an open folder.
+
+    Folders at any depth are moved to its top to be emptied there: neither recursion nor open files nor the length of
+    paths limit the depth.
+    """
+    unique, number = os.urandom(8).hex(), 0
+    folders = _without_files(top, give_up_at)
+    while folders:
+        name = folders.pop()
+        with suppress(OSError):
+            _unlock(name, top)
+            folder = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for inner in _without_files(folder, give_up_at):
+                    number += 1
+                    with suppress(OSError):
+                        _unlock(inner, folder)  # to be moved, it must be writable too
+                        os.rename(inner, f"{unique}-{number}", src_dir_fd=folder, dst_dir_fd=top)
+                        folders.append(f"{unique}-{number}")
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+
+
+def _without_files(folder: int, give_up_at: float) -> list[str]:
+    """Unlink all in an open folder but the folders, and return their names; none once it is time to give up."""
+    folders = []
+    for name in os.listdir(folder):
+        if time.monotonic() > give_up_at:
+            return []
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError:
+            folders.append(name)
+    return folders
+
+
+def _unlock(name: str, parent: int | None = None) -> None:
+    """Give this user the rights to empty and to move a folder; a link's target is left as it is."""
+    with suppress(OSError, NotImplementedError, ValueError):  # the latter two: a link, or a system that cannot
+        os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
 
 
 class Output:
@@ -124,7 +191,6 @@ def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict
         `status`: 'done', 'died', 'hung', 'flooded' or 'ended' (the parent wants it, or is gone); `code`: exit status,
         negative for a signal, None if it did not end by itself; `output`, `errors`: ends of its two streams.
     """
-    parent = os.getppid()
     stop_at = time.monotonic() + spec["time_limit_s"]
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -151,7 +217,7 @@ def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict
             if woken in ready:
                 os.read(woken, _CHUNK)
             code = _reap(program)
-            if 0 in ready or os.getppid() != parent:
+            if 0 in ready:
                 status = "ended"
             elif output.num_bytes > spec["max_output_bytes"]:
                 status = "flooded"
@@ -186,8 +252,10 @@ def _begin(spec: dict[str, Any], become: Become, standard: tuple[int, ...], othe
         os.environ.clear()
         os.environ.update(spec["environment"])
         become(spec)
-    except OSError as failure:
-        os.write(2, f"{spec['command'][0]} cannot be started: {failure.strerror or failure}\n".encode())
+    except (OSError, ValueError) as failure:  # ValueError: a null byte
+        reason = getattr(failure, "strerror", None) or failure
+        name = spec["command"] if isinstance(spec["command"], str) else spec["command"][0]
+        os.write(2, f"{name} cannot be started: {reason}\n".encode(errors="replace"))
     finally:
         os._exit(_CANNOT_START)
 

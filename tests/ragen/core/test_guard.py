@@ -1,14 +1,21 @@
 """Guarded calls: what they change in the process is put back."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from starpo.ragen.core.guard import guarded, longest_call_s
+from starpo.ragen.core import guard
+from starpo.ragen.core.errors import CallLimitError
+from starpo.ragen.core.guard import Limit, guarded, interrupt_overdue_calls, overdue_call, tell_of_slow_calls
 
 
 @pytest.mark.parametrize(
@@ -46,13 +53,64 @@ def test_the_modes_of_files_do_not_depend_on_an_environment(tmp_path: Path) -> N
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~before
 
 
-def test_the_longest_call_in_progress_is_known() -> None:
-    assert longest_call_s() == 0.0
-    with guarded(is_timed=True):
-        assert 0.0 < longest_call_s() < 10.0
-    with guarded():
-        assert longest_call_s() == 0.0
-    assert longest_call_s() == 0.0
+LIMIT = Limit(0.3, "RAGEN_MINE_S")
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("hang", [lambda: time.sleep(1e6), spin], ids=["waiting", "computing"])
+def test_a_call_in_the_main_thread_ends_at_its_limit_with_its_name(hang) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    message = r"filter 'mine' took longer than 0.3 s. Mend it, or raise RAGEN_MINE_S"
+    with pytest.raises(CallLimitError, match=message), guarded("filter 'mine'", LIMIT):
+        hang()
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+@pytest.mark.timeout(30)
+def test_a_call_that_swallows_its_interruption_is_interrupted_again(monkeypatch) -> None:
+    monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
+
+    def hang() -> None:
+        with suppress(BaseException):
+            time.sleep(1e6)
+        time.sleep(1e6)
+
+    with pytest.raises(CallLimitError):
+        guarded("filter 'mine'", LIMIT)(hang)()
+
+
+@pytest.mark.timeout(30)
+def test_a_call_in_another_thread_is_known_and_ends_at_its_limit() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(guarded("surrogate 'mine'", LIMIT)(spin))
+        while (call := overdue_call()) is None:
+            time.sleep(0.01)
+        assert (call.name, call.limit) == ("surrogate 'mine'", LIMIT)
+        interrupt_overdue_calls()
+        with pytest.raises(CallLimitError, match=r"surrogate 'mine' took longer than 0.3 s"):
+            hanging.result()
+    assert overdue_call() is None
+
+
+@pytest.mark.timeout(30)
+def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(guard, "SLOW_S", 0.2)
+    monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
+    heard: list[str] = []
+    stop = tell_of_slow_calls(heard.append)
+    with guarded("reward component 'mine'", Limit(60, "RAGEN_MINE_S")), guarded("within", LIMIT):
+        stop_at = time.monotonic() + 20
+        while not heard and time.monotonic() < stop_at:
+            time.sleep(0.01)
+    stop()
+    (text,) = caplog.messages
+    assert heard == [text, ""]
+    assert re.fullmatch(r"reward component 'mine' has not returned for \d+ s; its limit is 60 s \(RAGEN_MINE_S\)", text)
 
 
 def test_importing_torch_first_changes_no_settings(tmp_path: Path) -> None:

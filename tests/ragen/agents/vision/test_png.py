@@ -59,6 +59,30 @@ def saved(mode, size=(2, 2), form="PNG", **options):
     return file.getvalue()
 
 
+def animated(num_frames=2):
+    frames = [PIL.Image.new("RGB", (2, 2), (number, 0, 0)) for number in range(num_frames)]
+    file = io.BytesIO()
+    frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+def of_16_bits():
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(7)))]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in (*chunks, (b"IEND", b""))
+    )
+
+
+@pytest.mark.parametrize("pixels", [PIXELS, MANY_COLOURS], ids=["palette", "rgb"])
+def test_an_image_is_turned_as_it_is_to_be_shown(pixels):
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6  # the first row of the file is the right side of the image
+    image, file = PIL.Image.open(io.BytesIO(encode_png(pixels))), io.BytesIO()
+    image.save(file, "PNG", exif=exif)
+    assert (decode_png(file.getvalue()) == np.rot90(pixels, -1)).all()
+
+
 def claiming(width, height):
     """A file of four pixels, the header of which says another size."""
     file = saved("RGB")
@@ -72,13 +96,15 @@ def claiming(width, height):
         (saved("RGBA"), "mode RGBA; expected RGB"),
         (saved("P", transparency=0), "mode P; expected RGB or a palette"),
         (saved("L"), "mode L; expected RGB"),
+        (of_16_bits(), "16 bits a channel; expected 8"),
+        (animated(), "it is animated"),
         (saved("RGB", form="JPEG"), "does not begin as a PNG file does"),
         (claiming(2**20, 2**20), "more than 16,777,216 pixels"),
         (claiming(10_000, 10_000), "pixels"),
         (claiming(4097, 4096), "4097 x 4096 pixels; expected 1 to 16,777,216"),
         (claiming(3, 3), "truncated"),
     ],
-    ids=["alpha", "transparent", "grey", "jpeg", "huge", "large", "a little too large", "short"],
+    ids=["alpha", "transparent", "grey", "16 bits", "animated", "jpeg", "huge", "large", "a little too large", "short"],
 )
 def test_other_files_are_refused(file, message):
     with pytest.raises(ValueError, match=message):

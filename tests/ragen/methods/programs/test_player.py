@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import EngineError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.make import environment_code
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
@@ -470,6 +472,36 @@ def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     assert engine.sessions[0].requests[0].messages() == [{"role": "user", "content": "a"}]
     assert environment_code(settings)["loop"] == "starpo.ragen.methods.programs.player:play"
     assert "loop" not in environment_code(GAMES["sokoban"])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("code", "reward"),
+    [
+        ("open('begun', 'w').close(); time.sleep(600)", "output"),
+        ("ask(user('a'))", [sys.executable, "-c", "import time; open('begun', 'w').close(); time.sleep(600)"]),
+    ],
+    ids=["program", "reward"],
+)
+def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "agent.py").write_text(ASKING + code)
+    (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
+    settings = ProgramSettings(
+        command=[sys.executable, str(tmp_path / "agent.py")], tasks=str(tmp_path / "tasks.jsonl"), reward=reward
+    )
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    job = RolloutJob(str(tmp_path), "key", settings, AGENT, SAMPLING, 400)
+    local = LocalPlayer(ScriptedEngine(tokenizer, lambda *_: "Left"))
+    with ThreadPoolExecutor() as pool:
+        playing = pool.submit(local.play, job, [Episode("g", 0, 0, 0, 0), Episode("g", 1, 0, 1, 1)])
+        while not list(tmp_path.glob("ragen-program-*/begun")):
+            time.sleep(0.01)
+        local.stop()
+        with pytest.raises(EngineError, match="stopped"):
+            playing.result(timeout=30)
+    assert not list(tmp_path.glob("ragen-program-*"))
 
 
 def test_what_a_program_says_cannot_act_in_the_report(run, tmp_path):

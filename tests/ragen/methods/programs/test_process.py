@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.methods.programs import process
 from starpo.ragen.methods.programs.process import RunningProgram
 
@@ -235,3 +238,156 @@ def test_a_program_that_stops_its_warden_is_ended_after_its_time(folder, program
     ended = run(settings)
     assert (ended.status, ended.detail) == ("died", "its warden was killed")
     assert all(gone(int(pid)) for pid in until(folder / "pids").split())
+
+
+def server_of(settings) -> psutil.Process:
+    """The process that forks the wardens of these programs."""
+    run(settings)
+    return psutil.Process(list(process._SERVERS.values())[-1]._process.pid)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """The folder in which scratch folders are made, with the mode that such a folder has."""
+    made = tmp_path / "temporary"
+    made.mkdir()
+    made.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    return made
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pass",
+        "import time; time.sleep(600)",  # is killed
+        "import os; os.rmdir(os.getcwd())",
+        "import os; os.rmdir(os.getcwd()); os.symlink(sys.argv[1], os.environ['TMPDIR'])",
+        "import os; os.rmdir(os.getcwd()); open(os.environ['TMPDIR'], 'w')",
+        "import os; os.symlink(sys.argv[1], 'link'); os.mkdir('locked'); open('locked/file', 'w'); os.chmod('.', 0)",
+    ],
+    ids=["kept", "killed", "gone", "link", "file", "locked"],
+)
+def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, temporary, code):
+    outside = folder / "outside"
+    outside.mkdir(mode=0o751)
+    (outside / "kept").write_text("kept")
+    settings = program(f"import sys\n{code}\n", command=[sys.executable, "agent.py", str(outside)])
+    running = RunningProgram(settings, {}, "", "key-4")
+    if "sleep" in code:
+        time.sleep(0.3)
+        running.kill()
+    running.wait()
+    assert list(temporary.iterdir()) == []
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (temporary, outside)] == [0o1777, 0o751]
+    assert (outside / "kept").read_text() == "kept"
+
+
+def test_folders_within_folders_are_removed_at_any_depth(program, temporary):
+    code = """
+        import os
+        for number in range(1200):
+            os.mkdir("a" * 200)
+            open("file", "w").close()
+            os.chdir("a" * 200)
+        os.chmod("..", 0)
+    """
+    ended = run(program(code))
+    assert (ended.status, ended.detail) == ("done", "")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_stopped_fork_server_is_replaced_and_the_program_plays(program, monkeypatch):
+    monkeypatch.setattr(process, "STUCK_S", 0.1)
+    settings = program("print('played')")
+    stopped = server_of(settings)
+    stopped.suspend()
+    running = [RunningProgram(settings, {}, "", f"key-{n}") for n in range(3)]
+    assert [one.wait().output for one in running] == ["played\n"] * 3
+    assert gone(stopped.pid)
+
+
+def test_to_kill_what_a_stopped_fork_server_holds_takes_no_time(program):
+    settings = program("import time; time.sleep(600)", time_limit_s=600)
+    stopped = server_of(program("pass"))
+    stopped.suspend()
+    running = RunningProgram(settings, {}, "", "key-5")
+    started = time.monotonic()
+    running.kill()
+    assert running.poll().detail == "it was ended from outside"
+    assert gone(stopped.pid)
+    assert time.monotonic() - started < 5
+
+
+def test_programs_play_on_when_their_fork_server_is_killed(folder, program):
+    code = """
+        import os, sys, time
+        open(os.path.join(sys.argv[1], os.environ["OPENAI_API_KEY"]), "w").write("\\n")
+        while not os.path.exists(os.path.join(sys.argv[1], "go")):
+            time.sleep(0.01)
+        print("played")
+    """
+    settings = program(code, command=[sys.executable, "agent.py", str(folder)])
+    server = server_of(program("pass"))
+    program(code)
+    running = [RunningProgram(settings, {}, "", f"key-{n}") for n in range(3)]
+    for n in range(3):
+        until(folder / f"key-{n}")
+    server.kill()
+    later = RunningProgram(settings, {}, "", "key-3")
+    (folder / "go").write_text("")
+    assert [one.wait().output for one in (*running, later)] == ["played\n"] * 4
+
+
+def test_a_program_that_is_never_started_is_given_up_at_its_limit(folder, program, monkeypatch):
+    monkeypatch.setattr(process, "LATE_S", 0.5)
+    (folder / "slow.py").write_text("import time\ntime.sleep(600)\n\ndef play(task): ...\n")
+    settings = program("", command="slow:play", time_limit_s=0.5)
+    running = [RunningProgram(settings, {}, "", f"key-{n}") for n in range(2)]
+    for ended in (one.wait() for one in running):
+        assert ended.status == "hung"
+        assert ended.detail.startswith("not started within 1 s (environment.time_limit_s + 0.5): is 'slow:play' slow")
+
+
+def test_a_module_that_ends_its_process_is_named(folder, program):
+    (folder / "fatal.py").write_text("import os\nos._exit(3)\n")
+    ended = run(program("", command="fatal:play"))
+    assert (ended.status, "fatal:play" in ended.detail) == ("died", True)
+
+
+FORGED = """
+    import os, signal, sys
+    for name in os.listdir(f"/proc/{os.getppid()}/fd"):
+        path = f"/proc/{os.getppid()}/fd/{name}"
+        if os.path.isfile(path):
+            open(path, "w").write(sys.argv[1] * int(sys.argv[2]))
+    os.kill(os.getppid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "times"),
+    [
+        ('{"status": "great"}', 1),
+        ('{"status": "done"}', 1),
+        ('{"status": "done", "code": "0", "output": [], "errors": null}', 1),
+        ('{"status": ["done"], "code": 0, "output": "", "errors": ""}', 1),
+        ("[]", 1),
+        ("3", 1),
+        ("NaN", 1),
+        ("[", 100_000),
+        ("9", 5_000_000),
+    ],
+)
+def test_a_forged_report_is_none(program, report, times):
+    ended = run(program(FORGED, command=[sys.executable, "agent.py", report, str(times)]))
+    assert (ended.status, ended.detail) == ("died", "its warden was killed")
+
+
+def test_half_of_a_surrogate_pair_and_a_null_byte_end_no_run(program):
+    code = "import json, os, sys; print(json.loads(os.environ['RAGEN_TASK']) == json.load(sys.stdin))"
+    assert run(program(code), {"text": "\ud800"}).output == "True\n"
+    ended = run(program(code, command=[sys.executable, "agent.py", "a\0b"]))
+    assert (ended.status, "cannot be started: embedded null byte" in ended.detail) == ("died", True)
+    with pytest.raises(EnvironmentFault, match="is not found here"):
+        run(program(code, command=["a\0b"]))
