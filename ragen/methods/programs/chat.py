@@ -465,7 +465,8 @@ def _message(number: int, message: _Message, album: Album | None) -> ChatMessage
             texts.append(MARK)
         else:  # no text can pass for an image; without images, a mark is any character
             is_plain = album is None or message.role == "assistant"
-            texts.append(part.text if is_plain else part.text.replace(MARK, REPLACEMENT))
+            text = part.refusal if isinstance(part, _Refused) else part.text
+            texts.append(text if is_plain else text.replace(MARK, REPLACEMENT))
     calls = [
         Call(
             call.function.name,

@@ -21,6 +21,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import Any, cast
 
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
@@ -313,7 +314,7 @@ class _Connection(H11Protocol):
         if (b"transfer-encoding", b"chunked") in (self.headers or ()):
             self.num_chunks += data.count(b"\r\n") // 2
             if self.num_chunks > MAX_CHUNKS and self.cycle is not None:
-                self.scope[_IN_PIECES] = True
+                cast(dict[str, Any], self.scope)[_IN_PIECES] = True
                 self.cycle.more_body = False
                 self.cycle.message_event.set()
                 return

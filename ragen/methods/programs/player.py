@@ -151,11 +151,12 @@ class Shard:
         while self._to_start and len(self._live) < MAX_RUNNING:
             trajectory = self._to_start.pop()
             episode, sampling = trajectory.episode, self._policy.sampling
+            must_agree = self._settings.sampling == "refuse"
             # A greedy member has another temperature than the run, which its program need not know.
-            fixed = (None, None) if episode.is_greedy else (sampling.temperature, sampling.top_p)
+            is_sampled = not episode.is_greedy
             key = self._endpoint.admit(
                 episode.trajectory_id,
-                RunSampling(*fixed, must_agree=self._settings.sampling == "refuse"),
+                RunSampling(sampling.temperature, sampling.top_p, must_agree) if is_sampled else RunSampling(),
                 takes_images=self._policy.contexts.agent.shows_images,
             )
             task = {**trajectory.task, "dynamics_seed": episode.dynamics_seed}
