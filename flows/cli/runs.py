@@ -1,6 +1,6 @@
 """`ragen runs`: the runs of a store, newest first, or as a tree of forks and replays."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,8 +13,10 @@ from starpo.flows.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.runs.forks import Branch, family
 from starpo.ragen.store import Store
+
+if TYPE_CHECKING:
+    from starpo.ragen.runs.forks import Branch
 
 
 def runs(
@@ -36,6 +38,8 @@ def runs(
 
 def print_tree(store: Store, as_json: bool) -> None:
     """Print all runs, the oldest first, each under the run that it branches from."""
+    from starpo.ragen.runs.forks import family  # all settings, which a list of runs does not need
+
     roots = family(store)
     if as_json:
         print_json([_branch_facts(store, root) for root in roots])
@@ -49,7 +53,7 @@ def print_tree(store: Store, as_json: bool) -> None:
     _print_banners(console, facts)
 
 
-def _drawn(store: Store, branch: Branch) -> Tree:
+def _drawn(store: Store, branch: "Branch") -> Tree:
     known = _facts_or_fault(store, branch.run.name)
     facts = at_a_glance(known)
     flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
@@ -63,14 +67,14 @@ def _drawn(store: Store, branch: Branch) -> Tree:
     return tree
 
 
-def _changes(branch: Branch) -> str:
+def _changes(branch: "Branch") -> str:
     if branch.changed is None:
         return "one of the two has settings of another release"
     changes = [f"{path} {quoted(was)} -> {quoted(now)}" for path, (was, now) in branch.changed.items()]
     return ", ".join(changes) or "the same settings"
 
 
-def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
+def _branch_facts(store: Store, branch: "Branch") -> dict[str, Any]:
     changed = None
     if branch.changed is not None:
         changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
 from starpo.ragen.advice import advise
-from starpo.ragen.config import StarPOConfig
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.core.errors import ConfigError
