@@ -28,7 +28,7 @@ from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.learning.control.collapse import Verdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
-from starpo.ragen.runs.counting import updates_before
+from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
@@ -157,7 +157,6 @@ def gather(
     embedded = embed(batches(), max_rollout_bytes, wanted)
     stored_images = _by_iteration(artifacts, "images")
     shown = {place: e.images for e in embedded for place in stored_images.get(e.iteration, ())}
-    stages = [(iteration, stage) for iteration, of_iteration in iterations.items() for stage in of_iteration]
     return ReportData(
         run=record,
         state=reader.state(record),
@@ -166,7 +165,7 @@ def gather(
         verdict=verdict,
         manifests=manifests,
         cost=cost(store, record, manifests),
-        updates={iteration: updates_before(stages, iteration) for iteration in iterations},
+        updates=updates_by_iteration(iterations),
         failures=failures.get(collected[-1]) if collected else None,
         decisions=read_decisions(reader, artifacts),
         rollouts=sorted(embedded, key=lambda e: e.iteration),
