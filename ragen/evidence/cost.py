@@ -161,7 +161,7 @@ def _num_tokens(store: Store, place: Place) -> int:
     total = 0
     try:
         for part in store.parts(place.kind, place.key):
-            metadata = pq.ParquetFile(part).metadata
+            metadata = pq.read_metadata(part)
             columns = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
             column = next(index for index, path in enumerate(columns) if path.startswith("response_ids."))
             for group in range(metadata.num_row_groups):

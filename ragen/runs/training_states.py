@@ -63,8 +63,9 @@ class _Step:
 
 
 class TrainingWalk:
-    """The states of one checkpoint's training after another's. Steps that a checkpoint shares with the one before it are
-    not walked again, so that those of a whole run take one walk.
+    """The states of one checkpoint's training after another's.
+
+    Steps that a checkpoint shares with the one before it are not walked again: those of a whole run take one walk.
 
     Attributes:
         digests, num_unknown, demonstrated: As of `TrainingStates`, at the checkpoint that it has come to.

@@ -221,6 +221,7 @@ class Database:
             "max_temp_directory_size": f"{self._bounds.sql_spill_gb} GB",
         }
         connection = duckdb.connect(":memory:", config={**_GUARDS, **limits})
+        connection.execute("set enable_progress_bar = false").fetchall()  # it would be written into `--json`
         connection.execute("set lock_configuration = true").fetchall()
         connection.create_function(
             DECODED,

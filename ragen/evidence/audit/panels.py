@@ -13,6 +13,7 @@ from starpo.ragen.runs.training_states import TrainingWalk
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
 
+
 def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
     """Build the view: one row per initial state of each artifact of kind `episodes`.
 

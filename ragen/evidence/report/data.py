@@ -10,7 +10,6 @@ others), as many as fit; and episodes of the evaluations, sampled in the same wa
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pydantic import ValidationError
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
@@ -32,7 +31,6 @@ from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
-from starpo.schemas.datasets import METRICS
 from starpo.schemas.manifest import Manifest
 
 MAX_ROLLOUT_BYTES = 8 * 2**20
@@ -182,8 +180,7 @@ def gather(
 def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
-    tables = [table for table in side_by_side(reader.table, metrics.values()) if table is not None]
-    return metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
+    return metric_series(table for table in side_by_side(reader.table, metrics.values()) if table is not None)
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:
