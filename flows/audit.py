@@ -36,7 +36,7 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
     audited, faults = [opened.runs.get(run).name] if run else due_runs(opened), []
     for name in audited:
         try:
-            with open_database(opened, [name]) as database:
+            with open_database(opened, [name], has_many_queries=True) as database:
                 findings = dict(run_audits(database, chosen))
         except StarPOError as error:
             log.error("run %s cannot be audited: %s", name, error)

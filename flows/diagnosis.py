@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.plane import Point, path
@@ -19,8 +17,8 @@ from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies
+from starpo.ragen.store.keeping.recipe import failing_once
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.schemas.datasets import METRICS
 from starpo.tasks import diagnose as diagnose_stage
 from starpo.tasks.gradient_probe import gradient_probe
 from starpo.tasks.probe import probe
@@ -83,19 +81,19 @@ def diagnose_run(
         works, not_computed = [], {str(error): 1}
     keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
     num_computed, failures = 0, list[str]()
-    for number, work in enumerate(works):
-        on_stage(number, len(works))
-        try:
-            is_new = not work.is_stored(store)
-            keys.append(work.carry_out(store)["metrics"])
-            num_computed += is_new
-        except StarPOError as error:
-            failures.append(one_line(error))
+    with failing_once():
+        for number, work in enumerate(works):
+            on_stage(number, len(works))
+            try:
+                is_new = not work.is_stored(store)
+                keys.append(work.carry_out(store)["metrics"])
+                num_computed += is_new
+            except StarPOError as error:
+                failures.append(one_line(error))
     not_computed |= _by_kind(failures)
     if every != 0 and not policies(store, run):
         not_computed["it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"] = 1
-    tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
-    series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
+    series = metric_series(store.read_table("metrics", key) for key in dict.fromkeys(keys))
     return Diagnosis(run, series, diagnose(series), path(series), num_computed, len(failures), not_computed)
 
 

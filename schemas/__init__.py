@@ -8,7 +8,7 @@ turn_rules the rules of `turns` and `siblings`
 image_rules the rules of `images` and `turn_images`
 rules      the rules of every dataset, row by row and across rows
 models     pandera models, built from columns, checks and rules
-validate   `validate(table, kind)`: all rules of a dataset, one readable error
+validate   `validate(table, kind)`: all rules of a dataset, one readable error; violation: that error
 imported   what is known of the source of imported turns
 texts      the messages of turns whose tokens are not known
 manifest   the manifest stored with every artifact

@@ -7,9 +7,10 @@ every stored rollout, which `ragen verify` computes again.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 FORMAT = "format_ok"
 """A column that most sources lack: nothing says what they take for malformed."""
@@ -32,12 +33,12 @@ def imported_facts(row: Mapping[str, Any]) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def is_imported(info: pl.Series) -> pl.Series:
+def is_imported(info: "pl.Series") -> "pl.Series":
     """Whether each turn was imported, from the column `info`."""
     return info.str.starts_with(_BEGINNING)
 
 
-def lacks(info: pl.Series, column: str) -> pl.Series:
+def lacks(info: "pl.Series", column: str) -> "pl.Series":
     """Whether each turn was imported from a source that lacks the column.
 
     Args:

@@ -15,39 +15,12 @@ from pandera.polars import DataFrameSchema
 
 from starpo.schemas.datasets import DATASETS, Dataset
 from starpo.schemas.models import across_columns, across_model, broken_rules, has_nulls, obeys, row_model
-
-FAILURE_CASES = pa.schema(
-    [
-        pa.field("dataset", pa.string(), nullable=False),
-        pa.field("column", pa.string(), nullable=False, metadata={"meaning": "the column that the rule is about"}),
-        pa.field("rule", pa.string(), nullable=False, metadata={"meaning": "what should be true"}),
-        pa.field("row", pa.int64(), metadata={"meaning": "position in the dataset; null: not about rows"}),
-        pa.field("id", pa.string(), metadata={"meaning": "the row's key columns"}),
-        pa.field("found", pa.string(), metadata={"meaning": "the row's values in the columns concerned"}),
-    ]
-)
-"""One row per failing row and rule."""
+from starpo.schemas.violation import FAILURE_CASES, ContractViolation
 
 _MAX_CASES = 1000  # rows kept per rule and batch; all are counted
 _SHOWN_ROWS = 3
 _SHOWN_RULES = 5
 _SHOWN_CHARACTERS = 120
-
-
-class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
-    """A dataset breaks its contract.
-
-    Attributes:
-        kind: The dataset kind.
-        message: A few lines: dataset, columns, rules, numbers of failing rows, the first of them, what to do.
-        failure_cases: Schema `FAILURE_CASES`; at most 1000 rows per rule and batch.
-    """
-
-    def __init__(self, kind: str, message: str, failure_cases: pa.Table) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.failure_cases = failure_cases
 
 
 def validate(table: pa.Table, kind: str) -> None:

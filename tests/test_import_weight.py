@@ -2,6 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.store import Store
+
+MakeRun = Callable[..., list[tuple[str, str]]]
 
 LIGHT = [
     "starpo.schemas.datasets",
@@ -44,3 +52,35 @@ def test_help_does_not_import_prefect() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage" in result.stdout
     assert result.stdout.endswith("set()\n")
+
+
+STARTED = """
+import sys
+from starpo.flows.cli import app
+app({arguments!r}, standalone_mode=False)
+print(*({packages!r} & set(sys.modules)))
+"""
+SETTINGS, RULES = {"starpo.ragen.config.starpo", "jsonschema"}, {"pandera", "polars"}
+REST = {*HEAVY, "prefect", "duckdb", "matplotlib", "starpo.ragen.envs"}
+
+
+@pytest.mark.parametrize(
+    ("command", "unused"),
+    [
+        (["runs"], SETTINGS | RULES | REST),
+        (["runs", "--tree"], RULES | REST - {"starpo.ragen.envs"}),
+        (["show", "mine"], SETTINGS | REST),
+        (["show", "mine", "--iteration", "0"], SETTINGS | REST),
+        (["diagnose", "mine", "--every", "0"], REST - {"starpo.ragen.envs"}),
+        (["audit", "mine"], {"torch", "prefect", "matplotlib"}),
+        (["report", "mine", "-o", "page.html"], {"torch", "prefect"}),
+    ],
+    ids=" ".join,
+)
+def test_a_command_loads_what_it_uses(
+    store: Store, make_run: MakeRun, tmp_path: Path, command: list[str], unused: set[str]
+) -> None:
+    make_run(store, "mine")
+    code = STARTED.format(arguments=[*command, "--store", store.url], packages=unused)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert result.stdout.splitlines()[-1] == ""

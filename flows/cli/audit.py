@@ -40,7 +40,8 @@ def audit(
     console = Console()
     with judging():
         chosen, opened = chosen_audits(names or []), open_store(store)
-        with open_database(opened, [opened.runs.get(run).name], should_verify=verify) as database:
+        audited = [opened.runs.get(run).name]
+        with open_database(opened, audited, should_verify=verify, has_many_queries=True) as database:
             for name in chosen:
                 with Console(stderr=True).status(f"{name}: {about(name)}"):
                     ((_, finding),) = run_audits(database, [name])

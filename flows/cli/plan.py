@@ -14,7 +14,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError, StarPOError
-from starpo.ragen.evidence.cost import in_words, pace_of
+from starpo.ragen.evidence.cost import in_words
+from starpo.ragen.evidence.pace import pace_of
 from starpo.ragen.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.sizing.device import GIB, MIB, Machine, host_memory, parse_bytes, this_cpu, this_machine
 from starpo.ragen.sizing.estimate import Estimate, estimate, num_gpus

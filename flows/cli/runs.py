@@ -1,6 +1,8 @@
 """`ragen runs`: the runs of a store, newest first, or as a tree of forks and replays."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,8 +15,13 @@ from starpo.flows.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.runs.forks import Branch, family
 from starpo.ragen.store import Store
+
+if TYPE_CHECKING:
+    from starpo.ragen.runs.forks import Branch
+
+Facts = Callable[[str], dict[str, Any]]
+"""Run -> its row in the list."""
 
 
 def runs(
@@ -36,21 +43,24 @@ def runs(
 
 def print_tree(store: Store, as_json: bool) -> None:
     """Print all runs, the oldest first, each under the run that it branches from."""
+    from starpo.ragen.runs.forks import family  # all settings, which a list of runs does not need
+
     roots = family(store)
+    facts = cache(partial(_facts_or_fault, store))
     if as_json:
-        print_json([_branch_facts(store, root) for root in roots])
+        print_json([_branch_facts(facts, root) for root in roots])
         return
     console = Console()
-    facts = [_facts_or_fault(store, run) for run in store.runs.names()]
-    if not facts:
+    names = store.runs.names()
+    if not names:
         say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     for root in roots:
-        console.print(_drawn(store, root))
-    _print_banners(console, facts)
+        console.print(_drawn(facts, root))
+    _print_banners(console, [facts(run) for run in names])
 
 
-def _drawn(store: Store, branch: Branch) -> Tree:
-    known = _facts_or_fault(store, branch.run.name)
+def _drawn(facts_of: Facts, branch: "Branch") -> Tree:
+    known = facts_of(branch.run.name)
     facts = at_a_glance(known)
     flow = "" if branch.run.flow == "starpo" else f"  {plain(branch.run.flow).plain}"
     done = "" if known["fault"] else f"  {counted(known['iterations'], 'iteration')}  {facts['success']}"
@@ -59,23 +69,23 @@ def _drawn(store: Store, branch: Branch) -> Tree:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
     tree = Tree(label)
     for fork in branch.forks:
-        tree.add(_drawn(store, fork))
+        tree.add(_drawn(facts_of, fork))
     return tree
 
 
-def _changes(branch: Branch) -> str:
+def _changes(branch: "Branch") -> str:
     if branch.changed is None:
         return "one of the two has settings of another release"
     changes = [f"{path} {quoted(was)} -> {quoted(now)}" for path, (was, now) in branch.changed.items()]
     return ", ".join(changes) or "the same settings"
 
 
-def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
+def _branch_facts(facts_of: Facts, branch: "Branch") -> dict[str, Any]:
     changed = None
     if branch.changed is not None:
         changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
-    forks = [_branch_facts(store, fork) for fork in branch.forks]
-    return {**_facts_or_fault(store, branch.run.name), "from": branch.start, "changed": changed, "forks": forks}
+    forks = [_branch_facts(facts_of, fork) for fork in branch.forks]
+    return {**facts_of(branch.run.name), "from": branch.start, "changed": changed, "forks": forks}
 
 
 def print_runs(store: Store, as_json: bool) -> None:

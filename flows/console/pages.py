@@ -3,15 +3,16 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starpo.flows.console.progress import told
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.core.outputs import whole_file
-from starpo.ragen.evidence.report.audited import Audited, audited
-from starpo.ragen.evidence.report.data import gather
-from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
+
+if TYPE_CHECKING:
+    from starpo.ragen.evidence.report.audited import Audited
 
 _FORMATS = {".svg": "a picture in SVG", ".html": "a page in HTML"}
 
@@ -32,6 +33,9 @@ def write_report(
         StoreError: If there is no such run.
         ConfigError: If it has no rollout at a wanted iteration, or the file cannot be written.
     """
+    from starpo.ragen.evidence.report.data import gather
+    from starpo.ragen.evidence.report.page import render_report
+
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
     with told(f"reading {run}") as tell:
         data = gather(store, run, wanted=wanted, on_batch=lambda what: tell(f"reading {run}: {what}"))
@@ -39,7 +43,9 @@ def write_report(
         return write_page(path, render_report(data, _audited(store, run) if should_audit else None))
 
 
-def _audited(store: Store, run: str) -> Audited | None:
+def _audited(store: Store, run: str) -> "Audited | None":
+    from starpo.ragen.evidence.report.audited import audited
+
     try:
         return audited(store, run)
     except StoreError:  # a damaged record, which the report names

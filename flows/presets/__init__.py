@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import load_config, read_fragment
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.gone import replaced
 

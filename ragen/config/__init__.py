@@ -16,7 +16,3 @@ load         TOML files, presets that extend each other, overrides by dotted pat
 explanation  validation errors as readable messages
 structure    the tree of settings, derived from the models
 """
-
-from starpo.ragen.config.starpo import StarPOConfig
-
-__all__ = ["StarPOConfig"]

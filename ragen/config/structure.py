@@ -116,8 +116,14 @@ def changed_settings(old: Any, new: Any, place: str = "") -> Iterator[tuple[str,
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             yield from changed_settings(old.get(name), new.get(name), f"{place}.{name}" if place else name)
-    elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+    elif not _is_same_json(old, new):
         yield place, (old, new)
+
+
+def _is_same_json(old: Any, new: Any) -> bool:
+    if type(old) is type(new) and isinstance(old, str | int | None):
+        return bool(old == new)
+    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:

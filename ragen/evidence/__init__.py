@@ -4,7 +4,7 @@ report       the report page of a run, success curves of several, wandb
 audit        SQL and named audits over stored turns; lineage
 diagnostics  gradients, template collapse and reuse of rollouts, from stored metrics
 reading      `Reader`: tolerant reading of a run, with a list of what cannot be read
-cost         hours of machine and tokens of a run; times: its time by stage
+cost         hours of machine and tokens of a run; times: its time by stage; pace: its speed, to plan another
 imports      import of files that hold dataset `turns`
 unreplayable the parts of a run that cannot be replayed
 exchange     import and export of trajectories in other formats

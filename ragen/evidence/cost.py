@@ -1,7 +1,6 @@
 """What a run cost: hours of machine, and the tokens that were sampled and trained on, from its manifests.
 
 runs/<run> + manifests + Parquet footers of `turns` -> Cost -> sentences
-runs/<run> + manifests -> Pace -> time of another run
 
 What the run reused was made by another run, or before it was begun, and is counted apart.
 """
@@ -12,14 +11,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.counts import counted
-from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.evidence.times import first_uses, stage_seconds
-from starpo.ragen.sizing.hours import Pace, num_examples, num_passes, num_played
 from starpo.ragen.store import Store
-from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.records.runs import Run
 from starpo.schemas.manifest import Manifest
 
@@ -95,35 +91,11 @@ def cost_of(store: Store, run: str) -> Cost:
         StoreError: If there is no such run.
     """
     record = store.runs.get(run)
-    return cost(store, record, _manifests(store, record))
+    return cost(store, record, manifests_of(store, record))
 
 
-def pace_of(store: Store, run: str) -> Pace:
-    """Return the speed of a run, by the seconds of its stages and the work that its settings ask for.
-
-    So a run with the same settings takes as long an iteration, whatever its filter kept and its turns shared.
-
-    Raises:
-        StoreError: If there is no such run.
-        ConfigError: If it has no update yet, or its settings are not valid in this release.
-    """
-    record = store.runs.get(run)
-    config = recorded_config(run, record.config, "Take the speed of a run of this release")
-    stages = stage_seconds(_manifests(store, record))
-    rollouts = [series for stage, series in stages.items() if kind_of(stage) == "rollout"]
-    if "update" not in stages or not rollouts:
-        raise ConfigError(f"run '{run}' has stored no update yet, so its speed is not known")
-    updates, num_rollouts = stages["update"], max(map(len, rollouts))
-    pass_s = sum(updates.values()) / len(updates) / num_passes(config)
-    tuned_s = sum(stages.get("warm_start", {}).values())
-    return Pace(
-        episode_s=sum(sum(series.values()) for series in rollouts) / num_rollouts / num_played(config),
-        pass_s=pass_s,
-        example_s=tuned_s / num_examples(config) if num_examples(config) and tuned_s else pass_s,
-    )
-
-
-def _manifests(store: Store, record: Run) -> dict[Place, Manifest]:
+def manifests_of(store: Store, record: Run) -> dict[Place, Manifest]:
+    """Read the manifests of all readable artifacts of a run."""
     reader = Reader(store)
     return reader.manifests(places(reader.iterations(record)))
 
@@ -189,7 +161,7 @@ def _num_tokens(store: Store, place: Place) -> int:
     total = 0
     try:
         for part in store.parts(place.kind, place.key):
-            metadata = pq.ParquetFile(part).metadata
+            metadata = pq.read_metadata(part)
             columns = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
             column = next(index for index, path in enumerate(columns) if path.startswith("response_ids."))
             for group in range(metadata.num_row_groups):

@@ -3,9 +3,10 @@
 runs/<run> -> places of its artifacts -> Reader.table, Reader.manifest -> content, or None and a `Missing`
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from starpo.ragen.store.records.runs import Run, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
 
 _NUM_READERS = 4
+_NUM_AHEAD = 64
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -125,7 +127,12 @@ def places(iterations: dict[int, StageKeys]) -> list[Place]:
     ]
 
 
-def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Read many small artifacts concurrently: on object storage each costs a round trip."""
+def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Read many small artifacts concurrently, and yield the results in order, a few ahead of the caller.
+
+    On object storage each costs a round trip.
+    """
+    waiting = iter(items)
     with ThreadPoolExecutor(_NUM_READERS) as readers:
-        return list(readers.map(read, items))
+        while some := list(islice(waiting, _NUM_AHEAD)):
+            yield from readers.map(read, some)

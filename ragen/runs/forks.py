@@ -3,8 +3,10 @@
 records of runs -> checkpoints of each -> the older run with the longest shared history -> Branch
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import count
 from typing import Any
 
 from starpo.ragen.config.load import recorded_config
@@ -46,10 +48,12 @@ def family(store: Store) -> list[Branch]:
     Returns:
         Runs without a parent, oldest first.
     """
-    trained: list[Branch] = []
+    trained = _History()
     roots: list[Branch] = []
     known: dict[str, Branch] = {}
-    for run in sorted(_readable(store), key=lambda run: (run.flow == "replay", run.created, run.name)):
+    runs = sorted(_readable(store), key=lambda run: (run.flow == "replay", run.created, run.name))
+    settings = cache(partial(_settings, {run.name: run for run in runs}))
+    for run in runs:
         try:
             branch = Branch(run, policies(store, run.name))
         except StoreError:
@@ -58,17 +62,15 @@ def family(store: Store) -> list[Branch]:
             start = run.parameters.get("start")
             parent, start = known.get(str(run.parameters.get("base"))), start if isinstance(start, int) else 0
         else:
-            parent = max(trained, key=lambda older: _num_shared(older, branch), default=None)  # the first in a tie
-            start = _num_shared(parent, branch) if parent else 0
-            parent = parent if start else None
+            parent, start = trained.parent_of(branch)
         if parent:
-            branch.start, branch.changed = start, _changed(parent.run, run, start)
+            branch.start, branch.changed = start, _changed(settings(parent.run.name, start), settings(run.name, start))
             parent.forks.append(branch)
         else:
             roots.append(branch)
         known[run.name] = branch
         if run.flow == "starpo":
-            trained.append(branch)
+            trained.add(branch)
     return sorted(roots, key=lambda root: (root.run.created, root.run.name))
 
 
@@ -82,20 +84,47 @@ def _readable(store: Store) -> list[Run]:
     return runs
 
 
-def _num_shared(older: Branch, newer: Branch) -> int:
-    """Number of updates up to which all checkpoints of both runs are the same."""
-    shared = 0
-    while shared in older.checkpoints and older.checkpoints[shared] == newer.checkpoints.get(shared):
-        shared += 1
-    return max(0, shared - 1)
+class _History:
+    """The checkpoints of runs as a tree: a node for every history that some run has, with the first run that has it."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[int, str], int] = {}
+        self._first: dict[int, Branch] = {}
+
+    def add(self, branch: Branch) -> None:
+        """Add a run, after all older ones."""
+        node = 0
+        for key in _in_order(branch.checkpoints):
+            node = self._nodes.setdefault((node, key), len(self._nodes) + 1)
+            self._first.setdefault(node, branch)
+
+    def parent_of(self, branch: Branch) -> tuple[Branch | None, int]:
+        """Return the first run with most updates in common, and their number; None and 0 if it is none."""
+        node = num_shared = 0
+        for key in _in_order(branch.checkpoints):
+            if (node, key) not in self._nodes:
+                break
+            node = self._nodes[node, key]
+            num_shared += 1
+        return (self._first[node], num_shared - 1) if num_shared > 1 else (None, 0)
 
 
-def _changed(older: Run, newer: Run, start: int) -> dict[str, tuple[Any, Any]] | None:
+def _in_order(checkpoints: Mapping[int, str]) -> Iterator[str]:
+    """Yield the keys of the checkpoints after 0, 1, 2, ... updates, up to the first that is not known."""
+    for number in count():
+        if number not in checkpoints:
+            return
+        yield checkpoints[number]
+
+
+def _settings(runs: Mapping[str, Run], run: str, iteration: int) -> dict[str, Any] | None:
+    """Return the settings of an iteration that are compared; None if they are of another release."""
     try:
-        there, here = (recorded_config(run.name, run.config, "").at(start) for run in (older, newer))
+        config = recorded_config(run, runs[run].config, "").at(iteration)
     except ConfigError:
         return None
-    alike = {"schedule", "fresh"}
-    return dict(
-        changed_settings(there.model_dump(mode="json", exclude=alike), here.model_dump(mode="json", exclude=alike))
-    )
+    return config.model_dump(mode="json", exclude={"schedule", "fresh"})
+
+
+def _changed(older: dict[str, Any] | None, newer: dict[str, Any] | None) -> dict[str, tuple[Any, Any]] | None:
+    return None if older is None or newer is None else dict(changed_settings(older, newer))

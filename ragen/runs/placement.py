@@ -35,7 +35,7 @@ from starpo.ragen.runs.derive import derive, new_policy, restore
 from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.recipe import find_recipe
+from starpo.ragen.store.keeping.recipe import deriving, find_recipe
 
 if TYPE_CHECKING:
     from starpo.ragen.agents.rollout.ray_pool import RayPool
@@ -237,13 +237,14 @@ def restored(store: Store, checkpoints: Iterable[str]) -> Iterator[None]:
 
 def _derived(store: Store, checkpoint: str) -> Learner:
     learner = _learner()
-    recipe = find_recipe(store, checkpoint, learner.checkpoint_key if learner else None)
-    _log.warning(
-        "checkpoint %s was not kept: %d updates are repeated from checkpoint %s",
-        *(checkpoint[:12], len(recipe.updates), recipe.start[:12]),
-    )
-    with derive(store, recipe, learner_at) as derivation:
-        return derivation.learner
+    with deriving(checkpoint):
+        recipe = find_recipe(store, checkpoint, learner.checkpoint_key if learner else None)
+        _log.warning(
+            "checkpoint %s was not kept: %d updates are repeated from checkpoint %s",
+            *(checkpoint[:12], len(recipe.updates), recipe.start[:12]),
+        )
+        with derive(store, recipe, learner_at) as derivation:
+            return derivation.learner
 
 
 def _holder(checkpoint: str) -> Learner | None:

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starpo.ragen.agents.policy.folder import declared_end_ids
+from starpo.ragen.agents.policy.folder import declared_end_ids, read_config
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, ImageTokens
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
@@ -72,8 +73,6 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
     """
     from transformers import PreTrainedTokenizerFast
 
-    from starpo.ragen.agents.vision.families import image_tokens_of
-
     for key in checkpoints:
         with tempfile.TemporaryDirectory(prefix="ragen-tokenizer-") as folder:
             try:
@@ -86,8 +85,18 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
                 tokenizer.declared_end_ids = declared_end_ids(folder)
                 has_config = Path(folder, "config.json").is_file()
-                tokenizer.image_tokens = image_tokens_of(folder, tokenizer) if has_config else None
+                tokenizer.image_tokens = _image_tokens(Path(folder), tokenizer) if has_config else None
                 return tokenizer
             except Exception:  # the tokenizers library raises bare `Exception` for an unsupported tokenizer
                 return None
     return None
+
+
+def _image_tokens(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> ImageTokens | None:
+    """Return the tokens around an image; None if the policy sees none, in which case torch is not imported."""
+    config = read_config(folder)
+    if "vision_config" not in config and config.get("model_type") != MODEL_TYPE:
+        return None
+    from starpo.ragen.agents.vision.families import image_tokens_of
+
+    return image_tokens_of(folder, tokenizer)

@@ -62,6 +62,63 @@ class _Step:
     states: frozenset[str] | None = frozenset()
 
 
+class TrainingWalk:
+    """The states of one checkpoint's training after another's.
+
+    Steps that a checkpoint shares with the one before it are not walked again: those of a whole run take one walk.
+
+    Attributes:
+        digests, num_unknown, demonstrated: As of `TrainingStates`, at the checkpoint that it has come to.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self._checkpoint: str | None = None
+        self._rollouts: set[str] = set()
+        self.digests: set[str] = set()
+        self.demonstrated: frozenset[str] = frozenset()
+        self.num_unknown = 0
+
+    def come_to(self, checkpoint: str) -> None:
+        """Walk on to a checkpoint; begin anew if it does not come from the one before.
+
+        Raises:
+            ArtifactDamagedError: If an artifact of the lineage is not what was written.
+        """
+        steps: list[_Step | None] = []  # newest first; None: of it, and of what came before, nothing is known
+        current: str | None = checkpoint
+        while current is not None and current != self._checkpoint:
+            try:
+                steps.append(_step(self._store.url, current))
+                current = steps[-1].parent
+            except ArtifactMissingError:
+                steps.append(None)
+                current = None
+        if current is None:
+            self._begin()
+        for step in reversed(steps):
+            self._take(step)
+        self._checkpoint = checkpoint
+
+    def _take(self, step: _Step | None) -> None:
+        if step is None or step.states is None:
+            self.num_unknown += 1
+        else:
+            self.demonstrated = self.demonstrated or step.states
+            self.digests |= step.states
+        for turns in dict.fromkeys(step.turns if step else ()):
+            if turns in self._rollouts:
+                continue
+            self._rollouts.add(turns)
+            try:
+                self.digests |= _initial_states(self._store.url, turns)
+            except ArtifactMissingError:
+                self.num_unknown += 1
+
+
 def training_states(store: Store, checkpoint: str) -> TrainingStates:
     """Collect the states from which training of a checkpoint started.
 
@@ -71,29 +128,9 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
     Raises:
         ArtifactDamagedError: If an artifact of the lineage is not what was written.
     """
-    demonstrated: frozenset[str] = frozenset()
-    known: set[str] = set()
-    rollouts: dict[str, None] = {}
-    num_unknown = 0
-    current: str | None = checkpoint
-    while current is not None:
-        try:
-            step = _step(store.url, current)
-        except ArtifactMissingError:
-            num_unknown += 1
-            break
-        rollouts |= dict.fromkeys(step.turns)
-        if step.states is None:
-            num_unknown += 1
-        else:
-            demonstrated = step.states
-        current = step.parent
-    for turns in rollouts:
-        try:
-            known |= _initial_states(store.url, turns)
-        except ArtifactMissingError:
-            num_unknown += 1
-    return TrainingStates(demonstrated | known, num_unknown, demonstrated)
+    walk = TrainingWalk(store)
+    walk.come_to(checkpoint)
+    return TrainingStates(frozenset(walk.digests), walk.num_unknown, walk.demonstrated)
 
 
 @lru_cache(maxsize=16_384)
@@ -114,7 +151,7 @@ def _step(store_url: str, checkpoint: str) -> _Step:
 def _initial_states(store_url: str, turns: str) -> frozenset[str]:
     digests: set[str] = set()
     for part in Store(store_url).parts("turns", turns, should_verify=True):
-        column = pq.read_table(part, columns=["initial_state_digest"])["initial_state_digest"]
+        column = pq.ParquetFile(part).read(["initial_state_digest"], use_threads=False)["initial_state_digest"]
         digests.update(column.unique().to_pylist())
     return frozenset(digests)
 

@@ -1,6 +1,6 @@
 """Time of a run, at the speed of a stored one.
 
-ragen.evidence.cost --> Pace; settings, Pace --run_seconds--> seconds by kind of work
+ragen.evidence.pace --> Pace; settings, Pace --run_seconds--> seconds by kind of work
 """
 
 import math

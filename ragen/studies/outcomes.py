@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
-import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.learning.control.collapse import SUCCESS
@@ -85,8 +84,7 @@ def read_training_success(store: Store, run: str) -> Series:
         StoreError: If an artifact is missing or damaged.
     """
     measured = [stages["diagnose"]["metrics"] for stages in store.runs.iterations(run).values() if "diagnose" in stages]
-    tables = [store.read_table("metrics", key) for key in dict.fromkeys(measured)]
-    return metric_series(pa.concat_tables(tables)).get(SUCCESS, {}) if tables else {}
+    return metric_series(store.read_table("metrics", key) for key in dict.fromkeys(measured)).get(SUCCESS, {})
 
 
 def read_seconds(store: Store, run: str) -> Series:

@@ -20,7 +20,7 @@ def database() -> Database:
     """Database with one iteration of the datasets' examples."""
     import pyarrow as pa
 
-    def load(view: str) -> pa.Table:
+    def load(view: str, _: Path) -> pa.Table:
         if view == "runs":
             row = {"run": "r", "config": '{"filter": {"keep": 0.5}}', "status": "completed"}
             return pa.Table.from_pylist([row], schema=RECORD_VIEWS["runs"])

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
 from starpo.ragen.advice import advise
-from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.learning.learners.batches import num_steps
 from starpo.ragen.sizing.architecture import architecture_of

@@ -116,7 +116,8 @@ def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> 
     (row,) = json.loads(ragen(installed, "envs", "twin", "--check", "--json").stdout)
     assert (row["about"], row["findings"]) == ("of twinplug 1.5", [])
     code = (
-        "from starpo.ragen.config import StarPOConfig; import json; print(json.dumps(StarPOConfig.model_json_schema()))"
+        "from starpo.ragen.config.starpo import StarPOConfig; import json; "
+        "print(json.dumps(StarPOConfig.model_json_schema()))"
     )
     path = os.pathsep.join([str(installed), *filter(None, sys.path)])
     schema = subprocess.run(

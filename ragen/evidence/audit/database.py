@@ -10,6 +10,7 @@ file to name and nothing to write to.
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -48,8 +49,8 @@ _NOTHING_BUT_READING = (
 _FUNCTION_FAILED = "executing the UDF"
 _OUT_OF_MEMORY = "Out of Memory Error"
 
-Load = Callable[[str], Any]
-"""View -> what DuckDB scans: an Arrow table or dataset with the columns of that view."""
+Load = Callable[[str, Path], Any]
+"""View, folder for temporary files -> what DuckDB scans: an Arrow table or dataset with the columns of that view."""
 
 Decode = Callable[[str, Sequence[int]], str | None]
 """Run, tokens -> their text; None if the run has no tokenizer. Called only for the rows and columns a query needs."""
@@ -194,7 +195,7 @@ class Database:
             for source in DERIVED_VIEWS[name].sources:
                 self._bind(source)
         else:
-            self._connection.register(f"_{name}", self._load(name))
+            self._connection.register(f"_{name}", self._load(name, Path(self._spill.name)))
             sql = f"from _{name}"
         self._connection.execute(f"create view {name} as {sql}").fetchall()
         self._bound.add(name)
@@ -220,6 +221,7 @@ class Database:
             "max_temp_directory_size": f"{self._bounds.sql_spill_gb} GB",
         }
         connection = duckdb.connect(":memory:", config={**_GUARDS, **limits})
+        connection.execute("set enable_progress_bar = false").fetchall()  # it would be written into `--json`
         connection.execute("set lock_configuration = true").fetchall()
         connection.create_function(
             DECODED,
@@ -235,7 +237,7 @@ class Database:
 def described_views() -> dict[str, pa.Schema]:
     """Return every view with its columns; the metadata `meaning` of each says what it means."""
     stored = {**DATASET_VIEWS, **RECORD_VIEWS}
-    with Database(lambda view: stored[view].empty_table()) as database:
+    with Database(lambda view, _: stored[view].empty_table()) as database:
         derived = {name: database.query(f"from {name}").schema for name in DERIVED_VIEWS}
     for name, view in DERIVED_VIEWS.items():
         known = {field.name: field.metadata for source in reversed(view.sources) for field in stored[source]}

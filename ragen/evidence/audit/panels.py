@@ -1,6 +1,6 @@
 """View `panels`: the initial states of a run's evaluations, and whether training had begun in them before.
 
-artifacts `episodes` -> the evaluated checkpoint -> training_states -> one row per initial state
+artifacts `episodes` -> the evaluated checkpoint -> TrainingWalk -> one row per initial state
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,9 @@ import pyarrow as pa
 
 from starpo.ragen.evidence.audit.named import NamedArtifact
 from starpo.ragen.evidence.audit.views import RECORD_VIEWS
-from starpo.ragen.runs.training_states import TrainingStates, training_states
+from starpo.ragen.runs.training_states import TrainingWalk
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
-
-_NOTHING_KNOWN = TrainingStates(frozenset(), 1)
-"""For episodes that were not played by a stored checkpoint."""
 
 
 def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
@@ -28,22 +25,24 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
         ArtifactMissingError: If an artifact of `named` is missing.
         ArtifactDamagedError: If one is damaged, or something in the lineage of its checkpoint is.
     """
+    evaluated = [artifact for artifact in named if artifact.kind == "episodes"]
+    walks: dict[tuple[str, str], TrainingWalk] = {}  # those of a run's stage are of one lineage, in order
     rows = []
-    for artifact in named:
-        if artifact.kind != "episodes":
-            continue
+    for artifact in evaluated:
         manifest = store.manifest("episodes", artifact.key)
         checkpoint, environment = manifest.inputs.get("checkpoint"), manifest.settings.get("environment")
-        trained = training_states(store, checkpoint) if checkpoint else _NOTHING_KNOWN
+        trained = walks.setdefault((artifact.run, artifact.stage), TrainingWalk(store)) if checkpoint else None
+        if trained is not None:
+            trained.come_to(checkpoint)
         digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
         rows += [
             {
                 "run": artifact.run,
                 "iteration": artifact.iteration,
                 "initial_state_digest": digest,
-                "is_seen": digest in trained.digests,
-                "is_demonstrated": digest in trained.demonstrated,
-                "num_unknown": trained.num_unknown,
+                "is_seen": trained is not None and digest in trained.digests,
+                "is_demonstrated": trained is not None and digest in trained.demonstrated,
+                "num_unknown": 1 if trained is None else trained.num_unknown,
                 "environment": canonical_json(environment) if environment else None,
                 "artifact": artifact.key,
                 "is_reused": artifact.is_reused,

@@ -1,6 +1,7 @@
 """The views over a store: the artifacts that runs reference, read in place, column by column.
 
     runs -> named artifacts -> Parquet files with (run, iteration) -> Arrow datasets -> Database
+                                                 `-- many files, many queries: one temporary file --'
 
 Checks and their cost. Always: the manifest of every artifact that a view reads (one small read each) and, locally, the
 size of its files; a remote file of the wrong size has its footer elsewhere and cannot be read. Columns and iterations
@@ -9,16 +10,18 @@ hashed to identify the damaged one. With `should_verify`, all of them are hashed
 downloads remote files into the cache); only then is a changed byte certain to be detected.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs
+import pyarrow.parquet as pq
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
@@ -35,12 +38,21 @@ from starpo.schemas.manifest import Manifest
 
 NUM_READERS = 8
 """Number of manifests read concurrently: on object storage each costs a round trip."""
+MAX_FILES = 100
+"""Number of files of a view from which they are copied to one for many queries. A file of a few rows takes a
+millisecond to open in every query, and its footer more memory than its rows."""
+_ROWS_AT_ONCE = 8_192
 
 Part = Path | RangeFile
 
 
 def open_database(
-    store: Store, runs: list[str], *, should_verify: bool = False, iteration: int | None = None
+    store: Store,
+    runs: list[str],
+    *,
+    should_verify: bool = False,
+    iteration: int | None = None,
+    has_many_queries: bool = False,
 ) -> Database:
     """Open the views over some runs.
 
@@ -49,32 +61,43 @@ def open_database(
         runs: Names of the runs.
         should_verify: Whether to hash every file of a view before it is read.
         iteration: The only iteration whose rows the views have. None for all.
+        has_many_queries: Whether every view will be queried many times, as audits do. The first query of a view of many
+            files then reads all of their columns, and copies them to one file (see `RAGEN_SQL_SPILL_GB`).
 
     Raises:
         StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and its place in the run.)
     """
-    views = _StoredViews(store, runs, should_verify, iteration)
+    views = _StoredViews(store, runs, should_verify, iteration, has_many_queries)
     return Database(views.load, views.explain, views.decode, views.retokenise)
 
 
 class _StoredViews:
-    def __init__(self, store: Store, runs: list[str], should_verify: bool, iteration: int | None) -> None:
+    def __init__(
+        self, store: Store, runs: list[str], should_verify: bool, iteration: int | None, has_many_queries: bool
+    ) -> None:
         self._store = store
         self._runs = runs
         self._should_verify = should_verify
+        self._has_many_queries = has_many_queries
         named = [artifact for run in runs for artifact in named_artifacts(store, run)]
         self._named = [artifact for artifact in named if iteration in (None, artifact.iteration)]
         self._loaded: list[str] = []
         self._tokenizer = cache(self._find_tokenizer)
 
-    def load(self, view: str) -> Any:
-        """Return an Arrow dataset or table with the columns of a view."""
+    def load(self, view: str, folder: Path) -> Any:
+        """Return an Arrow dataset or table with the columns of a view; temporary files go to the folder."""
         if view in DATASET_VIEWS:
             self._loaded.append(view)
             parts = self._parts(view)
             uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
-            return _dataset(view, parts, uses)
+            files = [(file, _facts(view, artifact, uses)) for artifact, files in parts for file in files]
+            if self._has_many_queries and len(files) > MAX_FILES:
+                try:
+                    return _copied(view, files, folder)
+                except (pa.ArrowException, OSError) as error:
+                    raise self.explain(str(error)) from error
+            return _dataset(view, files)
         if view == "panels":
             self._loaded.append("episodes")
             return panels(self._store, self._named)
@@ -175,32 +198,56 @@ class _StoredViews:
             return dropped, True
 
 
-def _dataset(
-    view: str, parts: list[tuple[NamedArtifact, list[Part]]], uses: Mapping[str, Mapping[int, int]]
-) -> ds.Dataset | pa.Table:
+def _facts(view: str, artifact: NamedArtifact, uses: Mapping[str, Mapping[int, int]]) -> dict[str, pa.Scalar]:
+    """Return the columns of a view that no file has, and that are constant over the rows of an artifact."""
+    values = {
+        "run": artifact.run,
+        "iteration": artifact.iteration,
+        "artifact": artifact.key,
+        "is_reused": artifact.is_reused,
+        "staleness": uses.get(artifact.run, {}).get(artifact.iteration),
+        "attempt": attempt_of(artifact.stage),
+    }
+    schema = DATASET_VIEWS[view]
+    return {name: pa.scalar(value, schema.field(name).type) for name, value in values.items() if name in schema.names}
+
+
+def _dataset(view: str, files: Iterable[tuple[Part, Mapping[str, pa.Scalar]]]) -> ds.Dataset | pa.Table:
     """Build a dataset of one fragment per file; columns not in the file are constant over its rows."""
     schema = DATASET_VIEWS[view]
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
     here = pyarrow.fs.LocalFileSystem()
     fragments = []
-    for artifact, files in parts:
-        facts = (
-            (ds.field("run") == artifact.run)
-            & (ds.field("iteration") == pa.scalar(artifact.iteration, pa.int32()))
-            & (ds.field("artifact") == artifact.key)
-            & (ds.field("is_reused") == artifact.is_reused)
-        )
-        stale = uses.get(artifact.run, {}).get(artifact.iteration)
-        if stale is not None:
-            facts &= ds.field("staleness") == pa.scalar(stale, pa.int32())
-        if "attempt" in schema.names:
-            facts &= ds.field("attempt") == pa.scalar(attempt_of(artifact.stage), pa.int32())
-        for file in files:
-            if isinstance(file, Path):
-                fragments.append(parquet.make_fragment(str(file), here, facts))
-            else:
-                fragments.append(parquet.make_fragment(pa.PythonFile(file, mode="r"), None, facts))
+    for file, facts in files:
+        known = reduce(and_, (ds.field(name) == value for name, value in facts.items() if value.is_valid))
+        if isinstance(file, Path):
+            fragments.append(parquet.make_fragment(str(file), here, known))
+        else:
+            fragments.append(parquet.make_fragment(pa.PythonFile(file, mode="r"), None, known))
     return ds.FileSystemDataset(fragments, schema, parquet) if fragments else schema.empty_table()
+
+
+def _copied(view: str, files: Iterable[tuple[Part, Mapping[str, pa.Scalar]]], folder: Path) -> ds.Dataset:
+    """Copy the rows of all files, with the columns of the view, to one file in the folder, batch by batch."""
+    schema, target = DATASET_VIEWS[view], folder / f"{view}.parquet"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file, facts in files:
+            with pq.ParquetFile(file if isinstance(file, Path) else pa.PythonFile(file, mode="r")) as part:
+                for batch in part.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                    columns = {name: pa.repeat(value, batch.num_rows) for name, value in facts.items()}
+                    columns |= {name: batch[name] for name in schema.names if name not in columns}
+                    yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
+        waiting: list[pa.RecordBatch] = []
+        for batch in batches():
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= _ROWS_AT_ONCE:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting.clear()
+        writer.write_table(pa.Table.from_batches(waiting, schema))
+    return ds.dataset(target, schema, format="parquet")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import DataError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.store.artifacts.quarantine import quarantine
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.validate import FAILURE_CASES, ContractViolation
+from starpo.schemas.violation import FAILURE_CASES, ContractViolation
 
 _SCHEMA = pa.schema({"place": pa.string(), "reason": pa.string(), "beginning": pa.string()})
 _ROWS_AT_ONCE = 1_000

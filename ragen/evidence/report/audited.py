@@ -35,7 +35,7 @@ def audited(store: Store, run: str) -> Audited:
     """
     found: dict[str, Finding] = {}
     unanswered: dict[str, str] = {}
-    with open_database(store, [run]) as database:
+    with open_database(store, [run], has_many_queries=True) as database:
         for name in chosen_audits([]):
             try:
                 found |= dict(run_audits(database, [name]))

@@ -10,7 +10,6 @@ others), as many as fit; and episodes of the evaluations, sampled in the same wa
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pydantic import ValidationError
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
@@ -28,11 +27,10 @@ from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.learning.control.collapse import Verdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
-from starpo.ragen.runs.counting import updates_before
+from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
-from starpo.schemas.datasets import METRICS
 from starpo.schemas.manifest import Manifest
 
 MAX_ROLLOUT_BYTES = 8 * 2**20
@@ -157,7 +155,6 @@ def gather(
     embedded = embed(batches(), max_rollout_bytes, wanted)
     stored_images = _by_iteration(artifacts, "images")
     shown = {place: e.images for e in embedded for place in stored_images.get(e.iteration, ())}
-    stages = [(iteration, stage) for iteration, of_iteration in iterations.items() for stage in of_iteration]
     return ReportData(
         run=record,
         state=reader.state(record),
@@ -166,7 +163,7 @@ def gather(
         verdict=verdict,
         manifests=manifests,
         cost=cost(store, record, manifests),
-        updates={iteration: updates_before(stages, iteration) for iteration in iterations},
+        updates=updates_by_iteration(iterations),
         failures=failures.get(collected[-1]) if collected else None,
         decisions=read_decisions(reader, artifacts),
         rollouts=sorted(embedded, key=lambda e: e.iteration),
@@ -183,8 +180,7 @@ def gather(
 def _read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
     """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
-    tables = [table for table in side_by_side(reader.table, metrics.values()) if table is not None]
-    return metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
+    return metric_series(table for table in side_by_side(reader.table, metrics.values()) if table is not None)
 
 
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:

@@ -44,25 +44,24 @@ def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]
         (place for place in artifacts if place.kind == "selection"),
         key=lambda place: (place.iteration, attempt_of(place.stage)),
     )
-    tables = side_by_side(reader.table, selections)
-    num_before: dict[Place, int] = {}
+    decisions: list[Decision] = []
     num_groups: Counter[int] = Counter()
-    for place, table in zip(selections, tables, strict=True):
-        num_before[place] = num_groups[place.iteration]
-        num_groups[place.iteration] += table.num_rows if table is not None else 0
-    return [
-        Decision(
-            iteration=place.iteration,
-            group_id=row["group_id"],
-            rank=num_before[place] + row["rank"],
-            score=row["score"],
-            return_mean=row["return_mean"],
-            success_rate=row["success_rate"],
-            num_trajectories=row["num_trajectories"],
-            is_kept=row["kept"],
-            reason=row["reason"],
-        )
-        for place, table in zip(selections, tables, strict=True)
-        if table is not None
-        for row in sorted(table.to_pylist(), key=lambda row: row["rank"])
-    ]
+    for place, table in zip(selections, side_by_side(reader.table, selections), strict=True):
+        if table is None:
+            continue
+        decisions += [
+            Decision(
+                iteration=place.iteration,
+                group_id=row["group_id"],
+                rank=num_groups[place.iteration] + row["rank"],
+                score=row["score"],
+                return_mean=row["return_mean"],
+                success_rate=row["success_rate"],
+                num_trajectories=row["num_trajectories"],
+                is_kept=row["kept"],
+                reason=row["reason"],
+            )
+            for row in sorted(table.to_pylist(), key=lambda row: row["rank"])
+        ]
+        num_groups[place.iteration] += table.num_rows
+    return decisions

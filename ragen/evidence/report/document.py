@@ -48,15 +48,13 @@ def coded(text: str) -> Markup:
 
 def rounded(value: Any) -> Any:
     """Round floats in JSON data to six significant digits, more than a screen can show."""
-    match value:
-        case float():
-            return float(f"{value:.6g}")
-        case dict():
-            return {name: rounded(item) for name, item in value.items()}
-        case list() | tuple():
-            return [rounded(item) for item in value]
-        case _:
-            return value
+    if isinstance(value, float):  # the most frequent first: a long run has a million numbers
+        return float(f"{value:.6g}")
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    return value
 
 
 def _file(name: str) -> str:

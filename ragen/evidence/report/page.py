@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.report import words
 from starpo.ragen.evidence.report.audited import Audited
-from starpo.ragen.evidence.report.curves import main_panels, other_panels
+from starpo.ragen.evidence.report.curves import Panel, main_panels, other_panels
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
@@ -94,8 +94,8 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         "environment": data.run.environment,
         "observation": data.run.config.get("agent", {}).get("observation", "text"),
         "images": data.images,
-        "panels": [asdict(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
-        "other_panels": [asdict(panel) for panel in other_panels(data.series)],
+        "panels": [_packed_panel(panel) for panel in main_panels(data.series, words.strange_panels(data.run))],
+        "other_panels": [_packed_panel(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
         "signals": [asdict(signal) for signal in data.verdict.signals],
         "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
@@ -104,6 +104,11 @@ def _page_data(data: ReportData) -> dict[str, Any]:
         **_artifacts(data),
         "batches": [_packed_batch(e, data.updates) for e in (*data.rollouts, *data.evaluations)],
     }
+
+
+def _packed_panel(panel: Panel) -> dict[str, Any]:
+    """Return the fields of a panel and its lines, without the copy of every point that `asdict` would make."""
+    return {**vars(panel), "lines": [vars(line) for line in panel.lines]}
 
 
 def _packed_decision(decision: Decision, reasons: Mapping[str, int]) -> list[Any]:

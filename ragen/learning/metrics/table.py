@@ -1,7 +1,7 @@
 """The dataset `metrics`: named numbers of a stage -> rows -> values by name, or series over the iterations of a run."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -44,18 +44,19 @@ def metric_values(metrics: pa.Table) -> dict[str, float]:
     return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
 
 
-def metric_series(metrics: pa.Table) -> dict[str, Series]:
+def metric_series(metrics: Iterable[pa.Table]) -> dict[str, Series]:
     """Convert the metrics of many iterations and stages to series by name.
 
     Args:
-        metrics: Dataset `metrics` of one run, rows in any order. If two stages measured the same name at the same
-            iteration, the later row wins.
+        metrics: Datasets `metrics` of one run, in any order; none is kept. If two stages measured the same name at the
+            same iteration, the later row wins.
 
     Returns:
         One series per name, in order of first appearance.
     """
     series: dict[str, Series] = {}
-    columns = (metrics[name].to_pylist() for name in ("name", "iteration", "value"))
-    for name, iteration, value in zip(*columns, strict=True):
-        series.setdefault(name, {})[iteration] = value
+    for table in metrics:
+        columns = (table[name].to_pylist() for name in ("name", "iteration", "value"))
+        for name, iteration, value in zip(*columns, strict=True):
+            series.setdefault(name, {})[iteration] = value
     return {name: dict(sorted(values.items())) for name, values in series.items()}

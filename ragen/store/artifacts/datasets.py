@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import ContentDigest
-from starpo.schemas.validate import ContractViolation, Validator
+from starpo.schemas.violation import ContractViolation
 
 PART_NAME = "part-00000.parquet"
 """The file of a dataset that this library writes; readers take every file that the manifest lists."""
@@ -47,6 +47,8 @@ def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Pa
         kind: Dataset kind.
         file: The file to write.
     """
+    from starpo.schemas.validate import Validator
+
     expected = DATASETS[kind].schema
     batches = bounded(data.to_batches() if isinstance(data, pa.Table) else data)
     first = next(batches, None)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from starpo.ragen.core.errors import DataError, StoreError, first_line
 from starpo.ragen.store.remote.location import Location
-from starpo.schemas.validate import ContractViolation
+from starpo.schemas.violation import ContractViolation
 
 DATA_NAME = "data.parquet"
 CASES_NAME = "failure_cases.parquet"

@@ -5,9 +5,18 @@
 The chain is read from the artifacts' own manifests, so it needs no run, and is valid for every run that shares it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
-from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.core.errors import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    DerivationError,
+    PolicyError,
+    StarPOError,
+)
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
@@ -15,6 +24,8 @@ from starpo.schemas.manifest import Manifest
 _INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"}
 """Role of an update's input, without its attempt number -> its kind; the previous checkpoint is omitted, as it is the
 chain itself."""
+_FAILURES: ContextVar[dict[str, StarPOError] | None] = ContextVar("failures", default=None)
+"""Checkpoint -> why it could not be derived; None where that is not remembered."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +58,14 @@ def find_recipe(store: Store, key: str, held: str | None = None) -> Recipe:
     Raises:
         ArtifactMissingError: If it cannot be derived; the message names what is missing, and of which iteration.
         ArtifactDamagedError: If a manifest in the chain is not what was written.
+        StarPOError: Within `failing_once`, the error of a checkpoint that it comes from.
     """
+    failures = _FAILURES.get() or {}
     updates: list[Manifest] = []
     current = key
     while current != held and not store.has("checkpoint", current):
+        if current in failures:
+            raise failures[current]
         made = how_made(store, current)
         if made is None or made.stage.name != "update":
             raise ArtifactMissingError(
@@ -66,6 +81,31 @@ def find_recipe(store: Store, key: str, held: str | None = None) -> Recipe:
         updates.append(made)
         current = made.inputs["checkpoint"]
     return Recipe(current, tuple(reversed(updates)))
+
+
+@contextmanager
+def failing_once() -> Iterator[None]:
+    """Context manager: a checkpoint that cannot be derived is tried once; those that come from it fail likewise.
+
+    Otherwise each of them walks, and repeats, the same updates back to the checkpoint that is kept.
+    """
+    token = _FAILURES.set({})
+    try:
+        yield
+    finally:
+        _FAILURES.reset(token)
+
+
+@contextmanager
+def deriving(key: str) -> Iterator[None]:
+    """Context manager: a lasting error in it is why this checkpoint cannot be derived, see `failing_once`."""
+    try:
+        yield
+    except (ArtifactMissingError, ArtifactDamagedError, DerivationError, PolicyError) as error:
+        failures = _FAILURES.get()
+        if failures is not None:
+            failures[key] = error
+        raise
 
 
 def how_made(store: Store, key: str) -> Manifest | None:

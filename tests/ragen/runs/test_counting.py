@@ -1,6 +1,6 @@
 """Updates are counted, not iterations."""
 
-from starpo.ragen.runs.counting import updates_before
+from starpo.ragen.runs.counting import updates_before, updates_by_iteration
 
 
 def test_an_iteration_without_an_update_counts_for_nothing():
@@ -10,3 +10,10 @@ def test_an_iteration_without_an_update_counts_for_nothing():
 
 def test_replay_counts_updates_before_its_start():
     assert updates_before([(5, "reward"), (5, "update"), (6, "reward"), (7, "evaluate:a")], 7) == 6
+
+
+def test_all_iterations_are_counted_in_one_pass():
+    for begin in (0, 5):
+        stages = {begin: {"update": {}}, begin + 1: {"rollout": {}}, begin + 2: {"update": {}}, begin + 3: {}}
+        names = [(iteration, name) for iteration, of in stages.items() for name in of]
+        assert updates_by_iteration(stages) == {number: updates_before(names, number) for number in stages}

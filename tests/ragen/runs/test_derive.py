@@ -9,13 +9,14 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.record import RunRecorder
 from starpo.ragen.config.device import Device
-from starpo.ragen.core.errors import ArtifactMissingError, DerivationError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
 from starpo.ragen.runs import placement
 from starpo.ragen.runs.derive import Step, derive, restore
 from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.recipe import find_recipe
+from starpo.ragen.store.keeping import recipe as recipes
+from starpo.ragen.store.keeping.recipe import failing_once, find_recipe, how_made
 from tests.ragen.runs.adapted import FIRST, H200, NUMBERS, Adapted, key_of, write_adapted
 
 
@@ -66,6 +67,20 @@ def test_what_the_learner_holds_is_where_the_next_one_starts(
     with pytest.raises(ArtifactMissingError, match=FIRST):
         find_recipe(adapted_store, key_of(2))
     assert [made.key for made in find_recipe(adapted_store, key_of(2), held=key_of(1)).updates] == [key_of(2)]
+
+
+def test_what_cannot_be_derived_is_tried_once(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many who need later checkpoints do not each walk back to the one that is kept."""
+    walked: list[str] = []
+    monkeypatch.setattr(recipes, "how_made", lambda store, key: walked.append(key) or how_made(store, key))
+    Path(adapted_store.url, "checkpoint", FIRST, "model.safetensors").write_text("changed")
+    with failing_once():
+        for number in (2, 3):
+            with pytest.raises(ArtifactDamagedError, match=f"{key_of(2)} is derived from checkpoint {FIRST}"):
+                placement.policy_folder(adapted_store, key_of(number))
+    assert walked == [key_of(2), key_of(1), key_of(3)]
+    with pytest.raises(ArtifactDamagedError, match=key_of(3)):  # only there
+        placement.policy_folder(adapted_store, key_of(3))
 
 
 def test_a_policy_that_its_folder_lost_is_written_again(adapted_store: Store, learners: list[Adapted]) -> None:

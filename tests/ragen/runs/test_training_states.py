@@ -11,7 +11,8 @@ from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.runs.training_states import TrainingStates, training_states
+from starpo.ragen.runs import training_states as module
+from starpo.ragen.runs.training_states import TrainingStates, TrainingWalk, training_states
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from tests.examples import put_folder
@@ -66,6 +67,23 @@ def test_demonstrations_and_rollouts_up_to_the_checkpoint_count(lineage: Lineage
     third = lineage.update("2" * 32, second, "b" * 32, "d")
     for checkpoint, states in ((first, "ab"), (second, "abc"), (third, "abcd")):
         assert training_states(lineage.store, checkpoint) == TrainingStates(frozenset(map(digest, states)), 0)
+
+
+def test_a_walk_takes_no_step_twice(lineage: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panels of a run's evaluations need the states of every checkpoint: one walk, not one each."""
+    chain = [lineage.first("0" * 32, "a")]
+    for number, state in enumerate("bcd", 1):
+        chain.append(lineage.update(str(number) * 32, chain[-1], state * 32, state))
+    other = lineage.update("e" * 32, chain[1], "f" * 32, "e")
+    expected = {checkpoint: training_states(lineage.store, checkpoint) for checkpoint in (*chain, other)}
+    steps: list[str] = []
+    step = module._step
+    monkeypatch.setattr(module, "_step", lambda url, key: steps.append(key) or step(url, key))
+    walk = TrainingWalk(lineage.store)
+    for checkpoint in (*chain, other, chain[2]):
+        walk.come_to(checkpoint)
+        assert TrainingStates(frozenset(walk.digests), walk.num_unknown) == expected[checkpoint]
+    assert steps[: len(chain)] == chain
 
 
 def test_a_dropped_checkpoint_hides_nothing(lineage: Lineage) -> None:

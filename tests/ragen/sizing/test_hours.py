@@ -4,7 +4,8 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.cost import in_words, pace_of
+from starpo.ragen.evidence.cost import in_words
+from starpo.ragen.evidence.pace import pace_of
 from starpo.ragen.sizing.hours import Pace, num_passes, num_played, run_seconds
 from starpo.ragen.sizing.tokens import count_tokens
 from starpo.ragen.store import Facts, Store

@@ -173,7 +173,7 @@ def tables() -> Iterator[Ask]:
             for kind, t in given.items()
         }
         empty = {name: schema.empty_table() for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()}
-        opened.append(Database(lambda view: {**empty, **loaded}[view], retokenise=retokenise))
+        opened.append(Database(lambda view, _: {**empty, **loaded}[view], retokenise=retokenise))
         return opened[-1]
 
     yield open_tables

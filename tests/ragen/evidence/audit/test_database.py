@@ -95,7 +95,7 @@ def test_an_error_says_what_and_where(tables: Ask, sql: str, said: str) -> None:
 
 
 def test_an_error_is_found_before_anything_is_loaded() -> None:
-    def load(view: str) -> pa.Table:
+    def load(view: str, _: Path) -> pa.Table:
         raise AssertionError(f"{view} was loaded")
 
     with Database(load) as database, pytest.raises(QueryError, match="rewrd"):
@@ -121,7 +121,7 @@ def test_an_error_is_found_before_anything_is_loaded() -> None:
 def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> None:
     seen: list[str] = []
 
-    def load(view: str) -> pa.Table:
+    def load(view: str, _: Path) -> pa.Table:
         seen.append(view)
         return {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()
 
@@ -146,7 +146,7 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
         return pa.RecordBatchReader.from_batches(DATASET_VIEWS["turns"], broken())
 
     with (
-        Database(lambda _: batches(), lambda said: QueryError(f"explained: {said}")) as database,
+        Database(lambda *_: batches(), lambda said: QueryError(f"explained: {said}")) as database,
         pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
     ):
         database.query("from turns")

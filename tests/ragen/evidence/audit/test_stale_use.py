@@ -31,7 +31,7 @@ def trained(staleness: list[int | None], config: dict[str, Any] | None) -> Datab
         "runs": pa.Table.from_pylist(runs, schema=RECORD_VIEWS["runs"]),
     }
     empty = {name: schema.empty_table() for name, schema in DATASET_VIEWS.items()}
-    return Database(lambda name: {**empty, **loaded}[name])
+    return Database(lambda name, _: {**empty, **loaded}[name])
 
 
 def test_within_the_limit() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, QueryError, StoreError
+from starpo.ragen.evidence.audit import stored
 from starpo.ragen.evidence.audit.named import matching_runs, named_artifacts
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
@@ -44,6 +45,30 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
             seen = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
             keys = {key for by_kind in stages[2].values() for k, key in by_kind.items() if k == kind}
             assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
+
+
+def test_views_of_many_files_are_read_once_for_many_queries(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each audit queries the same views: a file that is opened by each of them costs ten times as much."""
+    monkeypatch.setattr(stored, "MAX_FILES", 1)
+    opened: list[str] = []
+    open_file = pq.ParquetFile
+    monkeypatch.setattr(stored.pq, "ParquetFile", lambda file: opened.append(str(file)) or open_file(file))
+    with open_database(filled, ["mine"]) as direct, open_database(filled, ["mine"], has_many_queries=True) as copies:
+        for view in ("turns", "rewards", "selection", "samples", "metrics", "turns"):
+            sql = f"from {view} order by all"
+            assert copies.query(sql) == direct.query(sql)
+    assert len(opened) == len({*opened}) + 3  # the reused rollout, rewards and selection, which are there twice
+
+
+def test_a_damaged_file_among_many_is_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "MAX_FILES", 1)
+    file = parquet(copied, "rewards")
+    file.write_bytes(b"\0" * file.stat().st_size)
+    with (
+        open_database(Store(str(copied)), ["mine"], has_many_queries=True) as database,
+        pytest.raises(ArtifactDamagedError, match=f"rewards/{file.parent.name}"),
+    ):
+        database.query("select count(*) from rewards")
 
 
 def test_reused_rollout_is_in_every_iteration(filled: Store) -> None:
