@@ -28,6 +28,9 @@ CLIP_BOUNDS = (-1.0, 3.0)
 CLIP_STD_OFFSET = 1e-6
 """Added to the standard deviation in 'asymmetric_clip' (RAGEN-2); the quotient is clipped to `CLIP_BOUNDS`."""
 
+MAX_REWARD = 1e15
+"""Largest absolute value of a component, so that squared returns stay below the 3e38 of the learner's float32."""
+
 
 def compute_rewards(
     turns: pa.Table, config: RewardConfig, store: object = None, types: Mapping[str, str] | None = None
@@ -84,10 +87,10 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
         store: Passed to a component that needs it.
 
     Returns:
-        float64 [rows]
+        float64 [rows], at most `MAX_REWARD` in size.
 
     Raises:
-        RewardError: If the component raises anything, or returns anything but one finite number a turn.
+        RewardError: If the component raises anything, or returns anything but one such number a turn.
         StarPOError: One that the component raises itself, such as a server that cannot be reached.
     """
     pay = load(REWARDS, name)
@@ -110,12 +113,13 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
     if values is None or values.shape != (turns.num_rows,):
         given = "None" if values is None else f"{type(paid).__name__} of shape {list(values.shape)}"
         raise RewardError(f"{place} returned {given}, expected one number for each of {turns.num_rows} turns")
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(~(np.abs(values) <= MAX_REWARD))
     if bad.size:
         row = {column: turns[column][int(bad[0])].as_py() for column in ("trajectory_id", "turn", "status")}
         raise RewardError(
             f"{place} returned {values[bad[0]]} for {bad.size} of {turns.num_rows} turns, the first turn "
-            f"{row['turn']} (status {row['status']}) of {row['trajectory_id']}; expected finite numbers"
+            f"{row['turn']} (status {row['status']}) of {row['trajectory_id']}; expected numbers between "
+            f"-{MAX_REWARD:g} and {MAX_REWARD:g}"
         )
     return values
 

@@ -208,6 +208,7 @@ FAULTY = {
         "returned nan for 2 of 3 turns, the first turn 1 (status ok)",
     ),
     "infinity": ("return np.array([np.inf, 0, 0])", "returned inf for 1 of 3 turns, the first turn 0"),
+    "beyond float32": ("return [0, 1e200, 0]", "returned 1e+200 for 1 of 3 turns, the first turn 1"),
 }
 
 
