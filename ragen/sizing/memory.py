@@ -38,6 +38,13 @@ class Part:
     formula: str
 
 
+def scaled(parts: list[Part], factor: int) -> list[Part]:
+    """Return the parts for `factor` of what uses them."""
+    if factor == 1:
+        return parts
+    return [Part(part.name, part.size_bytes * factor, f"{part.formula} x {factor}") for part in parts]
+
+
 def activation_bytes(
     architecture: Architecture, num_tokens: int, dtype: DType, *, is_recomputed: bool = False
 ) -> float:
