@@ -11,7 +11,7 @@ from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
-from starpo.ragen.studies.bootstrap import paired_difference
+from starpo.ragen.agents.evaluation.paired import paired_difference
 from starpo.ragen.studies.outcomes import success_by_prompt
 
 _COLUMNS = {

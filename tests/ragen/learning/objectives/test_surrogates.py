@@ -21,7 +21,9 @@ def options_of(name: str) -> dict:
     return dict(ObjectiveConfig(advantage="grpo", surrogate=name).surrogate_options)
 
 
-def terms(name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None, rounding=0.0):
+def terms(
+    name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None, rounding=0.0
+):
     """Evaluate a surrogate on tokens with these ratios, in float64; also return the log-probs, with their graph."""
     advantages = torch.tensor(advantages, dtype=torch.float64)
     logprobs = torch.tensor([math.log(r) - 3 for r in ratios], dtype=torch.float64, requires_grad=True)
