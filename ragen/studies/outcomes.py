@@ -4,7 +4,7 @@ run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa

@@ -44,7 +44,8 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
                 "is_seen": digest in trained.digests,
                 "is_demonstrated": digest in trained.demonstrated,
                 "num_unknown": trained.num_unknown,
-                "environment": canonical_json(environment) if environment else None,
+                "environment": artifact.stage.removeprefix("evaluate:"),
+                "settings": canonical_json(environment) if environment else None,
                 "artifact": artifact.key,
                 "is_reused": artifact.is_reused,
             }

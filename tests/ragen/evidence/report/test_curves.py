@@ -40,7 +40,10 @@ def test_a_curve_is_smoothed_by_centred_means_of_five() -> None:
 
 
 CHANGES = {
-    "rose": (PanelDifference(0.5, 0.3, 0.7, 0.001, 24), "Success rose from 12.5% to 16.7% in 2 updates, by +50.0 points"),
+    "rose": (
+        PanelDifference(0.5, 0.3, 0.7, 0.001, 24),
+        "Success rose from 12.5% to 16.7% in 2 updates, by +50.0 points",
+    ),
     "fell": (PanelDifference(-0.5, -0.7, -0.3, 0.001, 24), "Success fell from 12.5% to 16.7% in 2 updates, by -50.0"),
     "by chance": (
         PanelDifference(1 / 24, -0.08, 0.17, 1.0, 24),
