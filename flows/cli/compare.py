@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.comparing import as_csv, as_latex, compared, remarks, success_rows
+from starpo.flows.console.comparing import as_csv, as_latex, compared, difference_rows, remarks, success_rows
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.terminal import Console, print_json, say
@@ -35,7 +35,7 @@ def compare(
     opened = open_store(store)
     records = [opened.runs.get(name) for name in dict.fromkeys(runs)]
     found = compared(opened, records)
-    rows, differing = success_rows(found), differing_settings(records)
+    differing = differing_settings(records)
     if as_json:
         facts = [
             {**one.facts, "success_best": one.best, "difference": one.difference and asdict(one.difference)}
@@ -43,7 +43,9 @@ def compare(
         ]
         print_json({"runs": facts, "settings": differing})
     else:
-        print_rows(rows, False, "success by run", "")
+        print_rows(success_rows(found), False, "success by run", "")
+        if len(found) > 1:
+            print_rows(difference_rows(found), False, f"last success minus that of {records[0].name}", "")
         for remark in remarks(found):
             say(Console(), remark)
         by_setting = [{"setting": path, **values} for path, values in differing.items()]
@@ -52,7 +54,7 @@ def compare(
         return
     form = output.suffix.lower().removeprefix(".")
     if form in ("csv", "tex"):
-        path = write_page(output, as_csv(found) if form == "csv" else as_latex(rows))
+        path = write_page(output, as_csv(found) if form == "csv" else as_latex(found))
         say(Console(stderr=True), f"written: {path}")
         return
     drawn = [

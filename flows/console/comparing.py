@@ -5,7 +5,7 @@ records --compared--> Compared --> rows for a terminal, text of a file
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ def compared(store: Store, records: Sequence[Run]) -> list[Compared]:
 
 
 def success_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
-    """Return a row of text for each run: first, best and last success, and the difference from the first run."""
+    """Return a row of text for each run: first, best and last success."""
     rows = []
     for one in runs:
         numbers = one.numbers
@@ -98,10 +98,13 @@ def success_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
             "best": "" if one.best is None else f"{one.best:.3f}",
             "last": _interval(numbers, "last"),
         }
-        if len(runs) > 1:
-            row |= _difference_row(one, is_first=one is runs[0])
         rows.append(row)
     return rows
+
+
+def difference_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
+    """Return a row of text for each run but the first: its difference from the first."""
+    return [{"run": str(one.facts["run"]), **_difference(one.difference, "not evaluated")} for one in runs[1:]]
 
 
 def remarks(runs: Sequence[Compared]) -> list[str]:
@@ -109,7 +112,7 @@ def remarks(runs: Sequence[Compared]) -> list[str]:
     found = [one.difference for one in runs if one.difference]
     said = []
     if any(one.num_pairs for one in found):
-        said.append("difference: last success minus that of the first run, paired by initial state; p: sign test")
+        said.append("paired by initial state; p: sign test")
     if any(not one.num_pairs for one in found):
         said.append(
             "unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent rates"
@@ -130,8 +133,12 @@ def as_csv(runs: Sequence[Compared]) -> str:
     return stream.getvalue()
 
 
-def as_latex(rows: Sequence[Mapping[str, str]]) -> str:
-    """Write rows of text as a `tabular` with the rules of the package booktabs."""
+def as_latex(runs: Sequence[Compared]) -> str:
+    """Write success and differences as a `tabular` with the rules of the package booktabs."""
+    rows = [
+        row | (_difference(one.difference) if len(runs) > 1 else {})
+        for row, one in zip(success_rows(runs), runs, strict=True)
+    ]
     lines = [_latex_line(rows[0]), r"\midrule", *(_latex_line(row.values()) for row in rows)]
     return "\n".join(
         [
@@ -158,10 +165,9 @@ def _interval(numbers: Mapping[str, Any], name: str) -> str:
     return "" if None in values else "{:.3f} [{:.3f}, {:.3f}]".format(*values)
 
 
-def _difference_row(one: Compared, *, is_first: bool) -> dict[str, str]:
-    found = one.difference
+def _difference(found: PanelDifference | None, absent: str = "") -> dict[str, str]:
     if found is None:
-        return {"difference": "the first" if is_first else "", "p": "", "pairs": ""}
+        return {"difference": absent, "p": "", "pairs": ""}
     return {
         "difference": f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]",
         "p": f"{found.p_value:.2g}" if found.p_value >= 0.001 else "< 0.001",
@@ -169,6 +175,6 @@ def _difference_row(one: Compared, *, is_first: bool) -> dict[str, str]:
     }
 
 
-def _latex_line(cells: Any) -> str:
+def _latex_line(cells: Iterable[str]) -> str:
     escaped = ("".join(_SPECIAL.get(character, character) for character in visible(cell)) for cell in cells)
     return " & ".join(escaped) + r" \\"

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.cli.compare import differing_settings
-from starpo.flows.console.comparing import as_latex
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import Run
@@ -135,8 +134,10 @@ def test_a_comparison_is_written_by_suffix(store: str, tmp_path: Path, evaluated
     assert r"quarter & completed & 2 & 0.625 [0.525, 0.725]" in table
 
 
-def test_names_are_text_to_latex() -> None:
-    assert r"a\_b\%\textbackslash{}input\{x\} \\" in as_latex([{"run": "a_b%\\input{x}"}])
+def test_names_are_text_to_latex(store: str, make_run: Callable, tmp_path: Path) -> None:
+    make_run(Store(store), "a_b")
+    ragen("compare", "a_b", "--store", store, "-o", str(tmp_path / "one.tex"))
+    assert r"a\_b & completed" in (tmp_path / "one.tex").read_text()
 
 
 def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) -> None:

@@ -105,21 +105,18 @@ def other_panels(series: Mapping[str, Series]) -> list[Panel]:
 FEWEST_SMOOTHED = 10
 """Minimum number of points for smoothing; shorter curves are shown as measured."""
 REACH = 2
-"""Points on each side of a point that its smoothed value is the mean of, beside itself; at the ends as many on both
-sides as there are, so that the curve neither lags nor leans."""
+"""Points on each side of a point that its smoothed value is the mean of, beside itself. The curve ends where they are
+missing on one side, so that it neither lags nor gives single points the weight of five."""
 
 
 def smoothed_line(label: str, values: Series) -> Line:
-    """Build the line of a metric, with centred means of up to five points if it is long enough."""
+    """Build the line of a metric, with centred means of five points if it is long enough."""
     points: Points = list(values.items())
     if len(points) < FEWEST_SMOOTHED:
         return Line(label, points)
-    measured = list(values.values())
-    smooth: Points = []
-    for n, iteration in enumerate(values):
-        reach = min(REACH, n, len(measured) - 1 - n)
-        smooth.append((iteration, fmean(measured[n - reach : n + reach + 1])))
-    return Line(label, points, smooth)
+    iterations, measured = list(values), list(values.values())
+    inner = range(REACH, len(measured) - REACH)
+    return Line(label, points, [(iterations[n], fmean(measured[n - REACH : n + REACH + 1])) for n in inner])
 
 
 def _evaluation(series: Mapping[str, Series], remark: str) -> Panel:

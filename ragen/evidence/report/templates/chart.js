@@ -53,7 +53,7 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
     line.raw.forEach((p) => {
       const interval = line.band.find((b) => b[0] === p[0]);
       if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
-      parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 1.7 : 2.6 }));
+      parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
     if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
     picture.append(parts);
@@ -74,7 +74,8 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
       const at = line.raw.findIndex((p) => p[0] === iteration);
       if (at < 0) return null;
       const band = line.band.find((p) => p[0] === iteration);
-      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : line.smooth.length ? `, mean of five ${write(line.smooth[at][1])}` : "";
+      const mean = line.smooth.find((p) => p[0] === iteration);
+      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : mean ? `, mean of five ${write(mean[1])}` : "";
       return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
     });
     readout.textContent = `${iteration}: ${said.filter(Boolean).join(" · ")}`;
