@@ -39,7 +39,7 @@ def validate(
     if not fits:
         write("prompts: not counted, as the model is not on this machine; a run downloads it")
     for fit in fits:
-        write(fit.summary)
+        write(f"{fit.place}: prompts are the program's own, and not counted" if fit.is_program else fit.summary)
     if fits and config.policy.type == "pretrained":
         for line in template_lines(config):
             write(line)

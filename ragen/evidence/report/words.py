@@ -11,6 +11,7 @@ from typing import Any
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.counts import counted
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.learning.control.collapse import Verdict
@@ -242,6 +243,8 @@ def filter_rule(settings: Mapping[str, Any]) -> str:
     strategy = str(settings.get("strategy", "unknown"))
     if strategy == "none":
         return "none"
+    if not FILTERS.is_built_in(strategy):
+        return f"{strategy}, by {settings.get('metric')}"
     share = settings.get("keep_count") if strategy == "top_k" else f"{settings.get('keep', 1.0):.0%}"
     return f"{strategy}, {share} by {settings.get('metric')}"
 

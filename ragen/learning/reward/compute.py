@@ -100,7 +100,7 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
     place = f"reward component '{name}'" if name == target else f"reward component '{name}' ({target})"
     try:
         with guarded():
-            paid = pay(turns, config, *needed)
+            paid = pay(turns, _with_options(name, config), *needed)
         # None is no number, though numpy reads one alone as NaN
         values = None if paid is None else np.asarray(paid, dtype=np.float64)
     except StarPOError:
@@ -122,6 +122,13 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
             f"-{MAX_REWARD:g} and {MAX_REWARD:g}"
         )
     return values
+
+
+def _with_options(name: str, config: RewardConfig) -> RewardConfig:
+    """Return the settings with a component's own options beside those by component: `config.options["price"]`, as every
+    other part of one's own reads them."""
+    own = config.options.get(name, {})
+    return config.model_copy(update={"options": {**config.options, **own}}) if own else config
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:
