@@ -51,8 +51,8 @@ def description_column() -> TextColumn:
 
 
 def say(console: RichConsole, text: str) -> None:
-    """Print a line as plain text, without wrapping."""
-    console.print(plain(text), soft_wrap=True)
+    """Print a line as plain text; a terminal gets it wrapped between words, a file or pipe in one piece."""
+    console.print(plain(text), soft_wrap=not console.is_terminal, overflow="ignore", crop=False)
 
 
 def plain(text: str) -> Text:

@@ -16,6 +16,7 @@ from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.visible import visible
+from starpo.ragen.envs.make import environment_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -100,9 +101,14 @@ class ContextFit:
         return None
 
     @property
+    def is_program(self) -> bool:
+        """Whether a program plays: then its prompts, and how many responses it asks for, are its own."""
+        return bool(environment_type(self.kind).plays)
+
+    @property
     def shortage(self) -> str | None:
-        """What to set so that all turns have room; None if they have."""
-        if self.num_turns == self.agent.max_turns:
+        """What to set so that all turns have room; None if they have, or if a program plays."""
+        if self.is_program or self.num_turns == self.agent.max_turns:
             return None
         wanted = self.within_positions(self.num_needed)
         return (

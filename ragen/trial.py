@@ -88,6 +88,8 @@ class Trial:
                 + (
                     "this environment is solved, so take a harder one"
                     if self.success > _SOLVED
+                    else "none succeeds, so take easier initial states, or fine-tune"
+                    if self.success == 0
                     else f"raise rollout.temperature (now {rollout.temperature:g}) or rollout.group_size (now "
                     f"{rollout.group_size}), take easier initial states, or fine-tune"
                 )
@@ -100,6 +102,11 @@ class Trial:
             return f"{told}; the fine-tuning is still to come, and teaches the form"
         if config.policy.type == "pretrained" and config.policy.fine_tuning is not None:
             return f"{told} after fine-tuning: raise policy.fine_tuning.steps and demonstration_turns"
+        if environment_type(config.environment.type).plays:
+            return (
+                f"{told}: have the program say more plainly how to answer and call tools, lower rollout.temperature "
+                f"(now {config.rollout.temperature:g}), or take a larger model (docs/programs.md)"
+            )
         if environment_type(config.environment.type).demonstrator:
             return f"{told}: fine-tune first, with a table [policy.fine_tuning] (docs/models.md)"
         return (

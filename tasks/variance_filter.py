@@ -12,6 +12,8 @@ from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="variance_filter", version=4)
 
+_OF_OWN_STRATEGIES = Stage(name=STAGE.name, version=5)
+"""The stage with a strategy that is not built in: its reasons name the strategy's own options in place of `keep`."""
 _OF_THE_RUN = {"max_empty_iterations"}
 """Settings that decide when a run stops, not which groups are kept."""
 
@@ -38,4 +40,5 @@ def variance_filter(config: FilterConfig, turns: str, rewards: str, earlier: Seq
     inputs = {"turns": turns, "rewards": rewards}
     inputs |= {numbered("selection", attempt): key for attempt, key in enumerate(earlier)}
     code, part = {"strategy": FILTERS[config.strategy]}, str(len(earlier)) if earlier else ""
-    return Work(STAGE, ("selection",), do, settings, inputs, code=code, part=part)
+    stage = STAGE if FILTERS.is_built_in(config.strategy) else _OF_OWN_STRATEGIES
+    return Work(stage, ("selection",), do, settings, inputs, code=code, part=part)

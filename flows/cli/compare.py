@@ -1,13 +1,15 @@
-"""`ragen compare`: success of runs and the settings in which they differ; a plot of their success curves (`.svg`)."""
+"""`ragen compare`: success of runs, their differences and the settings in which they differ; a figure or a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.listing import evaluation_curve, print_rows, run_facts
+from starpo.flows.console.comparing import as_csv, as_latex, compared, difference_rows, remarks, success_rows
+from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
@@ -20,34 +22,46 @@ _ABSENT = "absent"
 
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Names of runs; `ragen runs` lists them.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the success curves (SVG).")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The curves as .svg, .pdf or .png; success by run as .csv or .tex."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare runs: first, best and last success on their panels, and the settings that differ."""
-    check_output(output, ".svg")
+    """Compare runs: first, best and last success on their panels, the difference from the first run, and the settings
+    that differ."""
+    check_output(output, ".svg", ".pdf", ".png", ".csv", ".tex")
     opened = open_store(store)
     records = [opened.runs.get(name) for name in dict.fromkeys(runs)]
-    curves = {record.name: evaluation_curve(opened, record) for record in records}
-    facts = [run_facts(opened, record) for record in records]
-    best = {name: max((point["success"] for point in curve), default=None) for name, curve in curves.items()}
+    found = compared(opened, records)
     differing = differing_settings(records)
     if as_json:
-        print_json({"runs": [{**of, "success_best": best[of["run"]]} for of in facts], "settings": differing})
-    else:
-        print_rows([_row(of, best[of["run"]], curves[of["run"]]) for of in facts], False, "success by run", "")
-        rows = [{"setting": path, **values} for path, values in differing.items()]
-        print_rows(rows, False, "settings that differ", "no setting differs")
-    if output is not None:
-        drawn = [
-            Curve(
-                record.name,
-                record.preset or record.flow,
-                [(p["iteration"], p["success"], p["low"], p["high"]) for p in curves[record.name]],
-            )
-            for record in records
+        facts = [
+            {**one.facts, "success_best": one.best, "difference": one.difference and asdict(one.difference)}
+            for one in found
         ]
-        say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run'))}")
+        print_json({"runs": facts, "settings": differing})
+    else:
+        print_rows(success_rows(found), False, "success by run", "")
+        if len(found) > 1:
+            print_rows(difference_rows(found), False, f"last success minus that of {records[0].name}", "")
+        for remark in remarks(found):
+            say(Console(), remark)
+        by_setting = [{"setting": path, **values} for path, values in differing.items()]
+        print_rows(by_setting, False, "settings that differ", "no setting differs")
+    if output is None:
+        return
+    form = output.suffix.lower().removeprefix(".")
+    if form in ("csv", "tex"):
+        path = write_page(output, as_csv(found) if form == "csv" else as_latex(found))
+        say(Console(stderr=True), f"written: {path}")
+        return
+    drawn = [
+        Curve(one.facts["run"], [(p["iteration"], p["success"], p["low"], p["high"]) for p in one.curve])
+        for one in found
+    ]
+    say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run', form))}")
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
@@ -56,17 +70,3 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
     paths = dict.fromkeys(path for of_run in settings.values() for path in of_run)
     values = {path: {name: of_run.get(path, _ABSENT) for name, of_run in settings.items()} for path in paths}
     return {path: of_path for path, of_path in values.items() if len(set(of_path.values())) > 1}
-
-
-def _row(facts: Mapping[str, Any], best: float | None, curve: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    def of(point: Mapping[str, float]) -> str:
-        return f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}]"
-
-    return {
-        "run": facts["run"],
-        "state": facts["state"],
-        "updates": facts["updates"],
-        "first": of(curve[0]) if curve else "",
-        "best": "" if best is None else f"{best:.3f}",
-        "last": of(curve[-1]) if curve else "",
-    }

@@ -87,7 +87,6 @@ def open_store(url: str | None) -> "Store":
 def parse_overrides(assignments: list[str] | None, method: str | None = None) -> dict[str, Any]:
     """Parse all `--set PATH=VALUE` options, applied on top of the settings of a method."""
     from starpo.flows.presets import method as method_settings
-    from starpo.ragen.config.load import parse_override
+    from starpo.ragen.config import load
 
-    given = dict(parse_override(assignment) for assignment in assignments or [])
-    return {**(method_settings(method) if method else {}), **given}
+    return {**(method_settings(method) if method else {}), **load.parse_overrides(assignments or [])}

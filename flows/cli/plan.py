@@ -108,7 +108,8 @@ def _facts(
         "gpus_needed": found.num_gpus,
         "peak_bytes": memory.peak_bytes,
         "memory": {
-            phase: [asdict(part) for part in getattr(memory, phase)] for phase in ("always", "rollout", "update")
+            phase: [asdict(part) for part in getattr(memory, phase)]
+            for phase in ("always", "rollout", "update", "imitation")
         },
         "host_memory": [asdict(part) for part in found.host],
         "tokens_an_iteration": asdict(found.tokens),
@@ -127,7 +128,12 @@ def _facts(
 def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
     console, machine, memory = Console(), found.machine, found.memory
     where = "this machine" if is_this else "a CPU" if machine.is_cpu else f"each of {counted(machine.number, 'GPU')}"
-    phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
+    phases = {
+        "always": memory.always,
+        "in a rollout": memory.rollout,
+        "in an update": memory.update,
+        "in the warm start" if config.policy.type == "tiny" else "in fine-tuning": memory.imitation,
+    }
     rows = [
         {"when": phase, "what": part.name, "size": _size(part.size_bytes), "how": part.formula}
         for phase, parts in {**phases, "in the host's memory": found.host}.items()

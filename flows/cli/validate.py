@@ -43,7 +43,7 @@ def validate(
     if not fits:
         write("prompts: not counted, as the model is not on this machine; a run downloads it")
     for fit in fits:
-        write(fit.summary)
+        write(f"{fit.place}: prompts are the program's own, and not counted" if fit.is_program else fit.summary)
     for line in policy_lines:
         write(line)
     if fits and any(part.type == "program" for part in config.environment.tagged().values()):

@@ -6,7 +6,7 @@ from typing import Any
 
 from starpo.flows.console.table import print_table
 from starpo.flows.terminal import Console, print_json, say
-from starpo.ragen.core.counts import counted
+from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.store import Store
@@ -130,7 +130,7 @@ def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
         "state": facts["state"],
         "updates": updates,
         "success": " -> ".join(f"{value:.3f}" for value in curve),
-        "hours": "" if facts["hours"] is None else f"{facts['hours']:.2f}",
+        "time": "" if facts["hours"] is None else duration(3600 * facts["hours"]),
     }
 
 

@@ -1,4 +1,4 @@
-"""HTML pages and SVG pictures that commands write."""
+"""Pages, pictures and tables that commands write to files."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,14 @@ from starpo.ragen.store import Store
 if TYPE_CHECKING:
     from starpo.ragen.evidence.report.audited import Audited
 
-_FORMATS = {".svg": "a picture in SVG", ".html": "a page in HTML"}
+_FORMATS = {
+    ".svg": "a picture in SVG",
+    ".pdf": "one in PDF",
+    ".png": "one in PNG",
+    ".html": "a page in HTML",
+    ".csv": "a table in CSV",
+    ".tex": "one in LaTeX",
+}
 
 
 def write_report(
@@ -76,12 +83,12 @@ def check_output(path: Path | None, *suffixes: str) -> None:
     raise ConfigError(f"{path} cannot be written ({found}); name another file with --output")
 
 
-def write_page(path: Path, text: str, remedy: str = "name another file with --output") -> Path:
+def write_page(path: Path, content: str | bytes, remedy: str = "name another file with --output") -> Path:
     """Write a file and return its absolute path.
 
     Args:
         path: The file; its folder is created, and an existing file is replaced.
-        text: Its content.
+        content: Its content, text as UTF-8.
         remedy: What to do if it cannot be written.
 
     Raises:
@@ -90,7 +97,7 @@ def write_page(path: Path, text: str, remedy: str = "name another file with --ou
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+            unfinished.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); {remedy}") from error
     return path.resolve()

@@ -2,9 +2,8 @@
 
 from starpo.flows.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.counts import counted
+from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.cost import hours
 from starpo.ragen.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, play_trial
@@ -39,8 +38,8 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         f"{trial.return_std:.3g} in the mean",
         *(f"  remark       {remark}" for remark in trial.remarks),
         f"  speed        {trial.tokens_s:,.0f} tokens/s",
-        f"  the run      about {hours(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at this "
-        "speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",
+        f"  the run      about {duration(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at "
+        "this speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",
     ]
 
 

@@ -25,7 +25,7 @@ def _read_text(value: Any) -> Any:
     if not isinstance(value, str) or not value.endswith((".jinja", ".txt")) or "\n" in value:
         return value
     try:
-        text = Path(value).read_text(encoding="utf-8")
+        text = Path(value).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"the file {value} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -5,7 +5,7 @@ layers: extended files, left to right -> the file itself -> overrides --merge-->
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from starpo.ragen.config.explanation import explain, near
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import Table, merged, nested
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.redaction import hidden_if_secret
 from starpo.ragen.core.visible import quoted
 
 
@@ -129,6 +130,21 @@ def parse_override(text: str) -> tuple[str, Any]:
     return path, parsed["value"] if set(parsed) == {"value"} else value
 
 
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse the overrides of a command line, as `parse_override` does.
+
+    Raises:
+        ConfigError: Also if two of them set the same path.
+    """
+    values: dict[str, Any] = {}
+    for path, value in map(parse_override, texts):
+        if path in values:
+            both = " and to ".join(hidden_if_secret(path, quoted(each)) for each in (values[path], value))
+            raise ConfigError(f"override {path}: set twice, to {both}; expected one value")
+        values[path] = value
+    return values
+
+
 def _json_object(text: str) -> Any:
     try:
         value = json.loads(text)
@@ -187,7 +203,7 @@ def read_toml(path: Path, expected: str = "a TOML file") -> Table:
         ConfigError: If it is missing or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin files with a mark
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -91,4 +91,4 @@ class KLCovOptions(Settings):
     share: float = Field(2e-4, gt=0, le=1)
     """Share of a mini-batch's tokens, those with the largest covariance, that are penalised."""
     coefficient: float = Field(1.0, ge=0, le=100)
-    """Weight of the penalty, the absolute log-ratio in nats."""
+    """Weight of the penalty, the absolute log-ratio in nats where that is more than rounding."""

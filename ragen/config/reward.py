@@ -31,7 +31,8 @@ class RewardConfig(Settings):
     docs/rewards.md has them all."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Component -> its own settings, if it has any (docs/rewards.md), which it reads from `config.options`."""
+    """Component -> its own settings, if it has any (docs/rewards.md); a component finds its own by their names in
+    `config.options`."""
 
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
     """Added to a turn with a malformed response (RAGEN, objectives) by the component 'format'. 0: no penalty."""

@@ -75,6 +75,10 @@ class Registry(dict[str, str]):
             return name
         raise KeyError(name)
 
+    def is_built_in(self, name: str) -> bool:
+        """Whether this project has it, rather than a package or module of one's own."""
+        return name in self and name not in self.packages
+
     def _add(self, point: metadata.EntryPoint) -> None:
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
         owner = self.packages.get(point.name)

@@ -24,6 +24,7 @@ from pydantic import (
     Tag,
     ValidationInfo,
     create_model,
+    field_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -42,6 +43,14 @@ class Settings(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
     )
+
+    @field_validator("*")
+    @classmethod
+    def _fit_64_bits(cls, value: Any) -> Any:
+        """Reject integers that TOML and Arrow cannot hold."""
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"should be an integer of 64 bits: at least {-(2**63)}, at most {2**63 - 1}")
+        return value
 
 
 S = TypeVar("S", bound=Settings)

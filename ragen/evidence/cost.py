@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from starpo.ragen.core.counts import counted
+from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.evidence.times import first_uses, stage_seconds
@@ -72,7 +72,7 @@ class Cost:
     @property
     def named(self) -> list[tuple[str, str]]:
         """Names and values for people: work by machine, tokens, what was reused; those that are 0 are left out."""
-        found = [("Work in stages", f"{hours(seconds)} on {machine}") for machine, seconds in self.machines.items()]
+        found = [("Work in stages", f"{duration(seconds)} on {machine}") for machine, seconds in self.machines.items()]
         found += [
             (f"Tokens {what}", f"{work.tokens:,} ({work.tokens_per_s:,.0f} per second of {stage})")
             for work, what, stage in ((self.played, "played", "rollout"), (self.trained, "trained", "update"))
@@ -80,7 +80,7 @@ class Cost:
         ]
         if self.num_reused:
             stages = counted(self.num_reused, "stage")
-            found.append(("Reused, not counted", f"{stages} of other runs, {hours(self.reused_seconds)}"))
+            found.append(("Reused, not counted", f"{stages} of other runs, {duration(self.reused_seconds)}"))
         return found
 
 
@@ -125,19 +125,10 @@ def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
     )
 
 
-def hours(seconds: float) -> str:
-    """Format machine time: in hours, and below an hour in minutes or seconds."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.1f} min" if seconds < 600 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def in_words(seconds: Mapping[str, float]) -> str:
     """Format the seconds of a run, and those of its kinds of work."""
-    parts = ", ".join(f"{what} {hours(of)}" for what, of in seconds.items() if of)
-    return f"{hours(sum(seconds.values()))} ({parts})"
+    parts = ", ".join(f"{what} {duration(of)}" for what, of in seconds.items() if of)
+    return f"{duration(sum(seconds.values()))} ({parts})"
 
 
 def _machine(manifest: Manifest) -> tuple[str, int]:

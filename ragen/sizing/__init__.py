@@ -4,6 +4,9 @@ settings, architecture --estimate--> Estimate (parameters, memory, tokens, stora
 
 architecture  sizes and parameter counts of a transformer; the table of known models
 memory        bytes of weights, gradients, optimiser states, activations, logits, caches
+passes        a forward and backward pass over a micro-batch
+states        what a learner holds of a model
+imitation     warm start or fine-tuning, before the first update
 tokens        tokens per iteration
 storage       bytes of checkpoints and of turns
 device        memory of the machine: this one, or a given one

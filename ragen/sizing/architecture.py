@@ -39,6 +39,9 @@ class Vision:
         token_side: Side length in pixels of the square of an image that becomes a token.
         num_inputs: Numbers of a patch.
         layers: Sizes of its layers; None if it has none.
+        has_layer_norms: Whether its norms are LayerNorm, which keeps its input alone; RMSNorm keeps a product as well.
+        is_fused: Whether queries, keys and values are one array, and attention is computed a window or image at a time.
+        num_projections: Arrays of a patch's width that are kept where patches become tokens.
     """
 
     num_parameters: int
@@ -46,6 +49,9 @@ class Vision:
     token_side: int
     num_inputs: int
     layers: "Architecture | None" = None
+    has_layer_norms: bool = False
+    is_fused: bool = False
+    num_projections: int = 0
 
 
 @dataclass(frozen=True)
@@ -249,8 +255,13 @@ def _vision_of(folder: Path, kind: str, config: dict[str, Any]) -> Vision:
         own["hidden_size"], own.get("depth") or own["num_hidden_layers"], heads, heads, own["hidden_size"] // heads,
         intermediate, 0, is_tied=True,
     )  # fmt: skip
-    num_inputs = 3 * own.get("temporal_patch_size", 1 if kind == "smolvlm" else 2) * own["patch_size"] ** 2
-    return Vision(number, merged**2, own["patch_size"] * merged, num_inputs, layers)
+    is_fused = kind != "smolvlm"
+    num_inputs = 3 * own.get("temporal_patch_size", 2 if is_fused else 1) * own["patch_size"] ** 2
+    num_mergers = 1 + len(own.get("deepstack_visual_indexes", ()))
+    return Vision(
+        number, merged**2, own["patch_size"] * merged, num_inputs, layers,
+        has_layer_norms=kind in _PLAIN_ENCODERS, is_fused=is_fused, num_projections=3 * num_mergers if is_fused else 1,
+    )  # fmt: skip
 
 
 def _of_config(file: Path) -> Architecture:

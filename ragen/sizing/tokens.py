@@ -32,6 +32,8 @@ class IterationTokens:
         num_turns: Maximum number of turns of all trajectories together.
         prompt: Prompt tokens of a trajectory, each counted once.
         response: Expected response tokens of a trajectory.
+        opening: Prompt tokens that all contexts begin with.
+        context: Expected context length.
         longest_context: Maximum context length, which caches and micro-batches must hold.
         longest_response: Maximum number of response tokens in one segment of an update, at most `longest_context`.
         image: Tokens of the image that a turn shows; 0 if it shows none. They are part of the prompt.
@@ -45,6 +47,8 @@ class IterationTokens:
     num_turns: int
     prompt: float
     response: float
+    opening: float
+    context: float
     longest_context: int
     longest_response: int
     kept: float
@@ -74,6 +78,8 @@ def count_tokens(config: StarPOConfig) -> IterationTokens:
         num_turns=rollout.num_groups * rollout.group_size * turns,
         prompt=opening + turns * message,
         response=min(turns * response, rollout.max_context_tokens * (turns if agent.begins_anew else 1)),
+        opening=opening,
+        context=min(float(longest), opening + window * (message + response)),
         longest_context=longest,
         longest_response=min(longest, rollout.max_response_tokens * (1 if agent.begins_anew else turns)),
         kept=_num_kept(config) / rollout.num_groups,

@@ -6,7 +6,6 @@ spec            a study's specification, from TOML
 grid, cells     cells that are runs: settings, compared over matched seeds
 sweep, checkpoints   cells that are checkpoints x environments x temperatures x seeds
 outcomes        stored evaluations and metrics, by prompt and by iteration
-bootstrap       paired intervals of a difference in success
 ranks           rank correlations with intervals
 result          base classes of results
 ablation        result of runs: success over training, differences from the base

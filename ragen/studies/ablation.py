@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import Field, JsonValue
 
+from starpo.ragen.agents.evaluation.comparison import Prompt
+from starpo.ragen.agents.evaluation.paired import NUM_RESAMPLES, SEED, paired_difference
 from starpo.ragen.evidence.diagnostics.fall import MIN_POINTS, fall
 from starpo.ragen.learning.metrics.table import Series
-from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, paired_difference
 from starpo.ragen.studies.cells import Cell
 from starpo.ragen.studies.finding import Expected, judge_alike, judge_end, judge_fall
 from starpo.ragen.studies.grid import MIN_SEEDS, Grid
-from starpo.ragen.studies.outcomes import Evaluations, Prompt, Rates
+from starpo.ragen.studies.outcomes import Evaluations, Rates
 from starpo.ragen.studies.ranks import RankCorrelation, order_of_cells
 from starpo.ragen.studies.result import Difference, Part, StudyResult
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from starpo.ragen.agents.evaluation.comparison import Counts, Prompt
 from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
+from starpo.ragen.agents.evaluation.paired import CONFIDENCE, paired_difference
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.studies.bootstrap import CONFIDENCE, paired_difference
 from starpo.ragen.studies.checkpoints import SweepCell
-from starpo.ragen.studies.outcomes import Counts, Outcome, Prompt, pooled, rates
+from starpo.ragen.studies.outcomes import Outcome, pooled, rates
 from starpo.ragen.studies.result import Difference, Part, StudyResult
 from starpo.ragen.studies.sweep import Sweep
 

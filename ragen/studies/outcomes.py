@@ -4,22 +4,15 @@ run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import polars as pl
-
-from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.agents.evaluation.comparison import COUNTED, Counts, Prompt, counts_by_prompt
 from starpo.ragen.learning.control.collapse import SUCCESS
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of
-from starpo.schemas.datasets import ERROR_STATUSES
 
-Prompt = tuple[int, str]
-"""A prompt of a panel: its environment seed and the digest of its initial state."""
-Counts = Mapping[Prompt, tuple[int, int]]
-"""Prompt -> (successes, episodes); prompts whose episodes all ended in an error are absent."""
 Rates = dict[Prompt, float]
 """Prompt -> share of its episodes that succeed."""
 Evaluations = dict[str, dict[int, Rates]]
@@ -136,14 +129,4 @@ def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[int, int]]:
 
 def _counts(store: Store, key: str) -> tuple[Counts, Counts]:
     """Return the counts of prompts from which training never started, and those of the other prompts."""
-    columns = ["cell", "env_seed", "initial_state_digest", "status", "success"]
-    episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
-    counts = (
-        episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_())
-        .group_by(pl.col("cell").str.ends_with(SEEN), "env_seed", "initial_state_digest", maintain_order=True)
-        .agg(successes=pl.col("success").sum(), trials=pl.len())
-    )
-    parts: tuple[dict[Prompt, tuple[int, int]], ...] = ({}, {})
-    for is_seen, seed, digest, successes, trials in counts.iter_rows():
-        parts[is_seen][seed, digest] = (successes, trials)
-    return parts[0], parts[1]
+    return counts_by_prompt(store.read_table("episodes", key, columns=COUNTED))

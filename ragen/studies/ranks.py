@@ -2,12 +2,12 @@
 
 Spearman's rho = the correlation of the ranks, where equal values share the mean of their ranks (Spearman 1904).
 Intervals are percentiles of resamples (Efron 1979) of seeds and, within each, of prompts, as in
-`ragen.studies.bootstrap`.
+`ragen.agents.evaluation.paired`.
 """
 
 import numpy as np
 
-from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, percentiles
+from starpo.ragen.agents.evaluation.paired import NUM_RESAMPLES, SEED, percentiles
 from starpo.ragen.studies.result import Part
 
 _NUMBERS_AT_ONCE = 1 << 20

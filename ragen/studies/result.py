@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from starpo.ragen.studies.bootstrap import CONFIDENCE
+from starpo.ragen.agents.evaluation.paired import CONFIDENCE
 
 
 class Part(BaseModel):
@@ -20,7 +20,7 @@ class Difference(Part):
     mean: float
     """Mean over all pairs."""
     low: float
-    """Lower end of the paired bootstrap interval; see `ragen.studies.bootstrap`."""
+    """Lower end of the paired bootstrap interval; see `ragen.agents.evaluation.paired`."""
     high: float
     """Upper end."""
 

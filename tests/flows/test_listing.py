@@ -81,7 +81,10 @@ def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys
         runs(store=store.url, tree=tree)
         assert f"{NAME}: since iteration 0, nothing is learned: a reason" in " ".join(capsys.readouterr().out.split())
     runs(store=store.url)
-    assert "1.50" in capsys.readouterr().out  # 5,400 seconds are one and a half hours
+    assert "1.5 h" in capsys.readouterr().out
+    store.runs.set_state(NAME, "completed", "", {"seconds": 36.0}, "since iteration 0, nothing is learned: a reason")
+    runs(store=store.url)
+    assert "36 s" in capsys.readouterr().out
     store.runs.set_state(NAME, "cancelled", "")  # `ragen cancel` keeps both
     assert store.runs.state(NAME).warning == "since iteration 0, nothing is learned: a reason"
 

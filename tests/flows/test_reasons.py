@@ -1,3 +1,5 @@
+import pytest
+
 from starpo.flows.console.reasons import merged_reasons
 
 
@@ -9,9 +11,23 @@ def test_what_differs_in_its_numbers_is_said_once():
         "dropped: zero variance, all 3 valid returns are -10",
     ]
     assert merged_reasons(given) == [
-        (2, "kept: number 1 to 2 of 4 by std 1e-05 to 0.5; keep = 0.5 keeps 2 of 4 groups"),
-        (2, "dropped: zero variance, all 3 to 4 valid returns are -10 to -2.5"),
+        (2, "kept: number 1 and 2 of 4 by std 1e-05 and 0.5; keep = 0.5 keeps 2 of 4 groups"),
+        (2, "dropped: zero variance, all 3 and 4 valid returns are -10 and -2.5"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [
+        ([8, 1], "1 and 8"),
+        ([2, 1, 3], "1 to 3"),
+        ([1, 5, 8], "1, 5 and 8"),
+        ([1, 2, 3, 4, 5, 7, 8], "1 to 8 (not all)"),
+    ],
+)
+def test_places_with_gaps_are_no_range(places, told):
+    given = [f"dropped: number {place} of 8" for place in places]
+    assert merged_reasons(given) == [(len(places), f"dropped: number {told} of 8")]
 
 
 def test_other_words_are_another_reason():

@@ -1,20 +1,26 @@
 """`ragen report` and `ragen compare`: what they write and print, and their errors on invalid requests."""
 
+import csv
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.cli.compare import differing_settings
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.store import Store
+from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.records.run import Run
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import Stage
+from tests.examples import example
 
 
 @pytest.fixture
@@ -92,9 +98,74 @@ def test_a_setting_that_a_run_lacks_is_absent() -> None:
     assert differing_settings(runs) == {"filter.keep": {"a": "0.5", "b": "absent"}}
 
 
+@pytest.fixture
+def evaluated(store: str) -> Callable[[str, list[bool], int], None]:
+    """Store an evaluation of a run: its name, the success of each prompt, and the seed of the first prompt."""
+
+    def evaluate(run: str, successes: list[bool], first_seed: int = 0) -> None:
+        opened, stage = Store(store), Stage(name="evaluate", version=1)
+        rows = example("episodes").slice(0, 1).to_pylist() * len(successes)
+        of_prompt = [
+            {"member": 0, "env_seed": first_seed + n, "initial_state_digest": f"{first_seed + n:016x}", "status": "ok"}
+            for n in range(len(successes))
+        ]
+        rows = [{**row, **of, "success": one} for row, of, one in zip(rows, of_prompt, successes, strict=True)]
+        rate = sum(successes) / len(rows)
+        numbers = {"": rate, "_low": rate - 0.1, "_high": rate + 0.1}
+        headline = {f"evaluation/sokoban/success{end}": value for end, value in numbers.items()}
+        key = uuid.uuid4().hex
+        table = pa.Table.from_pylist(rows, DATASETS["episodes"].schema)
+        facts = Facts(key=key, stage=stage, settings={}, inputs={}, seed=0, headline=headline)
+        opened.put_table("episodes", table, facts)
+        opened.runs.record_stage(run, 1, "evaluate:sokoban", {"episodes": key})
+
+    return evaluate
+
+
+def test_a_comparison_says_what_pairs_of_initial_states_say(store: str, evaluated: Callable) -> None:
+    evaluated("half", [True] * 3 + [False] * 21)
+    evaluated("quarter", [True] * 15 + [False] * 9)
+    said = ragen("compare", "half", "quarter", "--store", store)
+    assert "+0.500 [+0.292, +0.708]" in said
+    assert "< 0.001" in said  # 12 gained, none lost: 2 / 2**12 = 0.0005
+    assert "paired by initial state" in said
+    facts = json.loads(ragen("compare", "half", "quarter", "--store", store, "--json"))
+    assert facts["runs"][0]["difference"] is None
+    assert facts["runs"][1]["difference"]["num_pairs"] == 24
+
+
+def test_runs_on_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
+    evaluated("half", [True] * 3 + [False] * 21)
+    evaluated("quarter", [True] * 15 + [False] * 9, 500)
+    said = ragen("compare", "half", "quarter", "--store", store)
+    assert "unpaired: evaluated on other initial states" in said
+    assert "paired by initial state" not in said
+
+
+def test_a_comparison_is_written_by_suffix(store: str, tmp_path: Path, evaluated: Callable) -> None:
+    evaluated("half", [True] * 3 + [False] * 21)
+    evaluated("quarter", [True] * 15 + [False] * 9)
+    starts = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG", "csv": b"run,state", "tex": b"% needs"}
+    for suffix, start in starts.items():
+        path = tmp_path / f"two.{suffix}"
+        ragen("compare", "half", "quarter", "--store", store, "-o", str(path))
+        assert path.read_bytes().startswith(start)
+    first, second = csv.DictReader((tmp_path / "two.csv").open())
+    assert (first["difference"], float(second["difference"]), second["num_pairs"]) == ("", 0.5, "24")
+    table = (tmp_path / "two.tex").read_text()
+    assert table.count(r" \\") == 3
+    assert r"quarter & completed & 2 & 0.625 [0.525, 0.725]" in table
+
+
+def test_names_are_text_to_latex(store: str, make_run: Callable, tmp_path: Path) -> None:
+    make_run(Store(store), "a_b")
+    ragen("compare", "a_b", "--store", store, "-o", str(tmp_path / "one.tex"))
+    assert r"a\_b & completed" in (tmp_path / "one.tex").read_text()
+
+
 def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) -> None:
-    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.pdf"))
-    assert "ends in .svg" in str(error)
+    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.doc"))
+    assert "ends in .svg or .pdf or .png or .csv or .tex" in str(error)
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.svg"))
     assert "no evaluation in half" in str(error)
     (tmp_path / "file").write_text("no folder")

@@ -11,6 +11,7 @@ from starpo.ragen.agents.prompting.lengths import PromptLengths
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.context_fit import ContextFit, context_fits
+from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.readiness import obstacles
 
 
@@ -26,6 +27,12 @@ def test_what_fits_is_no_misfit() -> None:
     assert fit(context=352).shortage is None
     assert fit(positions=352).misfit is None
     assert fit(positions=None).misfit is None
+
+
+def test_turns_of_a_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fit(context=200).shortage is not None
+    monkeypatch.setattr(Sokoban, "plays", "mine:play")
+    assert fit(context=200).shortage is None
 
 
 def test_a_model_with_less_context_than_the_prompt() -> None:

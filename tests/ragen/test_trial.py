@@ -69,8 +69,16 @@ def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "has no demonstrator" in advice(babbling, of())
 
 
+def test_a_program_is_advised_about_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sokoban, "plays", "mine:play")
+    told = advice(replace(SEEN, well_formed=0.1), of())
+    assert "have the program say more plainly" in told
+    assert "docs/programs.md" in told
+
+
 def test_groups_that_fare_alike_teach_nothing() -> None:
     alike = replace(SEEN, num_differing=0)
+    assert "temperature" not in advice(replace(alike, success=0.0), of())
     assert "raise rollout.temperature (now 1)" in advice(alike, of())
     assert "take a harder one" in advice(replace(alike, success=1.0), of())
 

@@ -20,7 +20,7 @@ with played as (
         iteration,
         regexp_replace(cell, '/seen$', '') as panel,
         env,
-        environment,
+        settings,
         initial_state_digest,
         ends_with(cell, '/seen') as is_apart,
         success,
@@ -38,7 +38,7 @@ select
     panel as cell,
     panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || env, '') as panel,
     env,
-    any_value(environment) as environment,
+    any_value(settings) as settings,
     count(distinct initial_state_digest) as states,
     count(distinct initial_state_digest) filter (is_seen) as seen,
     count(distinct initial_state_digest) filter (is_demonstrated) as demonstrated,
@@ -78,7 +78,7 @@ def contaminated_panels(database: Database) -> Finding:
         {
             **row,
             "share": round(row["seen"] / row["states"], 4),
-            "covers_all": _covers_all(row["environment"], row["env"]) if row["mixed_in"] else None,
+            "covers_all": _covers_all(row["settings"], row["env"]) if row["mixed_in"] else None,
         }
         for row in table.to_pylist()
     ]

@@ -21,7 +21,15 @@ from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import QueryError, first_line
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.evidence.audit.time_left import TimeLeft
-from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
+from starpo.ragen.evidence.audit.views import (
+    DATASET_VIEWS,
+    DECODED,
+    DERIVED_VIEWS,
+    RECORD_VIEWS,
+    VIEW_NAMES,
+    stored_columns,
+    stored_view,
+)
 
 BATCH_ROWS = 65_536
 """Rows per batch of a result."""
@@ -88,7 +96,7 @@ class Database:
         self._bound: set[str] = set()
         for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items():
             self._grammar.register("_empty", schema.empty_table())
-            self._grammar.execute(f"create table {name} as from _empty").fetchall()
+            self._grammar.execute(f"create table {name} as {stored_view(name, '_empty')}").fetchall()
             self._grammar.unregister("_empty")
         for name, view in DERIVED_VIEWS.items():
             self._grammar.execute(f"create table {name} as {view.sql}").fetchall()
@@ -196,7 +204,7 @@ class Database:
                 self._bind(source)
         else:
             self._connection.register(f"_{name}", self._load(name, Path(self._spill.name)))
-            sql = f"from _{name}"
+            sql = stored_view(name, f"_{name}")
         self._connection.execute(f"create view {name} as {sql}").fetchall()
         self._bound.add(name)
 
@@ -236,8 +244,9 @@ class Database:
 
 def described_views() -> dict[str, pa.Schema]:
     """Return every view with its columns; the metadata `meaning` of each says what it means."""
-    stored = {**DATASET_VIEWS, **RECORD_VIEWS}
-    with Database(lambda view, _: stored[view].empty_table()) as database:
+    loaded = {**DATASET_VIEWS, **RECORD_VIEWS}
+    stored = {name: stored_columns(name) for name in loaded}
+    with Database(lambda view, _: loaded[view].empty_table()) as database:
         derived = {name: database.query(f"from {name}").schema for name in DERIVED_VIEWS}
     for name, view in DERIVED_VIEWS.items():
         known = {field.name: field.metadata for source in reversed(view.sources) for field in stored[source]}

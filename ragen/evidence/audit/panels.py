@@ -43,7 +43,8 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
                 "is_seen": trained is not None and digest in trained.digests,
                 "is_demonstrated": trained is not None and digest in trained.demonstrated,
                 "num_unknown": 1 if trained is None else trained.num_unknown,
-                "environment": canonical_json(environment) if environment else None,
+                "environment": artifact.stage.removeprefix("evaluate:"),
+                "settings": canonical_json(environment) if environment else None,
                 "artifact": artifact.key,
                 "is_reused": artifact.is_reused,
             }

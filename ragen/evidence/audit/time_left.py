@@ -45,4 +45,5 @@ class TimeLeft:
             raise
         finally:
             timer.cancel()
+            timer.join()  # a thread that still held the connection as Python ends would have nanobind print a report
             self._left_s -= time.monotonic() - started

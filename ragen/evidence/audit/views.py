@@ -65,6 +65,14 @@ def _dataset_view(kind: str) -> pa.Schema:
 DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DATASETS}
 """View -> columns. `iteration` is that of the run record; it replaces the equal column of `metrics`."""
 
+_ENVIRONMENTS = {
+    "turns": ("env", "what was played: as `env`"),
+    "selection": ("env", "what was played: as `env`"),
+    "episodes": ("regexp_replace(cell, '/seen$', '')", "what was played: the panel, which is `cell` without /seen"),
+}
+"""View of a dataset -> what its column `environment` is, in SQL and in words: one name for a thing that the stored
+columns call by two."""
+
 RECORD_VIEWS: dict[str, pa.Schema] = {
     "runs": pa.schema(
         [
@@ -107,12 +115,31 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
                 pa.int64(),
                 "stages of the policy's training that are no longer in the store, so that more may have been seen",
             ),
-            _column("environment", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
+            _column("environment", pa.string(), "what was played: the panel, as in episodes"),
+            _column("settings", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
             *_BACK,
         ]
     ),
 }
 """Views of the records of runs, artifacts and evaluations."""
+
+
+def stored_view(name: str, source: str) -> str:
+    """Return the query of a view of a dataset or of records over a table with its stored columns."""
+    if name not in _ENVIRONMENTS:
+        return f"from {source}"
+    sql, _ = _ENVIRONMENTS[name]
+    return f"select * exclude (artifact, is_reused), {sql} as environment, artifact, is_reused from {source}"
+
+
+def stored_columns(name: str) -> pa.Schema:
+    """Return the columns of a view of a dataset or of records, as SQL sees them."""
+    schema = {**DATASET_VIEWS, **RECORD_VIEWS}[name]
+    if name not in _ENVIRONMENTS:
+        return schema
+    front, back = list(schema)[: -len(_BACK)], list(schema)[-len(_BACK) :]
+    return pa.schema([*front, _column("environment", pa.string(), _ENVIRONMENTS[name][1]), *back])
+
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
@@ -133,6 +160,7 @@ with played as (
         {_TURNS_OF},
         min(group_id) as group_id,
         min(env) as env,
+        min(environment) as environment,
         min(env_seed) as env_seed,
         min(member) as member,
         max(origin) as origin,

@@ -1,13 +1,13 @@
-"""Chart of several runs: success on the fixed panel over updates, with 95% intervals, as SVG.
-
-Runs of one preset share a colour, so that seeds are recognisable as one family.
-"""
+"""Chart of several runs: success on the fixed panel over updates, with 95% intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
+from starpo.ragen.core.pictures import COLOURS, label, new_figure, rendered, style, success_axis
+
+_DASHES = ("-", "--", ":", "-.")
+"""Dashes of the first runs, of as many as there are colours, then of the next ones."""
 
 
 @dataclass(frozen=True)
@@ -16,24 +16,20 @@ class Curve:
 
     Attributes:
         run: Name of the run.
-        family: Group of runs that share a colour; the preset.
         points: (updates, success, low, high), in ascending order of updates.
     """
 
     run: str
-    family: str
     points: Sequence[tuple[float, float, float, float]]
 
 
-def draw_comparison(curves: Sequence[Curve], title: str) -> str:
-    """Draw the curves.
+def draw_comparison(curves: Sequence[Curve], title: str, form: str = "svg") -> bytes:
+    """Draw the curves, one colour and one entry of the legend for each run.
 
     Args:
         curves: At least one, each with at least one point.
         title: Title above the chart.
-
-    Returns:
-        An SVG document.
+        form: 'svg', 'pdf' or 'png'.
 
     Raises:
         ConfigError: If there is nothing to draw.
@@ -41,23 +37,24 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
     empty = [curve.run for curve in curves if not curve.points]
     if not curves or empty:
         raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'any run'}; see `ragen runs`")
-    families = list(dict.fromkeys(curve.family for curve in curves))
+    num_columns = 2 if max(len(label(curve.run)) for curve in curves) > 20 else 4
+    num_rows = -(-len(curves) // num_columns)
     note = "success on the fixed panel, one line per run; the band is the 95% interval"
     with style():
-        figure = new_figure(7.6, 4.2, title, note)
+        figure = new_figure(7.6, 4.0 + 0.2 * num_rows, title, note)
         axes = figure.subplots()
         success_axis(axes)
-        lines = {}
-        for curve in curves:
-            colour = COLOURS[families.index(curve.family) % len(COLOURS)]
+        lines = []
+        for number, curve in enumerate(curves):
+            dashes, colour = divmod(number, len(COLOURS))
+            drawn = {"color": COLOURS[colour], "linestyle": _DASHES[dashes % len(_DASHES)]}
             updates, success, low, high = zip(*curve.points, strict=True)
-            axes.fill_between(updates, low, high, color=colour, alpha=0.12, linewidth=0)
-            (line,) = axes.plot(updates, success, color=colour, linewidth=1.6, marker="o", markersize=2.5, gid="curve")
-            lines[curve.family] = line
+            axes.fill_between(updates, low, high, color=COLOURS[colour], alpha=0.12, linewidth=0)
+            lines += axes.plot(updates, success, **drawn, linewidth=1.6, marker="o", markersize=2.5, gid="curve")
         axes.set_xlim(left=0)
-        legend = figure.legend(list(lines.values()), [""] * len(lines), loc="outside lower left", ncols=4)
-        for entry, family in zip(
-            legend.get_texts(), lines, strict=True
+        legend = figure.legend(lines, [""] * len(lines), loc="outside lower left", ncols=num_columns)
+        for entry, curve in zip(
+            legend.get_texts(), curves, strict=True
         ):  # a label that begins with _ would be left out
-            entry.set_text(label(family))
-        return svg(figure)
+            entry.set_text(label(curve.run))
+        return rendered(figure, form)

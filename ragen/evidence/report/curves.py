@@ -1,12 +1,12 @@
-"""Curves of the page: metrics per panel, panel titles and notes, raw points and their moving average.
+"""Curves of the page: metrics per panel, panel titles and notes, measured points and their centred means.
 
 metric series -> panels -> (drawn by the page's script)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 
-from starpo.ragen.learning.control.smoothing import exponential_moving_average
 from starpo.ragen.learning.metrics.table import Series
 
 Points = list[tuple[float, ...]]
@@ -19,7 +19,7 @@ class Line:
     Attributes:
         label: Label in the legend.
         raw: (iteration, value) as measured.
-        smooth: The same, smoothed; if empty, the raw points are drawn as the curve.
+        smooth: The same, smoothed; if empty, the measured points are joined.
         band: (iteration, low, high), the 95% interval; empty if there is none.
     """
 
@@ -103,16 +103,20 @@ def other_panels(series: Mapping[str, Series]) -> list[Panel]:
 
 
 FEWEST_SMOOTHED = 10
-"""Minimum number of points for smoothing, about the window of the average; shorter curves are shown as measured."""
+"""Minimum number of points for smoothing; shorter curves are shown as measured."""
+REACH = 2
+"""Points on each side of a point that its smoothed value is the mean of, beside itself. The curve ends where they are
+missing on one side, so that it neither lags nor gives single points the weight of five."""
 
 
 def smoothed_line(label: str, values: Series) -> Line:
-    """Build the line of a metric, with its exponential moving average (RAGEN, training settings) if long enough."""
+    """Build the line of a metric, with centred means of five points if it is long enough."""
     points: Points = list(values.items())
     if len(points) < FEWEST_SMOOTHED:
         return Line(label, points)
-    smooth = exponential_moving_average(list(values.values()))
-    return Line(label, points, list(zip(values, map(float, smooth), strict=True)))
+    iterations, measured = list(values), list(values.values())
+    inner = range(REACH, len(measured) - REACH)
+    return Line(label, points, [(iterations[n], fmean(measured[n - REACH : n + REACH + 1])) for n in inner])
 
 
 def _evaluation(series: Mapping[str, Series], remark: str) -> Panel:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -20,7 +21,7 @@ from starpo.ragen.evidence.reading import Missing, Place, Reader, places, side_b
 from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
 from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
-from starpo.ragen.evidence.report.evaluations import read_evaluation
+from starpo.ragen.evidence.report.evaluations import read_change, read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
@@ -53,6 +54,8 @@ class ReportData:
         store_url: URL of the store, without credentials.
         series: Every metric by name and iteration.
         verdict: Collapse verdict.
+        change: Success of the last evaluation minus that of the first, on the panel of the run's environment; None if
+            there are not two that can be read.
         manifests: Manifests of all readable artifacts, by place in the run.
         cost: Time, machine and tokens.
         updates: Updates done before each iteration.
@@ -73,6 +76,7 @@ class ReportData:
     store_url: str
     series: dict[str, Series]
     verdict: Verdict
+    change: PanelDifference | None
     manifests: dict[Place, Manifest]
     cost: Cost
     updates: dict[int, int]
@@ -161,6 +165,9 @@ def gather(
         store_url=store.url,
         series=series,
         verdict=verdict,
+        change=read_change(
+            reader, artifacts, record.environment, list(series.get(f"evaluation/{record.environment}/success", {}))
+        ),
         manifests=manifests,
         cost=cost(store, record, manifests),
         updates=updates_by_iteration(iterations),

@@ -1,13 +1,14 @@
 """Evaluated episodes in the format of the page, the same as for training rollouts.
 
-episodes of one cell -> Batch
+episodes of one cell -> Batch; those of the first and the last checkpoint -> PanelDifference
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from starpo.ragen.agents.evaluation.comparison import COUNTED, PanelDifference, compare_counts, counts_by_prompt
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
@@ -19,6 +20,30 @@ from starpo.schemas.manifest import Manifest
 
 Row = dict[str, Any]
 _OF_BASE = "evaluate_base:"
+
+
+def read_change(
+    reader: Reader, artifacts: Sequence[Place], environment: str, evaluated: Sequence[int]
+) -> PanelDifference | None:
+    """Compare the last evaluation of a run with its first.
+
+    Args:
+        reader: Reader of the store.
+        artifacts: Places of the run's artifacts.
+        environment: Name of the panel.
+        evaluated: Iterations with an evaluation on it, ascending.
+
+    Returns:
+        None if there are not two, or the episodes of one cannot be read.
+    """
+    stage = f"evaluate:{environment}"
+    episodes = {at.iteration: at for at in artifacts if (at.kind, at.stage) == ("episodes", stage)}
+    if len(evaluated) < 2:
+        return None
+    first, last = (reader.table(episodes.get(evaluated[end]), COUNTED) for end in (0, -1))
+    if first is None or last is None:
+        return None
+    return compare_counts(counts_by_prompt(last)[0], counts_by_prompt(first)[0])
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch | None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.counts import counted
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.learning.control.collapse import Verdict
@@ -20,34 +22,54 @@ UNKNOWN = "unknown"
 """Value of a fact that a run does not state."""
 
 
-def headline(series: Mapping[str, Series], environment: str, updates: Mapping[int, int]) -> str:
+def headline(
+    series: Mapping[str, Series], environment: str, updates: Mapping[int, int], change: PanelDifference | None
+) -> str:
     """Describe the run's success on the panel of its environment, in a sentence.
+
+    It is said to rise or fall only where the interval of the difference excludes 0.
 
     Args:
         series: Metrics by name and iteration.
         environment: Name of the panel.
         updates: Updates done before each iteration.
+        change: Last evaluation minus the first; None if their episodes cannot be read.
     """
     name = f"evaluation/{environment}/success"
     points = list(series.get(name, {}).items())
     if not points:
         return "No evaluation has been stored yet."
-    (first, start), (last, end) = points[0], points[-1]
+    (first, _), (last, end) = points[0], points[-1]
     if first == last:
         return f"Success {interval(series, name, first)} after {counted(updates.get(first, 0), 'update')}."
-    direction = "rose" if end > start else "fell" if end < start else "stayed"
-    best = max(points, key=lambda point: point[1])
-    peak = (
-        f"; it was {best[1]:.1%} at its best, after {counted(updates.get(best[0], 0), 'update')}"
-        if best[1] > end
-        else ""
-    )
-    span = f"from {interval(series, name, first)} to {interval(series, name, last)}" if direction != "stayed" else ""
     num_updates = updates.get(last, 0) - updates.get(first, 0)
     done = counted(num_updates, "update")
     if num_updates != last - first:
         done += f" ({counted(last - first, 'iteration')})"
-    return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {done}{peak}."
+    best = max(points, key=lambda point: point[1])
+    peak = ""
+    if best[1] > end and len(points) > 2:
+        peak = (
+            f" The highest of its {len(points)} evaluations is {best[1]:.1%}, after "
+            f"{counted(updates.get(best[0], 0), 'update')}."
+        )
+    ends = interval(series, name, first), interval(series, name, last)
+    if change is not None and change.is_apart:
+        direction = "rose" if change.mean > 0 else "fell"
+        return f"Success {direction} from {ends[0]} to {ends[1]} in {done}, by {_points(change)}.{peak}"
+    told = (
+        "whether it changed is not known, as its episodes cannot be read"
+        if change is None
+        else f"no change that can be told from chance, {_points(change)}"
+    )
+    return f"Success was {ends[0]}, and is {ends[1]} after {done}: {told}.{peak}"
+
+
+def _points(change: PanelDifference) -> str:
+    """Format a difference of success rates, in points, with its interval and what it is over."""
+    over = f"paired over {counted(change.num_pairs, 'initial state')}" if change.num_pairs else "not paired"
+    mean, low, high = (f"{100 * value:+.1f}" for value in (change.mean, change.low, change.high))
+    return f"{mean} points (95% interval {low} to {high}, {over})"
 
 
 def strange_panels(run: Run) -> str:
@@ -221,6 +243,8 @@ def filter_rule(settings: Mapping[str, Any]) -> str:
     strategy = str(settings.get("strategy", "unknown"))
     if strategy == "none":
         return "none"
+    if not FILTERS.is_built_in(strategy):
+        return f"{strategy}, by {settings.get('metric')}"
     share = settings.get("keep_count") if strategy == "top_k" else f"{settings.get('keep', 1.0):.0%}"
     return f"{strategy}, {share} by {settings.get('metric')}"
 

@@ -16,7 +16,8 @@ EXPLAINING = (NUM_GROUPS, NUM_INVALID, NUM_EQUAL, LENGTH, SUCCESS)
 """Further metrics that explain it."""
 
 _MANY = 0.5
-"""Share of responses that run to the limit from which their length is named as a cause."""
+"""Share of responses that run to the limit from which their length is named as a cause; and share of well-formed ones
+below which their form is."""
 
 
 def idle_metric(metrics: Mapping[str, float]) -> str | None:
@@ -65,6 +66,17 @@ def _advice(metrics: Mapping[str, float]) -> str:
         return "`ragen audit` names the errors"
     if metrics.get(SUCCESS) == 1:
         return "Every trajectory succeeds: choose harder initial states"
+    if metrics.get(FORMAT, 1.0) < _MANY:
+        return (
+            f"Try: fine-tune the policy first (policy.fine_tuning), or a lower rollout.temperature, as only "
+            f"{metrics[FORMAT]:.0%} of responses are well-formed"
+        )
     if metrics.get(NUM_GROUPS) and metrics.get(NUM_EQUAL, 0) + metrics.get(NUM_INVALID, 0) < metrics[NUM_GROUPS]:
         return "Try: a filter that keeps more (filter.keep)"
+    if metrics.get(SUCCESS) == 0:
+        return (
+            "No trajectory succeeds: choose easier initial states, fine-tune the policy first (policy.fine_tuning), or "
+            "try larger groups (rollout.group_size); a higher rollout.temperature helps only a policy that repeats "
+            "itself"
+        )
     return "Try: larger groups (rollout.group_size), a higher rollout.temperature, or easier initial states"

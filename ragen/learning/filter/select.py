@@ -229,4 +229,7 @@ def _rule(config: FilterConfig) -> str:
         return "no filter"
     if config.keep_count is not None:
         return f"{config.strategy} with keep_count = {config.keep_count}"
+    if not FILTERS.is_built_in(config.strategy):  # it need not read `keep`
+        options = ", ".join(f"{name} = {value}" for name, value in config.options.items())
+        return f"{config.strategy} with {options}" if options else config.strategy
     return f"{config.strategy} with keep = {config.keep:g}"

@@ -111,6 +111,7 @@ class DeepSpeedLearner:
         self._ensure_ranks()
         self._checkpoint_key, self._is_loaded = None, False
         trained = Path(folder) / "trained.safetensors"
+        trained.parent.mkdir(parents=True, exist_ok=True)
         loss, _ = self._ask(
             "fine_tune",
             pack_examples(examples, images),

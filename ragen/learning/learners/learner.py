@@ -127,7 +127,7 @@ class FineTuner(Protocol):
             model: The policy as loaded, prepared for the steps (`supervised.prepare_policy`), on the CPU; its trained
                 weights are changed in place.
             examples: What it imitates.
-            folder: Local folder for files as large as the weights; nothing is left there.
+            folder: Local folder, made if missing, for files as large as the weights; none is left there.
             on_progress: Called with (steps done, total steps).
             images: Images of the examples; None if they are of text alone.
 

@@ -24,6 +24,9 @@ from starpo.ragen.learning.objectives.losses import token_weights, truncated_imp
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 
+_ROUNDING = {"float32": 1e-4, "bfloat16": 0.1}
+"""Nats by which two computations of one log-prob may differ, in other micro-batches or by the engine that sampled.
+Measured: at most 2.4e-5 in float32; in bfloat16 0.04 on a tiny policy, and 0.075 at 95% of SmolLM2-135M's tokens."""
 Term = Literal["task", "kl", "entropy"]
 """A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus."""
 
@@ -162,6 +165,7 @@ class PolicyLoss:
             covariance_M=None if self.covariances_2N is None else self.covariances_2N[0, token_M],
             covariance_rank_M=None if self.covariances_2N is None else self.covariances_2N[1, token_M],
             options=config.surrogate_options,
+            rounding=_ROUNDING[config.dtype],
         )
         with plugin_call("surrogate", SURROGATES, config.surrogate):
             surrogate = load(SURROGATES, config.surrogate)(inputs)

@@ -34,6 +34,7 @@ class SurrogateInputs:
             surrogate does not need it.
         covariance_rank_M: float; share of these tokens with a larger covariance. None with `covariance_M`.
         options: Settings specific to a surrogate (`update.surrogate_options`), validated by its model.
+        rounding: Nats by which two computations of one log-prob may differ; a smaller log-ratio has no certain sign.
     """
 
     logprobs_M: Tensor
@@ -46,6 +47,7 @@ class SurrogateInputs:
     covariance_M: Tensor | None = None
     covariance_rank_M: Tensor | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    rounding: float = 0.0
 
     def __post_init__(self) -> None:
         shapes = {tensor.shape for tensor in (self.logprobs_M, self.log_ratio_M, self.ratio_M, self.advantages_M)}
@@ -164,11 +166,14 @@ def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:
 
     -rho * A + coefficient * |log rho|      for the share `options["share"]` with the largest covariance
 
-    The public code takes the current log-probs for these; here they are those before the update (`covariances`).
+    The public code takes the current log-probs for these; here they are those before the update (`covariances`). It
+    also penalises every log-ratio; here there is no penalty up to `inputs.rounding`, where its gradient would be the
+    sign of a rounding error.
     """
     _, rank_M = _covariances(inputs)
     plain = unclipped(inputs)
-    penalty_M = inputs.options["coefficient"] * inputs.log_ratio_M.abs()
+    distance_M = inputs.log_ratio_M.abs()
+    penalty_M = inputs.options["coefficient"] * torch.where(distance_M > inputs.rounding, distance_M, 0.0)
     return SurrogateTerms(
         torch.where(rank_M < inputs.options["share"], plain.loss_M + penalty_M, plain.loss_M),
         plain.is_low_M,

@@ -29,6 +29,9 @@ CLIP_BOUNDS = (-1.0, 3.0)
 CLIP_STD_OFFSET = 1e-6
 """Added to the standard deviation in 'asymmetric_clip' (RAGEN-2); the quotient is clipped to `CLIP_BOUNDS`."""
 
+MAX_REWARD = 1e15
+"""Largest absolute value of a component, so that squared returns stay below the 3e38 of the learner's float32."""
+
 
 def compute_rewards(
     turns: pa.Table, config: RewardConfig, store: object = None, types: Mapping[str, str] | None = None
@@ -85,10 +88,10 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
         store: Passed to a component that needs it.
 
     Returns:
-        float64 [rows]
+        float64 [rows], at most `MAX_REWARD` in size.
 
     Raises:
-        RewardError: If the component raises anything, or returns anything but one finite number a turn.
+        RewardError: If the component raises anything, or returns anything but one such number a turn.
         StarPOError: One that the component raises itself, such as a server that cannot be reached.
     """
     pay = load(REWARDS, name)
@@ -98,7 +101,7 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
     place = f"reward component '{name}'" if name == target else f"reward component '{name}' ({target})"
     try:
         with plugin_call("reward component", REWARDS, name):
-            paid = pay(turns, config, *needed)
+            paid = pay(turns, _with_options(name, config), *needed)
         # None is no number, though numpy reads one alone as NaN
         values = None if paid is None else np.asarray(paid, dtype=np.float64)
     except StarPOError:
@@ -111,14 +114,22 @@ def component_values(name: str, turns: pa.Table, config: RewardConfig, store: ob
     if values is None or values.shape != (turns.num_rows,):
         given = "None" if values is None else f"{type(paid).__name__} of shape {list(values.shape)}"
         raise RewardError(f"{place} returned {given}, expected one number for each of {turns.num_rows} turns")
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(~(np.abs(values) <= MAX_REWARD))
     if bad.size:
         row = {column: turns[column][int(bad[0])].as_py() for column in ("trajectory_id", "turn", "status")}
         raise RewardError(
             f"{place} returned {values[bad[0]]} for {bad.size} of {turns.num_rows} turns, the first turn "
-            f"{row['turn']} (status {row['status']}) of {row['trajectory_id']}; expected finite numbers"
+            f"{row['turn']} (status {row['status']}) of {row['trajectory_id']}; expected numbers between "
+            f"-{MAX_REWARD:g} and {MAX_REWARD:g}"
         )
     return values
+
+
+def _with_options(name: str, config: RewardConfig) -> RewardConfig:
+    """Return the settings with a component's own options beside those by component: `config.options["price"]`, as every
+    other part of one's own reads them."""
+    own = config.options.get(name, {})
+    return config.model_copy(update={"options": {**config.options, **own}}) if own else config
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:

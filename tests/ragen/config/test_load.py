@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from starpo.ragen.config.load import apply_overrides, load_config, parse_override
+from starpo.ragen.config.load import apply_overrides, load_config, parse_override, parse_overrides
 from starpo.ragen.core.errors import ConfigError
 
 BASE = """
@@ -49,6 +49,14 @@ def _message(folder, name="run", overrides=None) -> str:
     with pytest.raises(ConfigError) as caught:
         _load(folder, name, overrides)
     return str(caught.value).removeprefix(f"{folder / name}.toml: ").removeprefix(f"{name}: ")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(presets, tmp_path):
+    folder = presets({"run": '\ufeffextends = ["base"]\n'})
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text("\ufeffBe brief.", encoding="utf-8")
+    config = _load(folder, overrides={"agent.system_prompt": str(prompt)})
+    assert (config.iterations, config.agent.system_prompt) == (7, "Be brief.")
 
 
 def test_tables_are_merged_deep(presets):
@@ -152,9 +160,19 @@ def test_an_override_without_path_or_value_is_refused(text):
         parse_override(text)
 
 
+def test_a_setting_given_twice_is_refused():
+    assert parse_overrides(["seed=1", "filter.keep=0.5"]) == {"seed": 1, "filter.keep": 0.5}
+    with pytest.raises(ConfigError, match="override seed: set twice, to 1 and to 2; expected one value"):
+        parse_overrides(["seed=1", "filter.keep=0.5", "seed = 2"])
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        (
+            {"seed": 2**63},
+            "seed = 9223372036854775808 (override): should be an integer of 64 bits: at least -9223372036854775808, at",
+        ),
         ({"filter.keep": 1.5}, "filter.keep = 1.5 (override): should be less than or equal to 1"),
         ({"filter.keep": "half"}, "filter.keep = 'half' (override): should be a valid number"),
         ({"iterations": 1.5}, "iterations = 1.5 (override): should be a valid integer"),

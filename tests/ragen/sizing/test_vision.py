@@ -47,7 +47,7 @@ def test_a_models_parameters_and_image_tokens_are_its_own(folder):  # noqa: F811
 
 
 def test_activations_of_images_are_what_torch_keeps(folder, shown):  # noqa: F811
-    """Within a fifth; copies for windows, and what is projected onto the decoder's width, are not counted."""
+    """Within 1 percent; the rest is statistics of norms and attention."""
     model, tokenizer = load_policy(folder)
     vision = architecture_of(of_folder(folder)).vision
     own, kept = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}, {}
@@ -61,4 +61,4 @@ def test_activations_of_images_are_what_torch_keeps(folder, shown):  # noqa: F81
         image_features(model.base_model, shown)
     measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     num_tokens = sum(tokenizer.image_tokens.num_tokens(image) for image in shown)
-    assert image_bytes(vision, num_tokens, "float32") == pytest.approx(measured, rel=0.2)
+    assert image_bytes(vision, num_tokens, "float32") == pytest.approx(measured, rel=0.01)

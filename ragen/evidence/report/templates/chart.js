@@ -43,18 +43,19 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
   panel.lines.forEach((line, index) => {
     const style = `--line:${colour(index)}`;
     const parts = svg("g", {});
-    if (line.band.length > 1 && panel.lines.length === 1) { // bands of several lines would mix their colours
+    if (line.band.length > 2 && panel.lines.length === 1) { // bands of several lines would mix their colours
       const upper = line.band.map((p) => [p[0], p[2]]);
       const lower = line.band.map((p) => [p[0], p[1]]).reverse();
       parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
     }
-    parts.append(svg("path", { class: line.smooth.length ? "raw" : "smooth", style, d: path(line.raw) }));
-    if (line.smooth.length) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
-    if (!line.smooth.length || line.raw.length === 1) line.raw.forEach((p) => {
+    const isSmooth = line.smooth.length > 0;
+    if (!isSmooth && line.raw.length > 2) parts.append(svg("path", { class: "joined", style, d: path(line.raw) })); // two points are no curve
+    line.raw.forEach((p) => {
       const interval = line.band.find((b) => b[0] === p[0]);
       if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
-      parts.append(svg("circle", { class: "point", style, cx: x(p[0]), cy: y(p[1]), r: 2.6 }));
+      parts.append(svg("circle", { class: isSmooth ? "point measured" : "point", style, cx: x(p[0]), cy: y(p[1]), r: isSmooth ? 2.2 : 2.6 }));
     });
+    if (isSmooth) parts.append(svg("path", { class: "smooth", style, d: path(line.smooth) }));
     picture.append(parts);
   });
   const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, visibility: "hidden" });
@@ -73,7 +74,8 @@ function lineChart(panel, lastIteration, { signals = [], onSelect = null } = {})
       const at = line.raw.findIndex((p) => p[0] === iteration);
       if (at < 0) return null;
       const band = line.band.find((p) => p[0] === iteration);
-      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : line.smooth.length ? `, average ${write(line.smooth[at][1])}` : "";
+      const mean = line.smooth.find((p) => p[0] === iteration);
+      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : mean ? `, mean of five ${write(mean[1])}` : "";
       return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
     });
     readout.textContent = `${iteration}: ${said.filter(Boolean).join(" · ")}`;

@@ -1,5 +1,6 @@
 """SQL can read the views and nothing else, and errors state clearly what is wrong with a query."""
 
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -150,6 +151,32 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
         pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
     ):
         database.query("from turns")
+
+
+def test_no_thread_holds_the_connection_after_a_query() -> None:
+    """One that did so as Python ends would have nanobind report leaks."""
+    with Database(lambda view: {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()) as database:
+        for _ in range(5):
+            database.query("from turns")
+            assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+
+
+def test_what_was_played_has_one_name_in_all_views() -> None:
+    views = described_views()
+    assert {name for name, schema in views.items() if "environment" in schema.names} == {
+        "turns", "trajectories", "selection", "episodes", "panels"
+    }  # fmt: skip
+    assert {name for name, schema in views.items() if {"env", "cell"} & set(schema.names)} < {
+        "turns", "trajectories", "selection", "episodes", "panels"
+    }  # fmt: skip
+    columns = {
+        name: pa.array(["lake/seen"] if name == "cell" else [None], type)
+        for name, type in zip(DATASET_VIEWS["episodes"].names, DATASET_VIEWS["episodes"].types, strict=True)
+    }
+    with Database(lambda view: pa.table(columns)) as database:
+        assert database.query("select cell, environment from episodes").to_pylist() == [
+            {"cell": "lake/seen", "environment": "lake"}
+        ]
 
 
 def test_every_column_of_every_view_has_a_meaning() -> None:

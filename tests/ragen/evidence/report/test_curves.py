@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 import pytest
 
 from starpo.flows.presets import preset
+from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.evidence.report.curves import main_panels, other_panels, smoothed_line
-from starpo.ragen.evidence.report.words import strange_panels
+from starpo.ragen.evidence.report.words import headline, strange_panels
 from starpo.ragen.store.records.run import Run
 
 
@@ -27,11 +28,35 @@ def test_trained_environment_comes_before_variants() -> None:
     assert [line.label for line in main_panels(series)[0].lines] == ["sokoban", "large"]
 
 
-def test_a_curve_is_smoothed_by_the_bias_corrected_average() -> None:
-    # decay 0.9: first 1; then (0.9 * 0.1 * 1 + 0.1 * 2) / (1 - 0.81) = 0.29 / 0.19
-    line = smoothed_line("x", {3 + n: float(1 + (n > 0)) for n in range(10)})
-    assert line.smooth[:2] == [(3, 1.0), (4, pytest.approx(0.29 / 0.19))]
-    assert [x for x, _ in line.smooth] == [x for x, _ in line.raw]
+def test_a_curve_is_smoothed_by_centred_means_of_five() -> None:
+    values = [0.3, 0.3, 0.6, 0.3, 0.3, 0.3, 0.3, 0.65, 0.7, 0.76]
+    line = smoothed_line("x", {3 + n: value for n, value in enumerate(values)})
+    assert [x for x, _ in line.raw] == list(range(3, 13))
+    assert [x for x, _ in line.smooth] == list(range(5, 11))  # no lag, and no mean of fewer
+    assert line.smooth[0][1] == pytest.approx(1.8 / 5)
+    assert line.smooth[-1][1] == pytest.approx((0.3 + 0.3 + 0.65 + 0.7 + 0.76) / 5)
+
+
+CHANGES = {
+    "rose": (
+        PanelDifference(0.5, 0.3, 0.7, 0.001, 24),
+        "Success rose from 12.5% to 16.7% in 2 updates, by +50.0 points",
+    ),
+    "fell": (PanelDifference(-0.5, -0.7, -0.3, 0.001, 24), "Success fell from 12.5% to 16.7% in 2 updates, by -50.0"),
+    "by chance": (
+        PanelDifference(1 / 24, -0.08, 0.17, 1.0, 24),
+        "Success was 12.5%, and is 16.7% after 2 updates: no change that can be told from chance, +4.2 points "
+        "(95% interval -8.0 to +17.0, paired over 24 initial states).",
+    ),
+    "unread": (None, "Success was 12.5%, and is 16.7% after 2 updates: whether it changed is not known"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_success_rises_or_falls_only_where_pairs_show_it(kind: str) -> None:
+    change, expected = CHANGES[kind]
+    series = {"evaluation/sokoban/success": {0: 3 / 24, 2: 4 / 24}}
+    assert headline(series, "sokoban", {0: 0, 2: 2}, change).startswith(expected)
 
 
 def test_gradient_norms_above_zero_are_logarithmic() -> None:

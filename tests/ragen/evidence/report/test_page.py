@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.evidence.report.data import ReportData, gather
 from starpo.ragen.evidence.report.document import coded
 from starpo.ragen.evidence.report.page import render_report
@@ -143,8 +144,11 @@ def test_the_verdict_is_one_line(data: ReportData, verdict: Verdict, words: str)
     assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
 
 
-def test_the_headline_says_what_was_achieved_with_intervals(page: str) -> None:
+def test_the_headline_says_what_pairs_of_episodes_show(data: ReportData) -> None:
+    assert data.change is not None
+    assert (data.change.mean, data.change.num_pairs) == (0.0, 3)  # the stored episodes of both ends are the same
+    page = render_report(dataclasses.replace(data, change=PanelDifference(0.4, 0.3, 0.5, 0.001, 20)))
     assert (
-        "Success rose from 20.0% (95% interval 15.0% to 25.0%) to 60.0% (95% interval 55.0% to 65.0%) in 4 updates."
-        in page
-    )
+        "Success rose from 20.0% (95% interval 15.0% to 25.0%) to 60.0% (95% interval 55.0% to 65.0%) in 4 updates, "
+        "by +40.0 points (95% interval +30.0 to +50.0, paired over 20 initial states)."
+    ) in page

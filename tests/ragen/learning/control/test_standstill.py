@@ -54,6 +54,9 @@ def test_malformed_responses_teach_nothing():
         ({}, ["no response is well-formed", "all returns are equal", "max_response_tokens, as 90%", "fine-tune"]),
         ({"rollout/length_share": 0.1}, ["fine-tune the policy on demonstrations first"]),
         ({"rollout/format_ok": 0.9}, ["in each of 4 groups all returns are equal", "rollout.group_size", "easier"]),
+        ({"rollout/format_ok": 0.02}, ["fine-tune", "a lower rollout.temperature, as only 2% of responses"]),
+        ({"rollout/format_ok": 0.9}, ["No trajectory succeeds", "helps only a policy that repeats itself"]),
+        ({"rollout/format_ok": 0.9, "rollout/success_rate": 0.4}, ["Try: larger groups", "a higher rollout.temp"]),
         ({"rollout/format_ok": 1.0, "rollout/success_rate": 1.0}, ["Every trajectory succeeds", "harder"]),
         ({"rollout/format_ok": 1.0, "filter/num_zero_variance": 3.0}, ["a filter that keeps more"]),
         (

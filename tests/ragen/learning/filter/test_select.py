@@ -385,3 +385,17 @@ def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
     assert batch.drop_columns("reason") == environment.drop_columns("reason")
     assert FilterConfig(scope="batch").model_dump() == FilterConfig().model_dump()
     assert "scope" not in FilterConfig().model_dump()
+
+
+def test_a_strategy_of_ones_own_is_described_by_its_own_options(make_turns, mine):
+    mine(
+        "import numpy as np\n"
+        "from starpo.ragen.core.settings import Settings\n"
+        "class Options(Settings):\n    place: int = 0\n"
+        "def only(scores, config):\n    return np.arange(len(scores)) == config.options['place']\n"
+        "only.options = Options\n"
+    )
+    groups = {"g0": [0.0, 1.0], "g1": [0.0, 2.0]}
+    kept, dropped = _select(_turns(make_turns, groups), strategy="mine_code:only", keep=0.5)["reason"].to_pylist()
+    assert kept.endswith("; mine_code:only with place = 0 keeps 1 of 2 groups")
+    assert "keep = " not in dropped

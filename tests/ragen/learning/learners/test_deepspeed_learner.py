@@ -141,7 +141,6 @@ def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajector
     policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
     expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")
     team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
-    (tmp_path / "ranks").mkdir()
     found = fine_tune(policy, lambda _: lessons, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
     assert found == pytest.approx(expected, rel=1e-5)
     assert seen == [(step, 6) for step in range(1, 7)]

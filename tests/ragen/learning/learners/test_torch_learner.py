@@ -115,6 +115,21 @@ def test_micro_batches_change_nothing_but_rounding(policy_folder, make_trajector
             assert other[name] == pytest.approx(norms[0][name], rel=1e-3, abs=1e-5)
 
 
+@pytest.mark.parametrize("micro_batch_tokens", [8192, 40])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_kl_cov_does_not_move_a_policy_that_learned_nothing(
+    policy_folder, make_trajectories, context, dtype, micro_batch_tokens
+):
+    equal = [
+        dataclasses.replace(one, turn_rewards=0 * one.turn_rewards, trajectory_return=0.0, normalised_return=0.0)
+        for one in make_trajectories(12)
+    ]
+    options = {"share": 1.0, "coefficient": 1.0}
+    config = change(GRPO, surrogate="kl_cov", surrogate_options=options, dtype=dtype)
+    learner = loaded(change(config, micro_batch_tokens=micro_batch_tokens), policy_folder)
+    assert learner.update(equal, context).metrics["update/gradient_norm"] == 0
+
+
 def test_advantages_raise_what_paid_and_lower_what_did_not(policy_folder, make_trajectories, context):
     trajectories = make_trajectories(4)
     config = change(GRPO, num_minibatches=1)

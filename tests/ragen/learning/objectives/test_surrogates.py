@@ -21,7 +21,9 @@ def options_of(name: str) -> dict:
     return dict(ObjectiveConfig(advantage="grpo", surrogate=name).surrogate_options)
 
 
-def terms(name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None):
+def terms(
+    name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None, rounding=0.0
+):
     """Evaluate a surrogate on tokens with these ratios, in float64; also return the log-probs, with their graph."""
     advantages = torch.tensor(advantages, dtype=torch.float64)
     logprobs = torch.tensor([math.log(r) - 3 for r in ratios], dtype=torch.float64, requires_grad=True)
@@ -38,6 +40,7 @@ def terms(name, ratios, advantages, *, ratio="token", units=None, options=None, 
         covariance_M=torch.tensor(covariance or [0.0] * len(ratios), dtype=torch.float64),
         covariance_rank_M=torch.tensor(ranks or [0.5] * len(ratios), dtype=torch.float64),
         options=options_of(name) | (options or {}),
+        rounding=rounding,
     )
     found: SurrogateTerms = load(SURROGATES, name)(inputs)
     return found, logprobs
@@ -141,6 +144,13 @@ def test_kl_cov_holds_the_chosen_tokens():
     options = {"share": 0.5, "coefficient": 2.0}
     found, _ = terms("kl_cov", [0.5, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
     assert found.loss_M.tolist() == pytest.approx([-0.5 + 2 * math.log(2), -1.1])
+
+
+def test_kl_cov_has_no_gradient_where_the_sign_of_the_log_ratio_is_rounding():
+    ratios = torch.tensor([-2e-4, -1e-5, 1e-5, 2e-4]).exp().tolist()
+    found, logprobs = terms("kl_cov", ratios, [0.0] * 4, ranks=[0.0] * 4, rounding=1e-4)
+    found.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-1, 0, 0, 1])
 
 
 def test_covariances_by_hand():

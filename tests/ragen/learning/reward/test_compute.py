@@ -208,6 +208,7 @@ FAULTY = {
         "returned nan for 2 of 3 turns, the first turn 1 (status ok)",
     ),
     "infinity": ("return np.array([np.inf, 0, 0])", "returned inf for 1 of 3 turns, the first turn 0"),
+    "beyond float32": ("return [0, 1e200, 0]", "returned 1e+200 for 1 of 3 turns, the first turn 1"),
 }
 
 
@@ -228,3 +229,17 @@ def test_any_row_of_numbers_is_paid(make_turns, mine, body):
     rewards = compute_rewards(make_turns([{"turn": 0}, {"turn": 1}]), config)
     expected = {"[1, 2.5]": [1.0, 2.5], "turns['turn']": [0.0, 1.0]}.get(body, [1.0, 0.0])
     assert rewards["total"].to_pylist() == expected
+
+
+def test_a_components_options_are_those_of_its_settings(make_turns, mine):
+    """By themselves, as other parts of one's own read them, and under the component's name."""
+    mine(
+        "def pay(turns, config):\n"
+        "    own = config.options['mine_code:pay']\n"
+        "    return [config.options['price'] + own['price']] * turns.num_rows\n\n"
+        "from starpo.ragen.core.settings import Settings\n"
+        "class Options(Settings):\n    price: float = 0.5\n"
+        "pay.options = Options\n"
+    )
+    config = RewardConfig(components=["mine_code:pay"], options={"mine_code:pay": {"price": 2.0}})
+    assert compute_rewards(make_turns([{"turn": 0}]), config)["total"].to_pylist() == [4.0]

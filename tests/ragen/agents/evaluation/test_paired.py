@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from starpo.ragen.agents.evaluation.intervals import wilson_interval
-from starpo.ragen.studies.bootstrap import paired_difference
+from starpo.ragen.agents.evaluation.paired import paired_difference
 
 RATES = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.sampled_from([0.0, 0.5, 1.0]))
 

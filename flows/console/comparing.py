@@ -1,0 +1,180 @@
+"""Runs beside each other: success on their panels, and the difference from the first, as rows, CSV and LaTeX.
+
+records --compared--> Compared --> rows for a terminal, text of a file
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starpo.flows.console.listing import evaluation_curve, run_facts
+from starpo.ragen.agents.evaluation.comparison import (
+    COUNTED,
+    Counts,
+    PanelDifference,
+    compare_counts,
+    counts_by_prompt,
+)
+from starpo.ragen.core.visible import visible
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.run import Run
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}  # fmt: skip
+"""Characters that LaTeX reads as commands -> how they are written."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run beside the first one.
+
+    Attributes:
+        facts: Identity, progress and success (`listing.run_facts`).
+        curve: Its evaluations: iteration, success, low, high.
+        difference: Its last success minus that of the first run; None for the first run, or if one has no evaluation.
+    """
+
+    facts: Mapping[str, Any]
+    curve: Sequence[Mapping[str, float]]
+    difference: PanelDifference | None
+
+    @property
+    def best(self) -> float | None:
+        """Highest success of its evaluations; None without one."""
+        return max((point["success"] for point in self.curve), default=None)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """One value for each number of a table; None where there is none."""
+        first, last = (self.curve[0], self.curve[-1]) if self.curve else ({}, {})
+        found = self.difference
+        return {
+            **{name: self.facts[name] for name in ("run", "state", "updates")},
+            **{f"first{end}": first.get(name) for end, name in _ENDS.items()},
+            "best": self.best,
+            **{f"last{end}": last.get(name) for end, name in _ENDS.items()},
+            "difference": found and found.mean,
+            "difference_low": found and found.low,
+            "difference_high": found and found.high,
+            "p": found and found.p_value,
+            "num_pairs": found and found.num_pairs,
+        }
+
+
+_ENDS = {"": "success", "_low": "low", "_high": "high"}
+
+
+def compared(store: Store, records: Sequence[Run]) -> list[Compared]:
+    """Compare runs with the first of them.
+
+    Raises:
+        StoreError: If an artifact is missing or damaged.
+    """
+    counts = [_last_counts(store, record) for record in records]
+    return [
+        Compared(
+            run_facts(store, record),
+            evaluation_curve(store, record),
+            compare_counts(counts[number], counts[0]) if number else None,
+        )
+        for number, record in enumerate(records)
+    ]
+
+
+def success_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
+    """Return a row of text for each run: first, best and last success."""
+    rows = []
+    for one in runs:
+        numbers = one.numbers
+        row = {
+            "run": str(numbers["run"]),
+            "state": str(numbers["state"]),
+            "updates": str(numbers["updates"]),
+            "first": _interval(numbers, "first"),
+            "best": "" if one.best is None else f"{one.best:.3f}",
+            "last": _interval(numbers, "last"),
+        }
+        rows.append(row)
+    return rows
+
+
+def difference_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
+    """Return a row of text for each run but the first: its difference from the first."""
+    return [{"run": str(one.facts["run"]), **_difference(one.difference, "not evaluated")} for one in runs[1:]]
+
+
+def remarks(runs: Sequence[Compared]) -> list[str]:
+    """Explain what the differences are, and what they do not say."""
+    found = [one.difference for one in runs if one.difference]
+    said = []
+    if any(one.num_pairs for one in found):
+        said.append("paired by initial state; p: sign test")
+    if any(not one.num_pairs for one in found):
+        said.append(
+            "unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent rates"
+        )
+    if found:
+        said.append(
+            "intervals are over initial states, for these runs alone; `ragen ablate` compares settings over seeds"
+        )
+    return said
+
+
+def as_csv(runs: Sequence[Compared]) -> str:
+    """Write one line for each run, a column for each number."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(runs[0].numbers), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(one.numbers for one in runs)
+    return stream.getvalue()
+
+
+def as_latex(runs: Sequence[Compared]) -> str:
+    """Write success and differences as a `tabular` with the rules of the package booktabs."""
+    rows = [
+        row | (_difference(one.difference) if len(runs) > 1 else {})
+        for row, one in zip(success_rows(runs), runs, strict=True)
+    ]
+    lines = [_latex_line(rows[0]), r"\midrule", *(_latex_line(row.values()) for row in rows)]
+    return "\n".join(
+        [
+            "% needs the package booktabs",
+            r"\begin{tabular}{" + "l" * len(rows[0]) + "}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _last_counts(store: Store, run: Run) -> Counts:
+    """Count the successes of a run's last evaluation on the panel of its environment; empty without one."""
+    keys = [stages.get(f"evaluate:{run.environment}") for stages in store.runs.iterations(run.name).values()]
+    last = next((of["episodes"] for of in reversed(keys) if of), None)
+    return {} if last is None else counts_by_prompt(store.read_table("episodes", last, columns=COUNTED))[0]
+
+
+def _interval(numbers: Mapping[str, Any], name: str) -> str:
+    values = [numbers[f"{name}{end}"] for end in _ENDS]
+    return "" if None in values else "{:.3f} [{:.3f}, {:.3f}]".format(*values)
+
+
+def _difference(found: PanelDifference | None, absent: str = "") -> dict[str, str]:
+    if found is None:
+        return {"difference": absent, "p": "", "pairs": ""}
+    return {
+        "difference": f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]",
+        "p": f"{found.p_value:.2g}" if found.p_value >= 0.001 else "< 0.001",
+        "pairs": str(found.num_pairs) if found.num_pairs else "unpaired",
+    }
+
+
+def _latex_line(cells: Iterable[str]) -> str:
+    escaped = ("".join(_SPECIAL.get(character, character) for character in visible(cell)) for cell in cells)
+    return " & ".join(escaped) + r" \\"
