@@ -92,15 +92,16 @@ class TrainingWalk:
         current: str | None = checkpoint
         while current is not None and current != self._checkpoint:
             try:
-                steps.append(_step(self._store.url, current))
-                current = steps[-1].parent
+                step = _step(self._store.url, current)
+                steps.append(step)
+                current = step.parent
             except ArtifactMissingError:
                 steps.append(None)
                 current = None
         if current is None:
             self._begin()
-        for step in reversed(steps):
-            self._take(step)
+        for known in reversed(steps):
+            self._take(known)
         self._checkpoint = checkpoint
 
     def _take(self, step: _Step | None) -> None:

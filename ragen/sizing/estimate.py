@@ -46,7 +46,7 @@ class Memory:
     @property
     def parts(self) -> list[Part]:
         """Parts of the peak, largest first."""
-        phases = [*self.always, *self.rollout], [*self.always, *self.update], self.imitation
+        phases: list[list[Part]] = [[*self.always, *self.rollout], [*self.always, *self.update], self.imitation]
         return sorted(max(phases, key=_sum), key=lambda part: -part.size_bytes)
 
 
@@ -213,5 +213,5 @@ def _shard_rows(config: StarPOConfig) -> int:
     return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
 
 
-def _sum(parts: list[Part]) -> float:
+def _sum(parts: Iterable[Part]) -> float:
     return sum(part.size_bytes for part in parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, rendered, style, success_axis
@@ -47,14 +48,13 @@ def draw_comparison(curves: Sequence[Curve], title: str, form: str = "svg") -> b
         lines = []
         for number, curve in enumerate(curves):
             dashes, colour = divmod(number, len(COLOURS))
-            drawn = {"color": COLOURS[colour], "linestyle": _DASHES[dashes % len(_DASHES)]}
+            drawn: dict[str, Any] = {"color": COLOURS[colour], "linestyle": _DASHES[dashes % len(_DASHES)]}
             updates, success, low, high = zip(*curve.points, strict=True)
             axes.fill_between(updates, low, high, color=COLOURS[colour], alpha=0.12, linewidth=0)
             lines += axes.plot(updates, success, **drawn, linewidth=1.6, marker="o", markersize=2.5, gid="curve")
         axes.set_xlim(left=0)
         legend = figure.legend(lines, [""] * len(lines), loc="outside lower left", ncols=num_columns)
-        for entry, curve in zip(
-            legend.get_texts(), curves, strict=True
-        ):  # a label that begins with _ would be left out
+        # Labels are set afterwards, since one that begins with _ would be left out.
+        for entry, curve in zip(legend.get_texts(), curves, strict=True):
             entry.set_text(label(curve.run))
         return rendered(figure, form)
