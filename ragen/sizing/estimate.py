@@ -4,6 +4,7 @@ settings, architecture, machine --estimate--> Estimate --fit--> or an error; --f
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starpo.ragen.config.starpo import StarPOConfig
