@@ -106,9 +106,11 @@ def _serve() -> None:
     sandbox.globals |= {"raise_exception": _refuse, "strftime_now": _DATE.strftime}
     variables = {"date_string": _DATE.strftime("%d %b %Y"), "add_generation_prompt": True, **variables}
     answers = []
+    parsed: jinja2.Template | None = None
     for messages in conversations:
         try:
-            text, error = sandbox.from_string(template).render(messages=messages, **variables), ""
+            parsed = parsed or sandbox.from_string(template)
+            text, error = parsed.render(messages=messages, **variables), ""
             if len(text) > _MAX_CHARACTERS:
                 raise ValueError(f"it writes {len(text):,} characters for {len(messages)} short messages")
         except Exception as problem:  # a template may raise anything

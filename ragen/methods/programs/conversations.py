@@ -60,7 +60,8 @@ class Conversations:
     """All conversations of a trajectory."""
 
     def __init__(self, spelling: Spelling, keeps_thoughts: bool) -> None:
-        """Start without any; without `keeps_thoughts`, the template rewrites responses, and every context is new."""
+        """Start without any. Without `keeps_thoughts`, the template drops reasoning once a user writes, and contexts
+        that a message of a user goes on are new."""
         self._spelling = spelling
         self._keeps_thoughts = keeps_thoughts
         self._heard: dict[tuple[str, tuple[ChatMessage, ...]], Heard] = {}  # by tools and messages, its own the last
@@ -82,6 +83,12 @@ class Conversations:
         else:
             before, shown = known.prompt.ids + known.ids, known.prompt.images
             added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
+            if not self._spelling.is_verbatim:
+                whole = self._spelling.opening(messages, tools)
+                may_go_on = self._keeps_thoughts or all(message.role == "tool" for message in new)
+                ids = before + added.prompt_ids
+                if not (may_go_on and self._spelling.shows_as_sampled(ids, whole.prompt_ids)):
+                    known, before, shown, added = None, [], (), whole
         images = (replace(one, position=len(before) + one.position) for one in added.images)
         number = known.prompt.number if known else -1
         if known is None or self._last[number] is not known:  # another request already goes on from there
@@ -93,9 +100,8 @@ class Conversations:
     def answered(self, prompt: Prompt, said: ChatMessage, response_ids: list[int]) -> None:
         """Record the response to a prompt, as it is returned to the program and as it was sampled."""
         heard = self._last[prompt.number] = Heard(prompt, said, response_ids)
-        if self._keeps_thoughts:
-            place = prompt.tools, (*prompt.messages, said)
-            self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
+        place = prompt.tools, (*prompt.messages, said)
+        self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
 
     def withdrawn(self, prompt: Prompt) -> None:
         """Record that a prompt will get no response."""

@@ -1,7 +1,7 @@
 """Messages as token ids, by the model's own chat template and with text that cannot forge a turn.
 
     messages, tools -> their shape -> the template, rendered with a marker for every text -> cut at the markers
-        -> the template's pieces encoded with its special tokens, the texts without
+        -> ids of the template's pieces with its special tokens, and of the texts without (`ChatEncoder`)
 
 A template is rendered once for each shape (roles, which messages have text, numbers of tool calls), so that a call of a
 program costs no rendering. For what the built-in loop sends, the ids are those of `agents.prompting.context.Context`.
@@ -11,7 +11,6 @@ The tokens of images stand at their marks in a text.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,10 +18,13 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder, TurnPrompt
+from starpo.ragen.agents.prompting.encoding import PromptWriter
 from starpo.ragen.agents.prompting.rendering import render
+from starpo.ragen.agents.prompting.shown import message_of
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.core.errors import PolicyError, TemplateError
+from starpo.ragen.envs.grammar import Tool
 from starpo.ragen.methods.programs.chat import ChatMessage, Refusal
 
 _MARKER = re.compile(r'zq(\d{5})qx|"?zv(\d{5})qx"?')
@@ -44,13 +46,17 @@ Text = tuple[str, tuple[Image, ...]]
 Part = str | Insert
 """Text of the template, or a text to insert."""
 Shape = tuple[tuple[str, bool, int, str], ...]
-"""Of each message: role, whether it has a text to insert, number of calls, and its text if that is the template's."""
+"""Of each message: role, whether it has a text to insert, number of calls, and its text if that is the template's, or
+_THOUGHT or _EMPTY_THOUGHT if it has reasoning apart from its text."""
+_THOUGHT, _EMPTY_THOUGHT = "<think>\0</think>", "<think></think>"
+_PROBE_TOOL = Tool("probe_tool", "", {})
 
 
 class Spelling:
     """The chat template of one policy. Used by one thread at a time.
 
     Attributes:
+        is_verbatim: Whether it shows responses as they were sampled, whatever follows.
         takes_tools: Whether it shows the tools that are declared.
         call_form: Form in which it writes tool calls (`tool_calls`); 'hermes' if it writes none.
     """
@@ -58,16 +64,18 @@ class Spelling:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder) -> None:
         self._tokenizer = tokenizer
         self._contexts = contexts
+        self.is_verbatim = contexts.pieces.shown.is_verbatim
         self._ends = [end.text for end in contexts.pieces.ends]
-        self._tag_ids = contexts.earlier.generation_ids[len(contexts.pieces.generation_ids) :]
+        self._tag = contexts.earlier.generation.removeprefix(contexts.pieces.generation)
+        # What the template makes of responses before the last message of a user, and after it.
+        self._shown = contexts.pieces.shown, contexts.with_tools((_PROBE_TOOL,))[0].shown
         special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         self._special = {*special, *self._ends}
         self._parts = lru_cache(_CACHED)(self._render)
-        self._template_ids = lru_cache(_CACHED)(self._encode_template)
-        tool = {"type": "function", "function": {"name": "probe_tool", "description": "", "parameters": {}}}
+        tool = _PROBE_TOOL.declaration
         declared, _ = self._rendered([_USER], json.dumps([tool]))
         self.takes_tools = "probe_tool" in declared
-        called, _ = self._rendered([_USER, *_marked((("assistant", False, 1, ""),))[0]], json.dumps([tool]))
+        called, _ = self._rendered([_USER, *_marked((("assistant", False, 1, ""),), False)[0]], json.dumps([tool]))
         self._shows_calls = _MARKER.search(called) is not None
         self.call_form = "llama" if self._shows_calls and "<tool_call>" not in called else "hermes"
 
@@ -77,15 +85,19 @@ class Spelling:
         Raises:
             Refusal: If the template does not take the messages, or the policy their images.
         """
-        agent, shorten = self._contexts.agent, self._contexts.pieces.without_thought
+        agent = self._contexts.agent
         if agent.template_system_prompt == "empty" and messages[0].role != "system":
             messages = [ChatMessage("system", ""), *messages]
-        if agent.earlier_thoughts == "dropped":
-            messages = [
-                replace(message, content=shorten(message.content)) if message.role == "assistant" else message
-                for message in messages
-            ]
-        return self._ids(*_apart(messages, agent.system_prompt), tools, False)
+        return self._ids(*self._apart(messages, agent.system_prompt), tools, False)
+
+    def shows_as_sampled(self, ids: list[int], opening_ids: list[int]) -> bool:
+        """Whether a context that goes on from sampled ids has the text of the conversation as the template writes it.
+
+        Args:
+            ids: The context that goes on.
+            opening_ids: Those of `opening` for all its messages.
+        """
+        return bool(self._tokenizer.decode(ids) == self._tokenizer.decode(opening_ids))
 
     def continuation(self, last_id: int, has_called: bool, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
         """Return what to append to a context that ends with a response.
@@ -100,7 +112,7 @@ class Spelling:
             Refusal: If the template does not take the messages, or the policy their images.
         """
         has_called = has_called and self._shows_calls
-        shape, texts = _apart(messages)
+        shape, texts = self._apart(messages)
         shape = (("assistant", not has_called, int(has_called), ""), *shape)
         return self._ids(shape, texts, tools, True, last_id)
 
@@ -120,34 +132,34 @@ class Spelling:
         parts = self._parts(shape, tools, is_continuation)
         if isinstance(parts, str):
             raise Refusal(f"the chat template of this policy {parts}", param="messages")
-        ids: list[int] = []
+        writer = self._contexts.encoder.writer(last_id, is_first=not is_continuation, should_cache=False)
         placed: list[PlacedImage] = []
         for part in parts:
             if isinstance(part, str):
-                template_ids = self._template_ids(part)
-                ids += template_ids[1:] if not ids and template_ids[0] == last_id else template_ids
+                writer.template(part)
             else:
                 text, images = texts[part.number]
                 text = json.dumps(text, ensure_ascii=False)[1:-1] if part.is_quoted else text
-                placed += self._insert(ids, text, images)
-        return TurnPrompt(ids + self._tag_ids, not is_continuation, tuple(placed))
+                placed += self._insert(writer, text, images)
+        writer.template(self._tag)
+        return TurnPrompt(writer.finish(), not is_continuation, tuple(placed))
 
-    def _insert(self, ids: list[int], text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
-        """Append the ids of a text with images at its marks; return the images with their places."""
+    def _insert(self, writer: PromptWriter, text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
+        """Append a text with images at its marks; return the images with their places."""
         first, *others = text.split(MARK) if images else [text]
-        ids += self._contexts.encode_text(first)
+        writer.message(first)
         placed = []
         for image, after in zip(images, others, strict=True):
             try:
-                placed.append(self._contexts.add_image(ids, image))
+                placed.append(self._contexts.add_image(writer, image))
             except PolicyError as error:
                 raise Refusal(str(error), param="messages") from None
-            ids += self._contexts.encode_text(after)
+            writer.message(after)
         return placed
 
     def _render(self, shape: Shape, tools: str, is_continuation: bool) -> tuple[Part, ...] | str:
         """Return the parts of a shape, numbered from 0, or why the template does not take it."""
-        messages, num_texts = _marked(shape)
+        messages, num_texts, thoughts = _marked(shape, self._shown[0].has_field)
         text, problem = self._rendered([_USER, *messages] if is_continuation else messages, tools)
         if problem:
             roles = ", ".join(dict.fromkeys(message["role"] for message in messages))
@@ -162,7 +174,9 @@ class Spelling:
                 return "does not end the assistant's message"
             text = text[place:]
         parts = tuple(_cut(text, num_before))
-        if sorted(part.number for part in parts if isinstance(part, Insert)) != list(range(num_texts - num_before)):
+        numbers = sorted(part.number for part in parts if isinstance(part, Insert))
+        dropped = thoughts.difference(numbers)
+        if numbers != [number for number in range(num_texts - num_before) if number not in dropped]:
             return "does not show every message's text once"
         return parts
 
@@ -176,38 +190,52 @@ class Spelling:
         except TemplateError as error:  # its limits
             return "", str(error)
 
-    def _encode_template(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+    def _apart(self, messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[Text]]:
+        """Take messages apart into their shape and the texts to insert, in the order of their markers."""
+        shape: list[tuple[str, bool, int, str]] = []
+        texts: list[Text] = []
+        last_user = max((place for place, message in enumerate(messages) if message.role == "user"), default=-1)
+        for place, message in enumerate(messages):
+            # The settings' system prompt is encoded together with the template, as in the built-in loop.
+            is_own = message.role == "system" and message.content == own_system_prompt
+            own, text = (message.content, "") if is_own else ("", message.content)
+            if message.role == "user" and self._contexts.pieces.trims_users:
+                text = text.strip()
+            shown = self._shown[place > last_user]
+            if message.role == "assistant" and shown.is_rewritten:
+                thought, text = shown.split(text)
+                texts += [(thought, ())] if thought else []
+                own = "" if thought is None else _THOUGHT if thought else _EMPTY_THOUGHT
+            shape.append((message.role, bool(text), len(message.calls), own))
+            texts += [(text, message.images)] if text else []
+            for call in message.calls:
+                texts += [(call.name, ()), (call.arguments, ())]
+        return tuple(shape), texts
 
 
-def _apart(messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[Shape, list[Text]]:
-    """Take messages apart into their shape and the texts to insert, in the order of their markers."""
-    shape: list[tuple[str, bool, int, str]] = []
-    texts: list[Text] = []
-    for message in messages:
-        # The settings' system prompt is encoded together with the template, as in the built-in loop.
-        is_own = message.role == "system" and message.content == own_system_prompt
-        own, text = (message.content, "") if is_own else ("", message.content)
-        shape.append((message.role, bool(text), len(message.calls), own))
-        texts += [(text, message.images)] if text else []
-        for call in message.calls:
-            texts += [(call.name, ()), (call.arguments, ())]
-    return tuple(shape), texts
-
-
-def _marked(shape: Shape) -> tuple[list[dict[str, Any]], int]:
-    """Return messages of this shape, with a numbered marker for every text, and the number of markers."""
+def _marked(shape: Shape, has_field: bool) -> tuple[list[dict[str, Any]], int, set[int]]:
+    """Return messages of this shape, with a numbered marker for every text, the number of markers, and those of
+    reasoning, which the template may drop. With `has_field` it has a field of its own."""
     numbers = count()
+    thoughts: set[int] = set()
     marked = []
     for role, has_text, num_calls, own in shape:
-        message: dict[str, Any] = {"role": role, "content": f"zq{next(numbers):05d}qx" if has_text else own}
+        thought = own.startswith("<think>") and role == "assistant"
+        if thought and "\0" in own:
+            thoughts.add(number := next(numbers))
+            own = own.replace("\0", f"zq{number:05d}qx")
+        text = f"zq{next(numbers):05d}qx" if has_text else ""
+        message: dict[str, Any] = {
+            "role": role,
+            **(message_of(own + text, has_field) if thought else {"content": text or own}),
+        }
         functions = [
             {"name": f"zq{next(numbers):05d}qx", "arguments": f"zv{next(numbers):05d}qx"} for _ in range(num_calls)
         ]
         if functions:
             message["tool_calls"] = [{"type": "function", "id": _ID, "function": function} for function in functions]
         marked.append(message | ({"tool_call_id": _ID} if role == "tool" else {}))
-    return marked, next(numbers)
+    return marked, next(numbers), thoughts
 
 
 def _cut(text: str, num_before: int) -> Iterator[Part]:
