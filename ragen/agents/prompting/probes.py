@@ -6,6 +6,7 @@ Responses are sent as they are or, to a template that reads reasoning only there
 `reasoning_content`.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -97,6 +98,41 @@ def read_template(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
             "<think> and </think>"
         )
     return texts
+
+
+def shown_before_results(
+    tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tool: Tool, has_field: bool
+) -> ShownResponses | None:
+    """Find how a template shows responses after which only messages of the role `tool` follow.
+
+    Returns:
+        None if the template does not take such messages, or shows the responses before them in a form of its own.
+    """
+    user, result = {"role": "user", "content": "state probe"}, {"role": "tool", "content": "result probe"}
+    template = tokenizer.get_chat_template(agent.chat_template or None, [tool.declaration])
+    variables = {"tools": [tool.declaration], "documents": None, **tokenizer.special_tokens_map}
+    sent = [[user], *([user, message_of(text, has_field), result] for text in PROBES)]
+    (first, _), *answers = render(template, sent, variables)
+    begun = first.partition(user["content"])[0] + user["content"]
+    middles = [text.removeprefix(begun).partition(result["content"])[0] for text, _ in answers]
+    continuation = middles[PROBES.index(ANSWER)].partition(ANSWER)[2]
+    return find_shown([middle.removesuffix(continuation) for middle in middles], has_field)
+
+
+def trimmed_roles(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tool: Tool) -> set[str]:
+    """Return the roles whose messages a template shows without the white space at both ends."""
+    template = tokenizer.get_chat_template(agent.chat_template or None, [tool.declaration])
+    variables = {"tools": [tool.declaration], "documents": None, **tokenizer.special_tokens_map}
+    sent = [{"role": role, "content": f" \n {role} probe \n "} for role in ("user", "assistant", "tool", "user")]
+    texts = [text for text, _ in render(template, [sent, sent[:2] + sent[3:]], variables)]
+    text = texts[0] or texts[1]
+    shown = {message["role"] for message in sent if f"{message['role']} probe" in text}
+    kept = {
+        message["role"]
+        for message in sent
+        if message["content"] in text or json.dumps(message["content"])[1:-1] in text
+    }
+    return shown - kept
 
 
 def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:

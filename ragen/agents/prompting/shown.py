@@ -42,6 +42,7 @@ PROBES = (*_KINDS.values(), *_INNER, *_OUTER)
 
 _STRIPS: tuple[Callable[[str], str], ...] = (
     lambda text: text,
+    lambda text: text if text.strip() else "",
     lambda text: text.lstrip("\n"),
     lambda text: text.strip("\n"),
     lambda text: text.rstrip(),

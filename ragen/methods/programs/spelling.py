@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder, TurnPrompt
 from starpo.ragen.agents.prompting.encoding import PromptWriter
+from starpo.ragen.agents.prompting.probes import shown_before_results, trimmed_roles
 from starpo.ragen.agents.prompting.rendering import render
 from starpo.ragen.agents.prompting.shown import message_of
 from starpo.ragen.agents.vision.image import Image, PlacedImage
@@ -68,7 +69,10 @@ class Spelling:
         self._ends = [end.text for end in contexts.pieces.ends]
         self._tag = contexts.earlier.generation.removeprefix(contexts.pieces.generation)
         # What the template makes of responses before the last message of a user, and after it.
-        self._shown = contexts.pieces.shown, contexts.with_tools((_PROBE_TOOL,))[0].shown
+        shown = contexts.pieces.shown
+        in_loop = shown_before_results(tokenizer, contexts.agent, _PROBE_TOOL, shown.has_field)
+        self._shown = shown, in_loop or shown
+        self._trimmed = trimmed_roles(tokenizer, contexts.agent, _PROBE_TOOL)
         special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         self._special = {*special, *self._ends}
         self._parts = lru_cache(_CACHED)(self._render)
@@ -199,13 +203,13 @@ class Spelling:
             # The settings' system prompt is encoded together with the template, as in the built-in loop.
             is_own = message.role == "system" and message.content == own_system_prompt
             own, text = (message.content, "") if is_own else ("", message.content)
-            if message.role == "user" and self._contexts.pieces.trims_users:
-                text = text.strip()
             shown = self._shown[place > last_user]
             if message.role == "assistant" and shown.is_rewritten:
                 thought, text = shown.split(text)
                 texts += [(thought, ())] if thought else []
                 own = "" if thought is None else _THOUGHT if thought else _EMPTY_THOUGHT
+            elif message.role in self._trimmed:
+                text = text.strip()
             shape.append((message.role, bool(text), len(message.calls), own))
             texts += [(text, message.images)] if text else []
             for call in message.calls:

@@ -144,7 +144,7 @@ def test_prompts_have_the_ids_of_the_templates_rendering(template, kind, setting
 
 @pytest.mark.parametrize("response", RESPONSES)
 def test_reasoning_stays_while_results_of_tools_follow(response):
-    """Qwen3's template keeps it until the next query: the context goes on where it shows a response as it was sampled."""
+    """As in Qwen3's template, until the next query; a context goes on where a response stays as it was."""
     contexts = ContextBuilder(tokenizer_of("qwen3", "bytes"), AgentConfig(prompt="state", **DROPPED), 50)
     world = Words()
     world.grammar = ToolCalls((LOOK,))
