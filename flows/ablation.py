@@ -79,7 +79,7 @@ def ablation(
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
     """Compute every warm start once in advance, so that concurrent runs do not all compute the same one."""
-    first = {work: run for run in runs for work in plans[run.name].new if work.stage == WARM_START}
+    first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == WARM_START.name}
     for work, run in first.items():
         try:
             stage_task(work, "warm start")(store.url, work)

@@ -71,7 +71,12 @@ def _exported(
         if output is not None:
             _copy(folder, output)
         facts |= {"how": "kept", "digest": checkpoint.digest, "folder": str((output or folder).absolute())}
-    return facts | (_note_training(store, key, output) if output is not None else {})
+    if output is None:
+        return facts
+    from starpo.ragen.agents.policy.save import make_portable
+
+    make_portable(output)
+    return facts | _note_training(store, key, output)
 
 
 def _derived(

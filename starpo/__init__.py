@@ -6,10 +6,19 @@ For scripts and notebooks (docs/python.md): `train`, `play`, `open_run`, `runs`,
 base of every error that a user can cause. Each is imported when it is first used.
 """
 
+import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+if find_spec("fcntl") is None or find_spec("resource") is None:
+    # the command's user sees the sentence alone, without the traceback of an import
+    raise (SystemExit if Path(sys.argv[0]).stem == "ragen" else ImportError)(
+        "StarPO needs Linux or macOS (it locks files and limits processes as these do): on Windows, install and start "
+        "it in WSL, the Windows Subsystem for Linux (`wsl --install`)"
+    )
 if PathFinder.find_spec("starpo.schemas", __path__) is None:
     raise ImportError(
         f"{__path__[0]} holds no folders flows, ragen, schemas and tasks: in a checkout they are symbolic links to the "

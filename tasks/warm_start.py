@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from starpo.ragen.learning.stored_episodes import StoredEpisodes
 
 STAGE = Stage(name="warm_start", version=4)
+_PRETRAINED = Stage(name="warm_start", version=5)
+"""The stage of a policy with a tokenizer and a chat template of others. The keys of its rollouts and evaluations depend
+on this one, so that the version also stands for the ids of its prompts."""
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +165,8 @@ def warm_start(
             headline = _make(config, episodes, folder, progress)
             yield Output("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
-    return Work(STAGE, ("checkpoint",), do, settings, stored or {}, seed=seed, code=code)
+    stage = STAGE if isinstance(policy, TinyPolicy) else _PRETRAINED
+    return Work(stage, ("checkpoint",), do, settings, stored or {}, seed=seed, code=code)
 
 
 def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:

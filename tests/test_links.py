@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import starpo
 
 
@@ -17,3 +19,13 @@ def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "core.symlinks=true" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("program", "shows_place"), [("C:/bin/ragen.exe", False), ("script.py", True)])
+def test_a_system_without_locks_and_limits_is_pointed_to_wsl(program: str, shows_place: bool) -> None:
+    """As Windows, which has neither module; the command prints the sentence alone."""
+    code = f"import sys; sys.modules['fcntl'] = None; sys.argv = [{program!r}]; import starpo"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert "install and start it in WSL" in found.stderr
+    assert ("Traceback" in found.stderr) == shows_place

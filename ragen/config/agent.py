@@ -94,7 +94,8 @@ class AgentConfig(Settings):
     """Number of visible turns with context = 'window'. 1: only the current observation."""
     earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
     """Whether a turn sees the agent's reasoning in earlier turns. 'dropped': only the text after `</think>`, as in the
-    chat templates of Qwen3 and R1's distillations; the context then restarts in every turn."""
+    chat templates of Qwen3 and R1's distillations; the context then restarts in every turn. Where such a template keeps
+    reasoning while results of tools follow (Qwen3's does), so do loops of tool calls."""
     chat_template: Annotated[str, BeforeValidator(_read_chat_template)] = Field("", exclude_if=lambda text: not text)
     """Replacement for the model's own chat template: `hermes`, `qwen3`, `llama3` or `xml`, which take tools
     (docs/prompts.md), the name of another template that the model brings, the path of a `.jinja` file, or the template

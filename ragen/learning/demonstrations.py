@@ -118,7 +118,7 @@ def demonstrate_turns(
                     break
             think = _in_form(decision.think, agent, world, before, observation)
             text = format_response(think, actions, agent, world.grammar)
-            response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
+            response_ids = [*contexts.response_ids(text), contexts.stop_token_ids[0]]
             _check_length(response_ids, max_response_tokens)
             played.prompts.append(played.images.put(context.token_ids, context.images))
             played.responses.append(response_ids)

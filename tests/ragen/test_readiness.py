@@ -48,7 +48,7 @@ def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: P
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
     (found,) = obstacles(of(folder))
-    assert found.startswith(f"the chat template of '{folder}' is not append-only")
+    assert found.startswith(f"the chat template of '{folder}' drops the reasoning")
     assert "<think>" in found
 
 

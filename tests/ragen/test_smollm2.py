@@ -9,7 +9,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.agents.policy.load import copy_policy, load_policy, load_tokenizer
-from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.template import derive_pieces
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
@@ -87,7 +86,7 @@ def test_conversation_has_the_ids_of_its_template(smollm2):
             ids += [*reply, *pieces.after_response(reply)]
         observation = f"Turn {turn}:\n#####\n#P_O#\nYou have {9 - turn} actions left."
         messages.append({"role": "user", "content": observation})
-        ids += [*ContextBuilder(ours, AgentConfig(), 50).text_ids(observation), *pieces.generation_ids]
+        ids += [*pieces.encoder.encode(observation), *pieces.generation_ids]
         assert ids == theirs.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
 
 

@@ -1,5 +1,6 @@
 """Writing a policy's folder."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,20 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     processor = getattr(model.base_model, "image_processor", None)
     if processor is not None:
         processor.save_pretrained(folder)
+
+
+def make_portable(folder: Path) -> None:
+    """Rewrite `tokenizer_config.json` so that transformers 4 reads it too, and transformers 5 as before.
+
+    transformers 5 writes the name of a class, and a form of the list of special tokens, that only it knows.
+    """
+    file = folder / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(config.get("extra_special_tokens"), list):
+        config["additional_special_tokens"] = config.pop("extra_special_tokens")
+    file.write_text(json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 @contextmanager

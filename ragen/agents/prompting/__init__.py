@@ -2,6 +2,10 @@
 
 prompt      the text of a turn's user message: the extension point
 full_prompt, template_prompt   the built-in prompt, and prompts from a template file
+rendering   a chat template's renderings, in a process with limits of its own
+probes      what a chat template writes around messages
+shown       how it shows earlier responses
+encoding    token ids of a conversation's text
 template    the append-only pieces of a tokenizer's chat template
 context     a trajectory's context as token ids, grown by appending
 earlier     earlier responses as later prompts repeat them

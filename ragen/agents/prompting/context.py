@@ -9,15 +9,13 @@ rollout loop ends an episode whose context grows too long; this module never sho
 
 from collections import deque
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice, pairwise
 
-from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.earlier import EarlierResponses
+from starpo.ragen.agents.prompting.encoding import ChatEncoder, PromptWriter
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
@@ -28,8 +26,6 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import PolicyError, TemplateError
 from starpo.ragen.envs.base import Environment
 from starpo.ragen.envs.grammar import Grammar, Tool, ToolCalls
-
-_CACHED_TEXTS = 8192  # members of a group see the same texts, and so do later turns in which nothing changed
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,9 @@ class ContextBuilder:
     """Starts contexts for one tokenizer and one prompt configuration. May be shared between threads.
 
     Attributes:
+        pieces: The template's pieces without tools.
         stop_token_ids: The tokens that end an assistant message; the template's own first.
-        earlier: Repeats earlier responses in later prompts.
+        earlier: Repeats earlier responses in later prompts, without tools.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, max_response_tokens: int) -> None:
@@ -86,13 +83,17 @@ class ContextBuilder:
         self.prompt = in_form(prompt_of(agent), agent)
         self.max_response_tokens = max_response_tokens
         self._tokenizer = tokenizer
-        self._pieces: dict[tuple[Tool, ...], ChatPieces] = {}
-        self.pieces = self.pieces_with(())
+        self.pieces = derive_pieces(tokenizer, agent)
         self.stop_token_ids = self.pieces.stop_token_ids
-        # Splitting of special tokens is tokenizer state: a private copy keeps other threads from changing it.
-        self._splitting_tokenizer = _splitting(tokenizer, self.pieces)
-        self.earlier = EarlierResponses(self._splitting_tokenizer, self.pieces, agent)
-        self._text_ids = lru_cache(_CACHED_TEXTS)(self.encode_text)
+        self.earlier = EarlierResponses(tokenizer, self.pieces, agent)
+        self._with_tools: dict[tuple[Tool, ...], tuple[ChatPieces, EarlierResponses]] = {
+            (): (self.pieces, self.earlier)
+        }
+
+    @property
+    def encoder(self) -> ChatEncoder:
+        """Encodes prompts."""
+        return self.pieces.encoder
 
     def start(self, environment: Environment) -> "Context":
         """Start the context of an episode; call after the environment's reset."""
@@ -103,15 +104,16 @@ class ContextBuilder:
             introduction = introduction.replace(MARK, REPLACEMENT)
         return Context(self, introduction, grammar)
 
-    def pieces_with(self, tools: tuple[Tool, ...]) -> ChatPieces:
-        """Return the template's pieces with these tools declared.
+    def with_tools(self, tools: tuple[Tool, ...]) -> tuple[ChatPieces, EarlierResponses]:
+        """Return the template's pieces with these tools declared, and what repeats earlier responses then.
 
         Raises:
             TemplateError: If turns cannot be appended to the tokenizer's chat template.
         """
-        if tools not in self._pieces:
-            self._pieces[tools] = derive_pieces(self._tokenizer, self.agent, tools)
-        return self._pieces[tools]
+        if tools not in self._with_tools:
+            pieces = derive_pieces(self._tokenizer, self.agent, tools, self.encoder)
+            self._with_tools[tools] = pieces, EarlierResponses(self._tokenizer, pieces, self.agent)
+        return self._with_tools[tools]
 
     def look(self, environment: Environment) -> Image | None:
         """Return the image that the prompt shows of the environment's state; None if it shows none.
@@ -134,21 +136,30 @@ class ContextBuilder:
         assert self.image_tokens is not None
         return self.image_tokens.describe(image)
 
-    def text_ids(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a user message's text."""
-        return self._text_ids(text)
+    def response_ids(self, text: str) -> list[int]:
+        """Return the ids of a response that nobody sampled, such as a demonstrated one, without an end token.
 
-    def add_message(self, ids: list[int], text: str, image: Image | None) -> list[PlacedImage]:
-        """Append the tokens of a user message to `ids`; the image, if any, takes the place of its mark in the text.
+        They are those that the template's rendering has, with the white space that it puts around a response.
+        """
+        text = text.join(self.pieces.margins)
+        prompt_ids = self.encoder.encode(self.earlier.generation)
+        ids = self.encoder.encode(self.earlier.generation + text)
+        if ids[: len(prompt_ids)] == prompt_ids:
+            return ids[len(prompt_ids) :]
+        return self.encoder.encode(text)  # it begins with white space, which the tokenizer joins with the prompt's
+
+    def add_message(self, writer: PromptWriter, text: str, image: Image | None) -> list[PlacedImage]:
+        """Append a user message to a prompt; the image, if any, takes the place of its mark in the text.
 
         Returns:
-            The image with its place in `ids`; empty without one.
+            The image with its place in the prompt; empty without one.
 
         Raises:
             TemplateError: If the text does not mark the place of the image exactly once.
         """
+        text = text.strip() if self.pieces.trims_users else text
         if image is None:
-            ids += self.text_ids(text)
+            writer.message(text)
             return []
         before, *after = text.split(MARK)
         if len(after) != 1:
@@ -156,37 +167,22 @@ class ContextBuilder:
                 f"prompt '{self.agent.prompt}' shows the observation {len(after)} times; with agent.observation = "
                 f"'{self.agent.observation}' it must show it once, as it is"
             )
-        ids += self.text_ids(before)
-        placed = self.add_image(ids, image)
-        ids += self.text_ids(after[0])
+        writer.message(before)
+        placed = self.add_image(writer, image)
+        writer.message(after[0])
         return [placed]
 
-    def add_image(self, ids: list[int], image: Image) -> PlacedImage:
-        """Append the tokens of an image to `ids`, and return it with its place there.
+    def add_image(self, writer: PromptWriter, image: Image) -> PlacedImage:
+        """Append the tokens of an image to a prompt, and return it with its place there.
 
         Raises:
             PolicyError: If the policy cannot see images of this size.
         """
         tokens = self.image_tokens
         assert tokens is not None
-        placed = PlacedImage(len(ids) + len(tokens.before_ids), tokens.num_tokens(image), image)
-        ids += tokens.ids(image)
-        return placed
-
-    def encode_text(self, text: str) -> tuple[int, ...]:
-        """Return the same ids without keeping them, for texts that may be long and rarely come again."""
-        # An observation may contain special tokens; split, they stay text and cannot end a message or forge a turn.
-        return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
-
-
-def _splitting(tokenizer: PreTrainedTokenizerBase, pieces: ChatPieces) -> PreTrainedTokenizerBase:
-    """Copy a tokenizer so that it splits every marker of the template: some models' role markers are not special."""
-    copied = deepcopy(tokenizer)
-    told = {*pieces.opening_ids, *pieces.generation_ids, *pieces.earlier_ids, *pieces.continuation_ids}
-    markers = [tokenizer.added_tokens_decoder[number] for number in told & tokenizer.added_tokens_decoder.keys()]
-    plain = sorted(marker.content for marker in markers if not marker.special)
-    copied.add_tokens([AddedToken(content, special=True, normalized=False) for content in plain], special_tokens=True)
-    return copied
+        num_tokens = tokens.num_tokens(image)
+        start = writer.tokens(tokens.ids(image))
+        return PlacedImage(start + len(tokens.before_ids), num_tokens, image)
 
 
 class Context:
@@ -196,9 +192,10 @@ class Context:
         self._builder = builder
         self._introduction = introduction_text
         self._grammar = grammar
-        self._pieces = builder.pieces_with(grammar.tools if isinstance(grammar, ToolCalls) else ())
+        self._pieces, self._earlier = builder.with_tools(grammar.tools if isinstance(grammar, ToolCalls) else ())
         agent = builder.agent
-        num_in_sight = None if agent.context == "full" and agent.begins_anew else agent.window_turns
+        must_hold_all = agent.context == "full" and not self._pieces.shown.is_verbatim
+        num_in_sight = None if must_hold_all else agent.window_turns
         self._turns: deque[_Turn] = deque(maxlen=num_in_sight)  # if the context grows, the last turn is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
@@ -241,8 +238,9 @@ class Context:
 
         A new context starts in the first turn and, with context = 'window', in every turn: the introduction, then the
         last `window_turns` - 1 turns with their responses verbatim, then this turn. The first turn in the window shows
-        no reward, since the turn that earned it is outside the window. With earlier_thoughts = 'dropped' a new context
-        also starts in every turn, with all turns that `context` allows, and their responses as the template shows them.
+        no reward, since the turn that earned it is outside the window. A new context, with all turns that `context`
+        allows, also starts where the template shows the response before otherwise than it was sampled: in every turn
+        if it drops reasoning.
 
         Args:
             observation: Observation from the environment.
@@ -254,30 +252,32 @@ class Context:
         Raises:
             TemplateError: If the prompt does not show the observation exactly once, and there is an image.
         """
-        builder, pieces = self._builder, self._pieces
+        builder, pieces, earlier = self._builder, self._pieces, self._earlier
         assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
-        previous_ids = self._turns[-1].response_ids if self._turns else None
+        before_ids = self._turns[-1].response_ids if self._turns else None
         self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action, image))
         self._num_turns += 1
 
-        generation_ids = builder.earlier.generation_ids
-        if previous_ids is not None and not builder.agent.begins_anew:
-            added = pieces.after_response(previous_ids)
-            placed = builder.add_message(added, self._turns[-1].later_text, image)
-            added += generation_ids
-            start = len(self._token_ids)
+        if before_ids is not None and builder.agent.context == "full" and earlier.continues(before_ids):
+            writer = builder.encoder.writer(before_ids[-1] if before_ids else None)
+            writer.template(pieces.continuation)
+            placed = builder.add_message(writer, self._turns[-1].later_text, image)
+            writer.template(earlier.generation)
+            added, start = writer.finish(), len(self._token_ids)
             self._images += [replace(one, position=start + one.position) for one in placed]
             self._token_ids += added
             self._user_texts.append(self._turns[-1].later_text)
             return TurnPrompt(added, is_context_start=False, images=tuple(placed))
 
-        added = list(pieces.opening_ids)
-        placed = builder.add_message(added, self._turns[0].first_text, self._turns[0].image)
+        writer = builder.encoder.writer(is_first=True)
+        writer.template(pieces.opening)
+        placed = builder.add_message(writer, self._turns[0].first_text, self._turns[0].image)
         for before, turn in pairwise(self._turns):
             assert before.response_ids is not None
-            added += builder.earlier.repeat(before.response_ids).token_ids
-            placed += builder.add_message(added, turn.later_text, turn.image)
-        added += generation_ids
+            earlier.write(writer, before.response_ids)
+            placed += builder.add_message(writer, turn.later_text, turn.image)
+        writer.template(earlier.generation)
+        added = writer.finish()
         self._token_ids = list(added)
         self._images = placed
         self._user_texts = [self._turns[0].first_text, *(turn.later_text for turn in islice(self._turns, 1, None))]

@@ -2,7 +2,8 @@
 
     template, conversations -> this file as a child process -> texts
 
-The child gets no environment variables but the search path of modules, at most 1 GiB of memory and 5 s of CPU time.
+The child gets no environment variables but the search path of modules, at most 1 GiB of memory (where the system can
+limit it: macOS cannot) and 5 s of CPU time.
 
 It renders as transformers' `apply_chat_template` does (utils/chat_template_utils.py), except that `strftime_now` knows
 one date only: with today's, prompts would change from day to day.
@@ -14,6 +15,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -118,9 +120,10 @@ def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
 def _serve() -> None:
     """Answer the request on standard input, in the child."""
     template, conversations, variables = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits = {resource.RLIMIT_AS: _MAX_BYTES, resource.RLIMIT_CPU: _MAX_CPU_S, resource.RLIMIT_CORE: 0}
+    for limit, value in limits.items():
+        with suppress(ValueError, OSError):  # macOS limits no address space; the parent's patience still ends the child
+            resource.setrlimit(limit, (value, value))
     sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )

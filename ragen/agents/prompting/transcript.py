@@ -22,11 +22,14 @@ from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID
 from starpo.ragen.agents.vision.image_tokens import MARK, ImageTokens
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
+from starpo.ragen.envs.grammar import Tool
 
 Role = Literal["system", "user", "assistant", "prompt"]
 """Role of a message. `system` is what the template puts before the first user message; `user` includes the tokens that
 open and close its message and those that open the response. `prompt` is a whole prompt that does not match the
 template."""
+
+_ANY_TOOL = Tool("tool", "", {})
 
 Content = tuple[Role, str, bool]
 """Role and text of a message, and whether it is new, that is, not a response that the prompt repeats."""
@@ -59,7 +62,7 @@ class Transcriber:
         """
         self._tokenizer = tokenizer
         self._pieces: ChatPieces | None = None
-        self._earlier: EarlierResponses | None = None
+        self._earlier: list[EarlierResponses] = []  # as shown before a user message, and before results of tools
         self._user_opening: list[int] = []
         self._system_prompt = ""
         self._window_turns = 1
@@ -67,13 +70,15 @@ class Transcriber:
         try:
             config = AgentConfig.model_validate(dict(agent))
             pieces = derive_pieces(tokenizer, config)
+            derived = [pieces]
+            if pieces.shown.is_rewritten:
+                derived.append(derive_pieces(tokenizer, config, (_ANY_TOOL,), pieces.encoder))
         except (TemplateError, ValidationError):  # recorded by another release
             return
-        self._pieces, self._earlier = pieces, EarlierResponses(tokenizer, pieces, config)
-        is_whole = config.context == "full" and config.begins_anew
-        self._window_turns = config.max_turns if is_whole else config.window_turns
+        self._pieces, self._earlier = pieces, [EarlierResponses(tokenizer, one, config) for one in derived]
+        self._window_turns = config.max_turns if config.context == "full" else config.window_turns
         self._opening_tag = prefilled_tag(config)
-        self._earlier_tag = "" if config.earlier_thoughts == "dropped" else self._opening_tag
+        self._earlier_tag = self._opening_tag if pieces.shown.is_verbatim else ""
         common = _common_end(pieces.opening_ids, pieces.continuation_ids[1:])
         self._user_opening = list(pieces.opening_ids[len(pieces.opening_ids) - common :])
         self._system_prompt = config.system_prompt
@@ -157,8 +162,7 @@ class Transcriber:
 
     def _user_text(self, ids: list[int], before: list[int], *, is_last: bool) -> str | None:
         """Return the text between the template's pieces; None if the pieces are missing."""
-        assert self._earlier is not None
-        closing = self._earlier.generation_ids if is_last else self._earlier.repeat([]).before_ids
+        closing = self._earlier[0].generation_ids if is_last else self._earlier[0].repeat([]).before_ids
         end = len(ids) - len(closing)
         if ids[: len(before)] != before or ids[end:] != closing or end < len(before):
             return None
@@ -176,15 +180,21 @@ class Transcriber:
 
     def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
         """Split the prompt of a context start at the responses that it repeats; None if it does not match."""
+        found = (self._parts_with(earlier, ids, responses) for earlier in self._earlier)
+        return next((parts for parts in found if parts is not None), None)
+
+    def _parts_with(
+        self, earlier: EarlierResponses, ids: list[int], responses: list[list[int]]
+    ) -> list[tuple[Role, list[int]]] | None:
         start = self._start(ids)
-        if start is None or self._earlier is None:
+        if start is None:
             return None
         start -= len(self._user_opening)
         if not str(self._tokenizer.decode(ids[:start], skip_special_tokens=True)).strip():
             start = 0
         parts: list[tuple[Role, list[int]]] = [("system", ids[:start])]
         for response in responses:
-            repeated = self._earlier.repeat(response)
+            repeated = earlier.repeat(response)
             end = _find(ids, repeated.token_ids, start)
             if end is None:
                 return None

@@ -23,11 +23,13 @@ class Heard:
     Attributes:
         prompt: Its prompt.
         said: The response as it was returned to the program.
+        shown: The response as the model said it, reasoning included.
         ids: As sampled. [num_response_tokens]
     """
 
     prompt: "Prompt"
     said: ChatMessage
+    shown: ChatMessage
     ids: list[int]
 
 
@@ -37,7 +39,7 @@ class Prompt:
 
     Attributes:
         messages: The messages of the request.
-        instruction: Added to the last one: the form that its response is to have; '' if that is free.
+        shown: The same as the model sees them: with the instructions for a required form, and all reasoning.
         tools: Its tools.
         follows: The response that it continues; None if its context is new.
         ids: Up to the beginning of the response. [num_prompt_tokens]
@@ -46,7 +48,7 @@ class Prompt:
     """
 
     messages: tuple[ChatMessage, ...]
-    instruction: str
+    shown: tuple[ChatMessage, ...]
     tools: str
     follows: Heard | None
     ids: list[int]
@@ -56,15 +58,15 @@ class Prompt:
     @property
     def new_messages(self) -> tuple[ChatMessage, ...]:
         """The messages that the conversation did not have before, as the model sees them."""
-        new = self.messages[len(self.follows.prompt.messages) + 1 if self.follows else 0 :]
-        return instructed(new, self.instruction)
+        return self.shown[len(self.follows.prompt.shown) + 1 if self.follows else 0 :]
 
 
 class Conversations:
     """All conversations of a trajectory."""
 
     def __init__(self, spelling: Spelling, keeps_thoughts: bool) -> None:
-        """Start without any; without `keeps_thoughts`, the template rewrites responses, and every context is new."""
+        """Start without any. Without `keeps_thoughts`, the template drops reasoning once a user writes, and contexts
+        that a message of a user goes on are new."""
         self._spelling = spelling
         self._keeps_thoughts = keeps_thoughts
         self._heard: dict[tuple[str, tuple[ChatMessage, ...]], Heard] = {}  # by tools and messages, its own the last
@@ -77,29 +79,45 @@ class Conversations:
             Refusal: If the chat template does not take its messages, or the policy its images.
         """
         messages, tools, instruction = request.messages, request.tools, request.requirement.instruction
-        said = [number for number, message in enumerate(messages, 1) if message.role == "assistant"]
-        known, new = self._heard.get((tools, messages[: max(said, default=0)])), messages[max(said, default=0) :]
+        num_known = max((number for number, one in enumerate(messages, 1) if one.role == "assistant"), default=0)
+        known, new = self._heard.get((tools, messages[:num_known])), messages[num_known:]
         before: list[int] = []
-        shown: tuple[PlacedImage, ...] = ()
+        images: tuple[PlacedImage, ...] = ()
         if known is None or not new:
-            known, added = None, self._spelling.opening(instructed(messages, instruction), tools)
+            known, shown = None, instructed(messages, instruction)
+            added = self._spelling.opening(shown, tools)
         else:
-            before, shown = known.prompt.ids + known.ids, known.prompt.images
-            added = self._spelling.continuation(before[-1], bool(known.said.calls), instructed(new, instruction), tools)
-        images = (replace(one, position=len(before) + one.position) for one in added.images)
+            before, images, new = known.prompt.ids + known.ids, known.prompt.images, instructed(new, instruction)
+            shown = (*known.prompt.shown, known.shown, *new)
+            added = self._spelling.continuation(before[-1], bool(known.said.calls), new, tools)
+            if not self._spelling.is_verbatim:
+                whole = self._spelling.opening(shown, tools)
+                may_go_on = self._keeps_thoughts or all(message.role == "tool" for message in new)
+                ids = before + added.prompt_ids
+                if not (may_go_on and self._spelling.shows_as_sampled(ids, whole.prompt_ids)):
+                    known, before, images, added = None, [], (), whole
+        placed = (replace(one, position=len(before) + one.position) for one in added.images)
         number = known.prompt.number if known else -1
         if known is None or self._last[number] is not known:  # another request already goes on from there
             number = len(self._last)
             self._last.append(None)
         self._last[number] = None
-        return Prompt(messages, instruction, tools, known, before + added.prompt_ids, (*shown, *images), number)
+        return Prompt(messages, shown, tools, known, before + added.prompt_ids, (*images, *placed), number)
 
-    def answered(self, prompt: Prompt, said: ChatMessage, response_ids: list[int]) -> None:
-        """Record the response to a prompt, as it is returned to the program and as it was sampled."""
-        heard = self._last[prompt.number] = Heard(prompt, said, response_ids)
-        if self._keeps_thoughts:
-            place = prompt.tools, (*prompt.messages, said)
-            self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
+    def answered(
+        self, prompt: Prompt, said: ChatMessage, response_ids: list[int], shown: ChatMessage | None = None
+    ) -> None:
+        """Record the response to a prompt.
+
+        Args:
+            prompt: The prompt.
+            said: The response as it is returned to the program.
+            response_ids: As it was sampled. [num_response_tokens]
+            shown: As the model said it, if that is more than is returned.
+        """
+        heard = self._last[prompt.number] = Heard(prompt, said, shown or said, response_ids)
+        place = prompt.tools, (*prompt.messages, said)
+        self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
 
     def withdrawn(self, prompt: Prompt) -> None:
         """Record that a prompt will get no response."""

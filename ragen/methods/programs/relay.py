@@ -223,9 +223,6 @@ class RelayPlayer:
 class _NoContexts:
     agent: AgentConfig
 
-    def encode_text(self, _: str) -> tuple[int, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
 class _NoPolicy:
@@ -241,6 +238,7 @@ class _Numbers:
     """In place of a chat template: a number for each prompt, so that a context is known by those before it."""
 
     call_form = ""
+    is_verbatim = True
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -275,6 +273,9 @@ class RelayedTrajectory(Trajectory):
         request = super().ask(call, spelled)
         return None if request is None else RelayedRequest(**vars(request), chat=call.request)
 
+    def _check_length(self, request: ChatRequest) -> None:
+        """Check nothing: the server has its own limit."""
+
     def take(self, sequence_id: str, answer: Answer | Refusal) -> None:
         """Answer the call that a request was made for."""
         number, call, prompt = self._asked.pop(sequence_id)
@@ -302,9 +303,7 @@ class RelayedTrajectory(Trajectory):
         super()._make_rows()
         for row, (number, turn) in zip(self.rows, sorted(self._turns.items()), strict=True):
             prompt = turn.prompt
-            told = prompt.new_messages
-            if row["is_context_start"]:
-                told = instructed(prompt.messages, prompt.instruction)
+            told = prompt.shown if row["is_context_start"] else prompt.new_messages
             response = _as_stored(turn.said)
             if think := self._reasoning[number]:
                 response["reasoning_content"] = think

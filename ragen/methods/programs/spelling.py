@@ -1,7 +1,7 @@
 """Messages as token ids, by the model's own chat template and with text that cannot forge a turn.
 
     messages, tools -> marked: every text is a marker -> the template, rendered once -> cut at the markers
-        -> the template's pieces encoded with its special tokens, the texts without
+        -> ids of the template's pieces with its special tokens, and of the texts without (`ChatEncoder`)
 
 A template is rendered once for all conversations that differ in their texts alone, so that a call of a program costs no
 rendering. For what the built-in loop sends, the ids are those of `agents.prompting.context.Context`. The tokens of
@@ -14,7 +14,6 @@ writes them as JSON, all of them are one marker; where it writes each by itself,
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,13 +21,17 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.chat_template import template_source
 from starpo.ragen.agents.prompting.context import ContextBuilder, TurnPrompt
+from starpo.ragen.agents.prompting.encoding import PromptWriter
+from starpo.ragen.agents.prompting.probes import shown_before_results, trimmed_roles
 from starpo.ragen.agents.prompting.rendering import render
+from starpo.ragen.agents.prompting.shown import message_of
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import CHAT_TEMPLATES
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import tokenizer_and_positions
 from starpo.ragen.core.errors import PolicyError, TemplateError
+from starpo.ragen.envs.grammar import Tool
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal
 from starpo.ragen.methods.programs.tool_calls import FORMS, parse_calls
 
@@ -68,6 +71,7 @@ class Spelling:
     """The chat template of one policy. May be shared between threads.
 
     Attributes:
+        is_verbatim: Whether it shows responses as they were sampled, whatever follows.
         takes_tools: Whether it shows the tools that are declared.
         call_form: Form in which it writes tool calls (`tool_calls.FORMS`); '' if in none of these.
     """
@@ -76,14 +80,15 @@ class Spelling:
         self._tokenizer = tokenizer
         self._contexts = contexts
         self._ends = [end.text for end in contexts.pieces.ends]
-        self._tag_ids = contexts.earlier.generation_ids[len(contexts.pieces.generation_ids) :]
-        contexts.encode_text("")  # sets how texts are split, once, before other threads read it
-        pieces = {*contexts.pieces.opening_ids, *contexts.pieces.generation_ids, *contexts.pieces.continuation_ids}
-        added = tokenizer.added_tokens_decoder.items()
-        special = {token.content for number, token in added if token.special or number in pieces}
-        self._special = {*special, *self._ends}
+        self._tag = contexts.earlier.generation.removeprefix(contexts.pieces.generation)
+        # What the template makes of responses before the last message of a user, and after it.
+        shown, tool = contexts.pieces.shown, Tool(_PROBE_CALL.name, "", {})
+        in_loop = shown_before_results(tokenizer, contexts.agent, tool, shown.has_field)
+        self._shown = shown, in_loop or shown
+        self.is_verbatim = shown.is_verbatim
+        self._trimmed = trimmed_roles(tokenizer, contexts.agent, tool)
+        self._special = {*contexts.encoder.marks, *self._ends}
         self._parts = lru_cache(_CACHED)(self._render)
-        self._template_ids = lru_cache(_CACHED)(self._encode_template)
         declared, _ = self._rendered([_USER], _PROBE_TOOLS)
         self.takes_tools = _PROBE_CALL.name in declared
         self.call_form, self._takes_text, self._writes_json = self._calls(declared.rpartition(_USER["content"])[2])
@@ -113,16 +118,19 @@ class Spelling:
         Raises:
             Refusal: If the template does not take the messages, or the policy their images.
         """
-        agent, shorten = self._contexts.agent, self._contexts.pieces.without_thought
+        agent = self._contexts.agent
         if agent.template_system_prompt == "empty" and messages[0].role != "system":
             messages = [ChatMessage("system", ""), *messages]
-        if agent.earlier_thoughts == "dropped":
-            messages = [
-                replace(message, content=shorten(message.content)) if message.role == "assistant" else message
-                for message in messages
-            ]
-        marked, texts = self._marked(messages, agent.system_prompt)
-        return self._ids(marked, texts, tools)
+        return self._ids(*self._marked(messages, agent.system_prompt), tools)
+
+    def shows_as_sampled(self, ids: list[int], opening_ids: list[int]) -> bool:
+        """Whether a context that goes on from sampled ids has the text of the conversation as the template writes it.
+
+        Args:
+            ids: The context that goes on.
+            opening_ids: Those of `opening` for all its messages.
+        """
+        return bool(self._tokenizer.decode(ids) == self._tokenizer.decode(opening_ids))
 
     def continuation(self, last_id: int, has_called: bool, messages: Sequence[ChatMessage], tools: str) -> TurnPrompt:
         """Return what to append to a context that ends with a response.
@@ -137,23 +145,38 @@ class Spelling:
             Refusal: If the template does not take the messages, or the policy their images.
         """
         response = ChatMessage("assistant", "", (_PROBE_CALL,)) if has_called else ChatMessage("assistant", "probe")
-        marked, texts = self._marked([response, *messages])
+        marked, texts, thoughts = self._marked([response, *messages])
         num_before = len(self._marked([response])[1])
-        return self._ids([_USER, *marked], texts, tools, num_before, last_id)
+        return self._ids([_USER, *marked], texts, thoughts, tools, num_before, last_id)
 
-    def _marked(self, messages: Sequence[ChatMessage], own_system_prompt: str = "") -> tuple[list[Message], list[Text]]:
-        """Return messages with a numbered marker for every text, and the texts."""
+    def _marked(
+        self, messages: Sequence[ChatMessage], own_system_prompt: str = ""
+    ) -> tuple[list[Message], list[Text], frozenset[int]]:
+        """Return messages with a numbered marker for every text, the texts, and the numbers of those that are
+        reasoning, which the template may drop."""
         marked: list[Message] = []
         texts: list[Text] = []
-        for message in messages:
+        thoughts: set[int] = set()
+        last_user = max((place for place, message in enumerate(messages) if message.role == "user"), default=-1)
+        for place, message in enumerate(messages):
+            thought, text, shown = None, message.content, self._shown[place > last_user]
+            if message.role == "assistant" and shown.is_rewritten:
+                thought, text = shown.split(text)
+            elif message.role in self._trimmed:
+                text = text.strip()
+            if thought:
+                thoughts.add(len(texts))
+                thought = _mark(thought, texts)
             # The settings' system prompt is encoded together with the template, as in the built-in loop.
             is_own = message.role == "system" and message.content == own_system_prompt
-            content = message.content if is_own else _mark(message.content, texts, message.images)
+            content = message.content if is_own else _mark(text, texts, message.images)
             one: Message = {"role": message.role, "content": content}
+            if thought is not None:
+                one = dict(message_of(f"<think>{thought}</think>{content}", shown.has_field))
             if message.calls:
                 one["tool_calls"] = [self._marked_call(call, texts) for call in message.calls]
             marked.append(one | ({"tool_call_id": _ID} if message.role == "tool" else {}))
-        return marked, texts
+        return marked, texts, frozenset(thoughts)
 
     def _marked_call(self, call: Call, texts: list[Text]) -> Message:
         name = _mark(call.name, texts)
@@ -166,32 +189,39 @@ class Spelling:
         return {"type": "function", "id": _ID, "function": {"name": name, "arguments": arguments}}
 
     def _ids(
-        self, marked: list[Message], texts: Sequence[Text], tools: str, num_before: int = 0, last_id: int | None = None
+        self,
+        marked: list[Message],
+        texts: Sequence[Text],
+        thoughts: frozenset[int],
+        tools: str,
+        num_before: int = 0,
+        last_id: int | None = None,
     ) -> TurnPrompt:
         """Return the tokens of marked messages with these texts.
 
         Args:
             marked: The messages.
             texts: Text of every marker.
+            thoughts: Numbers of those that are reasoning.
             tools: JSON of the declarations.
             num_before: Number of texts of a response that comes first: only what follows it is returned.
             last_id: Last id of that response: the first token is left out if it is this one.
         """
         if tools != "[]":
             self._check_tools(tools)
-        parts = self._parts(json.dumps(marked), tools, num_before, len(texts))
+        parts = self._parts(json.dumps(marked), tools, num_before, len(texts), thoughts)
         if isinstance(parts, str):
             raise Refusal(f"the chat template of this policy {parts}", param="messages")
-        ids: list[int] = []
+        writer = self._contexts.encoder.writer(last_id, is_first=not num_before, should_cache=False)
         placed: list[PlacedImage] = []
         for part in parts:
             if isinstance(part, str):
-                template_ids = self._template_ids(part)
-                ids += template_ids[1:] if not ids and template_ids[0] == last_id else template_ids
+                writer.template(part)
             else:
                 text, images = texts[part.number]
-                placed += self._insert(ids, _quoted(text, part.kind), images)
-        return TurnPrompt(ids + self._tag_ids, not num_before, tuple(placed))
+                placed += self._insert(writer, _quoted(text, part.kind), images)
+        writer.template(self._tag)
+        return TurnPrompt(writer.finish(), not num_before, tuple(placed))
 
     def _check_tools(self, tools: str) -> None:
         if len(tools) > MAX_TOOLS_CHARS:
@@ -215,20 +245,22 @@ class Spelling:
             problem = "has no place for tools"
         return f"set agent.chat_template = 'hermes' (or {others}): the chat template of this policy {problem}"
 
-    def _insert(self, ids: list[int], text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
-        """Append the ids of a text with images at its marks; return the images with their places."""
+    def _insert(self, writer: PromptWriter, text: str, images: tuple[Image, ...]) -> list[PlacedImage]:
+        """Append a text with images at its marks; return the images with their places."""
         first, *others = text.split(MARK) if images else [text]
-        ids += self._contexts.encode_text(first)
+        writer.message(first)
         placed = []
         for image, after in zip(images, others, strict=True):
             try:
-                placed.append(self._contexts.add_image(ids, image))
+                placed.append(self._contexts.add_image(writer, image))
             except PolicyError as error:
                 raise Refusal(str(error), param="messages") from None
-            ids += self._contexts.encode_text(after)
+            writer.message(after)
         return placed
 
-    def _render(self, marked: str, tools: str, num_before: int, num_texts: int) -> tuple[Part, ...] | str:
+    def _render(
+        self, marked: str, tools: str, num_before: int, num_texts: int, thoughts: frozenset[int]
+    ) -> tuple[Part, ...] | str:
         """Return the parts of marked messages, or why the template does not take them."""
         messages = json.loads(marked)
         text, problem = self._rendered(messages, tools)
@@ -241,7 +273,9 @@ class Spelling:
             if not text:
                 return "does not end the assistant's message"
         parts = tuple(_cut(text))
-        if sorted(part.number for part in parts if isinstance(part, Insert)) != list(range(num_before, num_texts)):
+        numbers = sorted(part.number for part in parts if isinstance(part, Insert))
+        dropped = thoughts.difference(numbers)
+        if numbers != [number for number in range(num_before, num_texts) if number not in dropped]:
             return "does not show every message's text once"
         return parts
 
@@ -259,9 +293,6 @@ class Spelling:
             return render(template, [messages], variables)[0]
         except TemplateError as error:  # its limits
             return "", str(error)
-
-    def _encode_template(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 
 def tools_line(config: StarPOConfig) -> str:

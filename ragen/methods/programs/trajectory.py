@@ -160,7 +160,8 @@ class Trajectory:
             raise self._too_long("far more")
         if num_chars > _USUAL_CHARS_A_TOKEN * limit:
             for text in texts:
-                num_tokens += len(self._policy.contexts.encode_text(text[: _USUAL_CHARS_A_TOKEN * limit]))
+                start = text[: _USUAL_CHARS_A_TOKEN * limit]
+                num_tokens += len(self._policy.contexts.encoder.piece(start, is_first=False, should_cache=False))
                 if num_tokens > limit:
                     raise self._too_long("far more")
 
@@ -193,12 +194,12 @@ class Trajectory:
             return
         form, required = self._policy.spelling.call_form, call.request.requirement
         content, calls, could_read = parse_calls(self._opening + visible, form, call.request.tools)
-        reasoning = ""
+        calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
+        shown, reasoning = ChatMessage("assistant", content, calls), ""
         if required.is_json:  # it is read by a program, as from a server that tells reasoning apart
             reasoning, content = _without_reasoning(content)
-        calls = tuple(replace(one, id=f"c{number:05d}{index:03d}") for index, one in enumerate(calls))
         said = ChatMessage("assistant", content, calls)
-        self._conversations.answered(prompt, said, response.token_ids)
+        self._conversations.answered(prompt, said, response.token_ids, shown)
         # A response as long as the run allows is malformed, one as long as the program wants is not.
         num_allowed = self._policy.sampling.max_response_tokens
         is_whole = response.finish_reason == "stop" or len(response.token_ids) < num_allowed

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from starpo.ragen.agents.policy.save import save_policy
+import pytest
+
+from starpo.ragen.agents.policy.save import make_portable, save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
@@ -56,9 +58,16 @@ def prompts() -> list[str]:
     return found
 
 
-def test_auto_tokenizer_reads_a_stored_checkpoint_as_it_was_meant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_auto_tokenizer_reads_a_checkpoint_as_it_was_meant(tmp_path: Path, is_exported: bool) -> None:
     assert {settings.type for settings in WORLDS} == VOCABULARY.keys()
     save_policy(make_model(SMALL, TOKENIZER), TOKENIZER, tmp_path)
+    if is_exported:
+        make_portable(tmp_path)
+        config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+        assert config["tokenizer_class"] == "PreTrainedTokenizerFast"  # transformers 4 knows no TokenizersBackend
+        assert config["additional_special_tokens"] == ["<|im_start|>"]  # and reads no list as extra_special_tokens
+        assert "extra_special_tokens" not in config
     texts = [*prompts(), TALK[1]["content"], "any text, ünusual: Upper  \n\n 7"]
     read = subprocess.run(
         [sys.executable, "-I", "-c", READ, str(tmp_path)],

@@ -26,7 +26,7 @@ def test_a_bandit_has_one_prompt() -> None:
     found = prompt_lengths(BanditSettings(), contexts, num_states=3)
     # <|im_start|>, user, newline, "Arms", ":", two names of a token each, <|im_end|>, newline, <|im_start|>,
     # assistant, newline: the pieces of the template, and 4 tokens of text
-    text = len(contexts.text_ids("Arms: Teacher Trader"))
+    text = len(contexts.encoder.encode("Arms: Teacher Trader"))
     around = len(contexts.pieces.opening_ids) + len(contexts.pieces.generation_ids)
     assert (found.shortest, found.longest, found.later) == (around + text, around + text, 0)
 

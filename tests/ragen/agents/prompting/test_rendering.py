@@ -76,3 +76,17 @@ def test_secrets_do_not_reach_the_process(monkeypatch):
     assert render("{{ 'fresh' }}", [CONVERSATION], {}) == [("fresh", "")]
     assert set(seen) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     assert "HF_TOKEN" in os.environ
+
+
+def test_a_system_that_cannot_limit_memory_renders_without_the_limit(monkeypatch, tmp_path):
+    """As macOS refuses RLIMIT_AS; the child imports `sitecustomize` from the search path that it is given."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import resource\nset_limit = resource.setrlimit\n"
+        "def setrlimit(limit, values):\n"
+        "    if limit == resource.RLIMIT_AS:\n"
+        "        raise ValueError('current limit exceeds maximum limit')\n"
+        "    set_limit(limit, values)\n"
+        "resource.setrlimit = setrlimit\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert render("{{ 'without a limit' }}", [CONVERSATION], {}) == [("without a limit", "")]

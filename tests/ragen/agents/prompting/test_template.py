@@ -66,10 +66,11 @@ def test_the_end_token_is_appended_only_where_it_was_not_sampled(make_tokenizer,
 def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenizer):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer("strips_reasoning"), AgentConfig())
-    before, after = str(error.value).split("found")
-    assert "'example/strips_reasoning' is not append-only" in before
-    assert "assistant\\n<think>reasoning probe 0</think>" in before
-    assert "assistant\\n<answer>action probe 0</answer>" in after
+    before, after = str(error.value).split("shown")
+    assert "'example/strips_reasoning' drops the reasoning of earlier turns" in before
+    assert "sent '<think>reasoning probe</think><answer>action probe</answer>'" in before
+    assert "assistant\\n<answer>action probe</answer>" in after
+    assert "agent.earlier_thoughts = 'dropped'" in after
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.grammar import Tool, ToolCalls
 from tests.ragen.agents.prompting.conftest import Words
+from tests.ragen.agents.prompting.test_prompt_ids import tokenizer_of
 
 SYSTEM = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"
 WINDOW = AgentConfig(prompt="state", context="window", window_turns=2)
@@ -98,3 +99,15 @@ def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
     rows = played(qwen, agent, words)
     bare = Transcriber(make_tokenizer(None), {})  # without a template, message boundaries are unknown
     assert [[message.role for message in turn] for turn in bare.read(rows)][:2] == [["prompt"], ["user"]]
+
+
+def test_a_context_that_begins_anew_in_a_loop_of_tools_is_cut_at_its_responses():
+    """The template writes the reasoning with white space of its own, and keeps it while results of tools follow."""
+    tokenizer, world = tokenizer_of("qwen3", "bytes"), Words()
+    world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))
+    agent = AgentConfig(prompt="state", earlier_thoughts="dropped")
+    rows = played(tokenizer, agent, world, ("<think>a</think>b<|im_end|>", "<think>c</think><|im_end|>"))
+    last = read(tokenizer, agent, rows)[-1]
+    assert rows[-1]["is_context_start"]
+    assert [role for role, _ in last] == ["system", "user", "assistant", "user"]
+    assert last[2][1] == "<think>\na\n</think>\n\nb"
