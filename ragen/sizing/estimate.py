@@ -47,7 +47,8 @@ class Memory:
     def parts(self) -> list[Part]:
         """Parts of the peak, largest first."""
         phases = [*self.always, *self.rollout], [*self.always, *self.update], self.imitation
-        return sorted(max(phases, key=_sum), key=lambda part: -part.size_bytes)
+        largest = max(phases, key=_sum)
+        return sorted(largest, key=lambda part: -part.size_bytes)
 
 
 @dataclass(frozen=True)
