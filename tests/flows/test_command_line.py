@@ -48,7 +48,7 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
         ("checkpoint mine --output folder", "--output needs --iteration N"),
         ("import mine turns.parquet --groups alone", "turns contain their groups"),
         ("diagnose mine -o plane.png", "give a name that ends in .svg"),
-        ("compare mine -o curves.png", "give a name that ends in .svg"),
+        ("compare mine -o curves.html", "give a name that ends in .svg or .pdf"),
     ],
 )
 def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):

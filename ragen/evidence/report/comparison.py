@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, rendered, style, success_axis
@@ -48,10 +47,19 @@ def draw_comparison(curves: Sequence[Curve], title: str, form: str = "svg") -> b
         lines = []
         for number, curve in enumerate(curves):
             dashes, colour = divmod(number, len(COLOURS))
-            drawn: dict[str, Any] = {"color": COLOURS[colour], "linestyle": _DASHES[dashes % len(_DASHES)]}
+            shown = COLOURS[colour], _DASHES[dashes % len(_DASHES)]
             updates, success, low, high = zip(*curve.points, strict=True)
-            axes.fill_between(updates, low, high, color=COLOURS[colour], alpha=0.12, linewidth=0)
-            lines += axes.plot(updates, success, **drawn, linewidth=1.6, marker="o", markersize=2.5, gid="curve")
+            axes.fill_between(updates, low, high, color=shown[0], alpha=0.12, linewidth=0)
+            lines += axes.plot(
+                updates,
+                success,
+                color=shown[0],
+                linestyle=shown[1],
+                linewidth=1.6,
+                marker="o",
+                markersize=2.5,
+                gid="curve",
+            )
         axes.set_xlim(left=0)
         legend = figure.legend(lines, [""] * len(lines), loc="outside lower left", ncols=num_columns)
         # Labels are set afterwards, since one that begins with _ would be left out.

@@ -155,7 +155,7 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
 
 def test_no_thread_holds_the_connection_after_a_query() -> None:
     """One that did so as Python ends would have nanobind report leaks."""
-    with Database(lambda view: {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()) as database:
+    with Database(lambda view, _: {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()) as database:
         for _ in range(5):
             database.query("from turns")
             assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
@@ -173,7 +173,7 @@ def test_what_was_played_has_one_name_in_all_views() -> None:
         name: pa.array(["lake/seen"] if name == "cell" else [None], type)
         for name, type in zip(DATASET_VIEWS["episodes"].names, DATASET_VIEWS["episodes"].types, strict=True)
     }
-    with Database(lambda view: pa.table(columns)) as database:
+    with Database(lambda view, _: pa.table(columns)) as database:
         assert database.query("select cell, environment from episodes").to_pylist() == [
             {"cell": "lake/seen", "environment": "lake"}
         ]

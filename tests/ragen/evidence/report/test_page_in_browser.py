@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_every_part_is_drawn(page) -> None:
-    assert page.count("#panels .panel svg path.smooth") >= 6
+    assert page.count("#panels .panel svg path.joined") >= 6
     assert page.count("#heatmap canvas") == 1
     assert page.count(".turn .board") >= 3
     assert page.count(".player .board") == 1
