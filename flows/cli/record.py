@@ -1,5 +1,6 @@
 """`ragen record`: keep what an agent program says to a policy as a run, without training."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -22,9 +23,16 @@ def record(
         list[str], typer.Argument(help="After --: the program, `module:function` or a command and its words.")
     ],
     policy: Annotated[
-        str,
+        str | None,
         typer.Option("--policy", help="As policy.name_or_path; with --server, whose tokenizer and template count."),
-    ],
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option("--teacher", help="module:function that answers instead (docs/tool-agents.md).")
+    ] = None,
+    new_policy: Annotated[
+        Path | None,
+        typer.Option("--new-policy", help="With --teacher: the folder of a new tiny policy, with its words."),
+    ] = None,
     server: Annotated[
         str | None, typer.Option("--server", help="Address of an OpenAI-compatible server that answers instead.")
     ] = None,
@@ -48,15 +56,25 @@ def record(
     """Keep what an agent program says to a policy as a run, to audit, filter and fine-tune on; nothing is trained."""
     from starpo.ragen.agents.policy.source import resolve_policy
     from starpo.ragen.methods.programs.recording import record as play
+    from starpo.ragen.methods.programs.teacher import TeacherPlayer
     from starpo.ragen.runs.placement import playing_here, shard_player
 
+    kept = open_store(store)
+    if run in kept.runs.names():
+        raise ConfigError(f"run {run} is already in this store, and nothing was played: choose another name")
+    if (policy is None) == (new_policy is None):
+        raise ConfigError("expected either --policy, which plays or is taught, or --new-policy, a folder to make")
+    if new_policy is not None and teacher is None:
+        raise ConfigError("--new-policy has random weights: let a --teacher answer, for it to imitate")
+    if teacher is not None and server is not None:
+        raise ConfigError("--teacher and --server both answer: leave one of them out")
     if (server is None) != (model is None):
         raise ConfigError("--server and --model go together: the address, and the name of the model there")
     is_function = len(command) == 1 and ":" in command[0]
     program = {"command": command[0] if is_function else command, "tasks": tasks, "reward": reward}
     settings: dict[str, Any] = {
         "environment": {"type": "program", **program},
-        "policy": {"type": "pretrained", "name_or_path": policy},
+        **({} if policy is None else {"policy": {"type": "pretrained", "name_or_path": policy}}),
     }
     if server is not None:
         settings |= {
@@ -65,10 +83,16 @@ def record(
         }
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
-    folder = resolve_policy(config.policy)  # type: ignore[arg-type]
-    with playing_here():
-        turns = play(config, shard_player(config.rollout, 1), folder, num_tasks, times)
-    importer = Importer(open_store(store), run)
+    if new_policy is not None:
+        from starpo.ragen.methods.programs.teacher import record_for_new_policy
+
+        turns = record_for_new_policy(config, str(teacher), new_policy, num_tasks, times)
+    else:
+        folder = resolve_policy(config.policy)  # type: ignore[arg-type]
+        with playing_here():
+            player = TeacherPlayer(teacher) if teacher else shard_player(config.rollout, 1)
+            turns = play(config, player, folder, num_tasks, times)
+    importer = Importer(kept, run)
     importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])
     if importer.are_paid[0]:
@@ -79,7 +103,8 @@ def record(
     if as_json:
         print_json(facts)
         return
-    write(f"run {run}: {facts['episodes']} episodes, {num_failed} failed, {turns.num_rows} turns.")
+    won = f", {sum(turns['success'].to_pylist())} successful" if importer.are_paid[0] else ""
+    write(f"run {run}: {facts['episodes']} episodes{won}, {num_failed} failed, {turns.num_rows} turns.")
     write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
 
 
