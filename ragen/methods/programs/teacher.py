@@ -44,7 +44,7 @@ Teach = Callable[[list[dict[str, str]], dict[str, Any], random.Random], Any]
 """(messages with `role` and `content`, the task, a generator of its own) -> a text, or a message with `content` and
 `tool_calls`, each of them `{"name": ..., "arguments": {...}}`."""
 
-NEW_POLICY = TinyPolicy(hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=160)
+NEW_POLICY = TinyPolicy(num_layers=2)
 """Sizes of a new policy: what two cores train in minutes on an agent's conversations."""
 _LIMITS = {"max_response_tokens": 10_000, "max_context_tokens": 1_000_000}
 _HERMES = files("starpo.ragen.config") / "chat_templates" / "hermes.jinja"
