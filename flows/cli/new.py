@@ -1,12 +1,13 @@
-"""`ragen new`: working templates for a user's own environment, prompt or experiment."""
+"""`ragen new`: working templates for a user's own environment, agent, prompt or experiment."""
 
 import keyword
 import os
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +22,21 @@ from starpo.ragen.core.visible import quoted
 app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
 """Placeholders for the names in the templates."""
+Framework = Literal["openai-agents", "pydantic-ai", "langgraph", "smolagents", "openai"]
+_PACKAGES: Mapping[Framework, Mapping[str, str]] = {
+    "openai-agents": {"openai-agents": "agents"},
+    "pydantic-ai": {"'pydantic-ai-slim[openai]'": "pydantic_ai"},
+    "langgraph": {"langgraph": "langgraph", "langchain-openai": "langchain_openai"},
+    "smolagents": {"'smolagents[openai]'": "smolagents"},
+    "openai": {"openai": "openai"},
+}
+"""Name for pip -> module of the packages that each needs."""
+_LAST_WORDS = {"smolagents": '{"tool_calls": [{"name": "final_answer", "arguments": {"answer": "Done."}}]}'}
+"""How a player ends, where it is not by words alone."""
+_RECORD = (
+    "ragen record demos --teacher tasks:teach --new-policy tiny --tasks tasks:TASKS --reward reward:score "
+    "--num-tasks 1000 --set environment.max_calls=8 -- agent:play"
+)
 _ELSEWHERE = "choose a folder that you may write to"
 _NAMES, _FREE_TEXT = ("environment.py.txt", "test.py.txt"), ("free_text.py.txt", "free_text_test.py.txt")
 """Templates of an environment and its test: with names of actions, and with answers in words."""
@@ -28,7 +44,35 @@ _NAMES, _FREE_TEXT = ("environment.py.txt", "test.py.txt"), ("free_text.py.txt",
 
 @app.callback()
 def new() -> None:
-    """Write a working template for your own environment, prompt or experiment."""
+    """Write a working template for your own environment, agent, prompt or experiment."""
+
+
+@app.command()
+def agent(
+    framework: Annotated[Framework, typer.Option("--framework", help="What the agent is written with.")],
+    folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
+) -> None:
+    """Write an agent that calls tools, its tasks, its reward, and settings to train it (docs/tool-agents.md)."""
+    files_of = {
+        f"agents/{framework.replace('-', '_')}.py.txt": "agent.py",
+        "agents/tasks.py.txt": "tasks.py",
+        "agents/reward.py.txt": "reward.py",
+        "agents/agent.toml.txt": "agent.toml",
+    }
+    paths = {template: folder / file for template, file in files_of.items()}
+    for path in paths.values():
+        _expect_new(path)
+    for template, path in paths.items():
+        text = _template(template)
+        if template.endswith("tasks.py.txt"):
+            text = text.replace('"Done."', _LAST_WORDS.get(framework, '"Done."'))
+        write_page(path, text, _ELSEWHERE)
+        write(f"wrote {path}")
+    if missing := [name for name, module in _PACKAGES[framework].items() if find_spec(module) is None]:
+        write(f"note: pip install {' '.join(missing)}")
+    write(f"next: cd {folder}; export PYTHONPATH=$PWD")
+    write(f"      {_RECORD}")
+    write("      ragen train agent.toml --run stock")
 
 
 @app.command()
@@ -49,7 +93,7 @@ def environment(
     for path in paths.values():
         _expect_new(path)
     for template, path in paths.items():
-        text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
+        text = _template(template)
         write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
         write(f"wrote {path}")
     write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; ragen train {paths['settings.toml.txt']}")
@@ -94,6 +138,10 @@ def prompt(
     write_page(file, FULL_TEMPLATE, _ELSEWHERE)
     write(f"wrote {file}")
     write(f"next: ragen train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
+
+
+def _template(name: str) -> str:
+    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")
 
 
 def _expect_new(path: Path) -> None:

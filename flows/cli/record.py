@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -33,6 +34,13 @@ def record(
             help="As policy.name_or_path; with --server, whose tokenizer and template count. Not for --protocol chat.",
         ),
     ] = None,
+    teacher: Annotated[
+        str | None, typer.Option("--teacher", help="module:function that answers instead (docs/tool-agents.md).")
+    ] = None,
+    new_policy: Annotated[
+        Path | None,
+        typer.Option("--new-policy", help="With --teacher: the folder of a new tiny policy, with its words."),
+    ] = None,
     server: Annotated[
         str | None, typer.Option("--server", help="Address of an OpenAI-compatible server that answers instead.")
     ] = None,
@@ -59,18 +67,13 @@ def record(
     """Keep what an agent program says to a policy as a run, to audit, filter and fine-tune on; nothing is trained."""
     from starpo.ragen.methods.programs.recording import record as play
 
+    kept = open_store(store)
+    if run in kept.runs.names():
+        raise ConfigError(f"run {run} is already in this store, and nothing was played: choose another name")
+    is_chat = protocol == "chat"
+    _check_players(policy, teacher, new_policy, server, is_chat)
     if (server is None) != (model is None):
         raise ConfigError("--server and --model go together: the address, and the name of the model there")
-    is_chat = protocol == "chat"
-    if is_chat and server is None:
-        raise ConfigError("--protocol chat is how a server is asked: name it with --server and --model")
-    if is_chat != (policy is None):
-        raise ConfigError(
-            "--protocol chat asks with messages, and needs no policy: leave --policy out"
-            if is_chat
-            else "--policy is missing: the policy that plays, or with --server the one whose tokenizer and template "
-            "count. A server that takes messages alone is recorded without one: --protocol chat"
-        )
     is_function = len(command) == 1 and ":" in command[0]
     program = {"command": command[0] if is_function else command, "tasks": tasks, "reward": reward}
     settings: dict[str, Any] = {"environment": {"type": "program", **program}}
@@ -83,10 +86,16 @@ def record(
         }
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
     config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
-    with _player(config, is_chat) as (player, folder):
-        turns = play(config, player, folder, num_tasks, times)
-        failures: Counter[str] = player.failures if is_chat else Counter()
-    importer = Importer(open_store(store), run)
+    failures: Counter[str] = Counter()
+    if new_policy is not None:
+        from starpo.ragen.methods.programs.teacher import record_for_new_policy
+
+        turns = record_for_new_policy(config, str(teacher), new_policy, num_tasks, times)
+    else:
+        with _player(config, teacher, is_chat) as (player, folder):
+            turns = play(config, player, folder, num_tasks, times)
+            failures = player.failures if is_chat else failures
+    importer = Importer(kept, run)
     importer.take_table(turns, "recorded", is_paid=reward != _UNRATED, has_images=config.agent.shows_images)
     importer.reuse(0, "rollout", importer.rollouts[0])
     if importer.are_paid[0]:
@@ -99,12 +108,39 @@ def record(
         return
     for reason, number in failures.most_common(_SHOWN_FAILURES):
         write(f"{counted(number, 'call')} failed at the server: {reason}")
-    write(f"run {run}: {facts['episodes']} episodes, {num_failed} failed, {turns.num_rows} turns.")
+    won = f", {sum(turns['success'].to_pylist())} successful" if importer.are_paid[0] else ""
+    write(f"run {run}: {facts['episodes']} episodes{won}, {num_failed} failed, {turns.num_rows} turns.")
     write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
 
 
+def _check_players(
+    policy: str | None, teacher: str | None, new_policy: Path | None, server: str | None, is_chat: bool
+) -> None:
+    """Check that exactly one is named that answers, and a policy where tokens are kept.
+
+    Raises:
+        ConfigError: Otherwise.
+    """
+    if teacher is not None and server is not None:
+        raise ConfigError("--teacher and --server both answer: leave one of them out")
+    if new_policy is not None and teacher is None:
+        raise ConfigError("--new-policy has random weights: let a --teacher answer, for it to imitate")
+    if new_policy is not None and policy is not None:
+        raise ConfigError("--policy exists, and --new-policy is made: leave one of them out")
+    if is_chat and server is None:
+        raise ConfigError("--protocol chat is how a server is asked: name it with --server and --model")
+    if is_chat and policy is not None:
+        raise ConfigError("--protocol chat asks with messages, and needs no policy: leave --policy out")
+    if not is_chat and policy is None and new_policy is None:
+        raise ConfigError(
+            "--policy is missing: the policy that plays, or with --server or --teacher the one whose tokenizer and "
+            "template count. A teacher may have a --new-policy made; a server that takes messages alone is recorded "
+            "without one: --protocol chat"
+        )
+
+
 @contextmanager
-def _player(config: StarPOConfig, is_chat: bool) -> Iterator[tuple[Any, str]]:
+def _player(config: StarPOConfig, teacher: str | None, is_chat: bool) -> Iterator[tuple[Any, str]]:
     """Context manager: what plays, and the folder of its policy, '' if a server is asked with messages."""
     if is_chat:
         from starpo.ragen.methods.programs.relay import RelayPlayer
@@ -115,6 +151,11 @@ def _player(config: StarPOConfig, is_chat: bool) -> Iterator[tuple[Any, str]]:
     from starpo.ragen.runs.placement import playing_here, shard_player
 
     folder = resolve_policy(config.policy)  # type: ignore[arg-type]
+    if teacher is not None:
+        from starpo.ragen.methods.programs.teacher import TeacherPlayer
+
+        yield TeacherPlayer(teacher), folder
+        return
     with playing_here():
         yield shard_player(config.rollout, 1), folder
 

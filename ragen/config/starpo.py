@@ -121,6 +121,12 @@ class StarPOConfig(Settings):
         self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         self.agent.check_fits(types, self.rollout, is_demonstrated=is_demonstrated)
         self.policy.check_sees(self.agent.observation)
+        tuning = None if isinstance(self.policy, TinyPolicy) else self.policy.fine_tuning
+        if tuning is not None and tuning.matrix_learning_rate is not None and self.update.learner_config.fine_tunes:
+            raise ValueError(
+                "policy.fine_tuning.matrix_learning_rate is Muon's, which orthogonalises whole matrices, but learner "
+                f"'{self.update.learner}' shards them: leave it out, or set update.learner = 'torch'"
+            )
         if self.policy.type == "tiny" and self.agent.shows_images and not self.rollout.engine_config.runs_tiny_vision:
             raise ValueError(
                 f"agent.observation = '{self.agent.observation}' shows images, and rollout.engine = "

@@ -128,6 +128,7 @@ ARGUMENTS: dict[str, tuple[list[list[str]], list[list[str]]]] = {  # what ends w
         [["smoke", "--json"]], [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"]],
     ),
     "presets": ([[], ["--json"], ["--methods"], ["--methods", "--json"]], []),
+    "new agent": ([], [["--framework", EVIL], ["--framework", "openai", "--folder", f"{{out}}/{EVIL}"]]),
     "new environment": ([], [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]]),
     "new experiment": ([], [["--model", EVIL, "--environment", "bandit"], ["--model", "x", "--environment", EVIL]]),
     "new prompt": ([], [[EVIL], [f"{{out}}/{EVIL}.jinja"]]),

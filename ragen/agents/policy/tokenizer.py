@@ -42,7 +42,7 @@ END_OF_TEXT, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>
 FORMAT_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 """One token each, but not special: they are part of the response's text and must survive decoding."""
 
-_NO_CLASS = "none.Tokenizer"
+NO_CLASS = "none.Tokenizer"
 """A class that does not exist. For a Qwen2 model, AutoTokenizer replaces the declared class with Qwen2's own, which
 splits text by another rule. But if the folder refers to custom code and `trust_remote_code` is off, it uses the
 declared class after all: the generic one, which follows tokenizer.json."""
@@ -129,7 +129,7 @@ def make_tokenizer(extra: ExtraVocabulary | None = None, patch_size: int | None 
         pad_token=END_OF_TEXT,
         additional_special_tokens=[TURN_START],
         clean_up_tokenization_spaces=False,
-        auto_map={"AutoTokenizer": [_NO_CLASS, None]},
+        auto_map={"AutoTokenizer": [NO_CLASS, None]},
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     if patch_size is not None:

@@ -47,12 +47,16 @@ def prepare_policy(model: PreTrainedModel, config: FineTuning) -> OptimiserConfi
     if config.lora is not None:
         add_adapters(model, shape_of(config.lora, model.base_model), config.lora.seed)
     model.eval()  # dropout would draw from torch's global generator and make the result irreproducible
-    return OptimiserConfig(
+    schedule = OptimiserConfig(
         learning_rate=config.learning_rate,
         warmup_iterations=config.steps // 20,
         decay="linear",
         final_fraction=0.05,
     )
+    if config.matrix_learning_rate is None:
+        return schedule
+    muon = {"type": "muon", "matrix_learning_rate": config.matrix_learning_rate, "momentum": 0.95, "beta2": 0.98}
+    return schedule.model_copy(update=muon)
 
 
 def learn(
