@@ -9,7 +9,7 @@ from starpo.ragen.core.errors import ConfigError, EngineError
 from starpo.ragen.learning.stored_episodes import StoredEpisodes
 from starpo.ragen.methods.programs.teacher import record_for_new_policy
 
-AGENT = '''
+AGENT = """
 import json
 import os
 
@@ -40,7 +40,7 @@ def teach(messages, task, rng):
 
 def mumble(messages, task, rng):
     return {"tools": []}
-'''
+"""
 
 
 @pytest.fixture
