@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -45,7 +45,7 @@ def make_recorded_tokenizer(turns: pa.Table, old: "PreTrainedTokenizerBase") -> 
     """
     from transformers import PreTrainedTokenizerFast
 
-    texts = [old.decode(ids) for name in ("prompt_ids", "response_ids") for ids in turns[name].to_pylist()]
+    texts = [str(old.decode(ids)) for name in ("prompt_ids", "response_ids") for ids in turns[name].to_pylist()]
     lines = _common_lines(_openings(turns, old))
     marks = (*lines, *_MARKS)
     pre_tokenizer = pre_tokenizers.Sequence(
@@ -82,13 +82,14 @@ def make_recorded_tokenizer(turns: pa.Table, old: "PreTrainedTokenizerBase") -> 
 
 def respell(turns: pa.Table, old: "PreTrainedTokenizerBase", new: "PreTrainedTokenizerBase") -> pa.Table:
     """Return the same turns in the tokens of another tokenizer; special tokens stay those, and text stays text."""
-    special = {old.convert_tokens_to_ids(token): new.convert_tokens_to_ids(token) for token in _SPECIAL}
+    both = (cast(list[int], tokenizer.convert_tokens_to_ids(list(_SPECIAL))) for tokenizer in (old, new))
+    special = dict(zip(*both, strict=True))
 
-    def spelled(ids: Sequence[int]) -> Iterator[int]:
+    def spelled(ids: list[int]) -> Iterator[int]:
         start = 0
         for place, number in enumerate([*ids, -1]):
             if number in special or number < 0:
-                text = old.decode(ids[start:place], clean_up_tokenization_spaces=False)
+                text = str(old.decode(ids[start:place], clean_up_tokenization_spaces=False))
                 yield from new.encode(text, add_special_tokens=False, split_special_tokens=True)
                 yield from (special[number],) if number in special else ()
                 start = place + 1
@@ -102,7 +103,7 @@ def respell(turns: pa.Table, old: "PreTrainedTokenizerBase", new: "PreTrainedTok
 
 def _openings(turns: pa.Table, old: "PreTrainedTokenizerBase") -> list[str]:
     starts = turns.filter(turns["is_context_start"])["prompt_ids"].to_pylist()
-    return [old.decode(ids) for ids in starts if ids]
+    return [str(old.decode(ids)) for ids in starts if ids]
 
 
 def _common_lines(openings: Sequence[str]) -> list[str]:
