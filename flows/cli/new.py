@@ -35,7 +35,7 @@ _LAST_WORDS = {"smolagents": '{"tool_calls": [{"name": "final_answer", "argument
 """How a player ends, where it is not by words alone."""
 _RECORD = (
     "ragen record demos --teacher tasks:teach --new-policy tiny --tasks tasks:TASKS --reward reward:score "
-    "--num-tasks 1000 --set environment.max_calls=8 -- agent:play"
+    "--num-tasks 800 --set environment.max_calls=8 -- agent:play"
 )
 _ELSEWHERE = "choose a folder that you may write to"
 _NAMES, _FREE_TEXT = ("environment.py.txt", "test.py.txt"), ("free_text.py.txt", "free_text_test.py.txt")

@@ -82,13 +82,14 @@ def make_recorded_tokenizer(turns: pa.Table, old: "PreTrainedTokenizerBase") -> 
 
 def respell(turns: pa.Table, old: "PreTrainedTokenizerBase", new: "PreTrainedTokenizerBase") -> pa.Table:
     """Return the same turns in the tokens of another tokenizer; special tokens stay those, and text stays text."""
-    special = {old.convert_tokens_to_ids(token): cast(int, new.convert_tokens_to_ids(token)) for token in _SPECIAL}
+    both = (cast(list[int], tokenizer.convert_tokens_to_ids(list(_SPECIAL))) for tokenizer in (old, new))
+    special = dict(zip(*both, strict=True))
 
-    def spelled(ids: Sequence[int]) -> Iterator[int]:
+    def spelled(ids: list[int]) -> Iterator[int]:
         start = 0
         for place, number in enumerate([*ids, -1]):
             if number in special or number < 0:
-                text = str(old.decode(list(ids[start:place]), clean_up_tokenization_spaces=False))
+                text = str(old.decode(ids[start:place], clean_up_tokenization_spaces=False))
                 yield from new.encode(text, add_special_tokens=False, split_special_tokens=True)
                 yield from (special[number],) if number in special else ()
                 start = place + 1

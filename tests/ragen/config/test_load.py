@@ -283,6 +283,13 @@ def test_a_missing_file_is_refused(presets):
         ),
         ({"rollout.max_attempts": 0}, "rollout.max_attempts"),
         ({"filter.num_wanted": 0}, "filter.num_wanted"),
+        (
+            {
+                "policy": {"type": "pretrained", "name_or_path": "x", "fine_tuning": {"matrix_learning_rate": 0.02}},
+                "update.learner": "deepspeed", "update.optimiser.type": "adamw",
+            },
+            "policy.fine_tuning.matrix_learning_rate is Muon's",
+        ),
         ({"reward.components": ["format", "format"]}, "names 'format' more than once"),
         ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: agreement, checklist, environment"),
     ],

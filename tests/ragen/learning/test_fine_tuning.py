@@ -24,6 +24,7 @@ LORA = FineTuning(
     demonstration_turns=64, steps=60, batch_size=16, learning_rate=2e-2, lora=LoraConfig(rank=8, alpha=16)
 )
 FULL = LORA.model_copy(update={"lora": None, "learning_rate": 3e-3})
+MUON = FULL.model_copy(update={"matrix_learning_rate": 0.02})
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,11 @@ def logprob(folder: str) -> float:
         labels = torch.tensor([[-100] * len(prompt) + response])
         losses.append(model(input_ids=torch.tensor([prompt + response]), labels=labels).loss.item())
     return -sum(losses) / len(losses)
+
+
+def test_muon_has_the_matrices(folder: str, tmp_path: Path) -> None:
+    without, with_muon = (tuned(folder, config, tmp_path / name) for name, config in (("a", FULL), ("m", MUON)))
+    assert with_muon["loss"] < without["loss"]
 
 
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
