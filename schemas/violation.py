@@ -17,7 +17,6 @@ FAILURE_CASES = pa.schema(
 """One row per failing row and rule."""
 
 
-
 class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
     """A dataset breaks its contract.
 

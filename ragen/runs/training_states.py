@@ -92,15 +92,15 @@ class TrainingWalk:
         current: str | None = checkpoint
         while current is not None and current != self._checkpoint:
             try:
-                steps.append(_step(self._store.url, current))
-                current = steps[-1].parent
+                step = _step(self._store.url, current)
             except ArtifactMissingError:
-                steps.append(None)
-                current = None
+                step = None
+            steps.append(step)
+            current = step.parent if step else None
         if current is None:
             self._begin()
-        for step in reversed(steps):
-            self._take(step)
+        for taken in reversed(steps):
+            self._take(taken)
         self._checkpoint = checkpoint
 
     def _take(self, step: _Step | None) -> None:

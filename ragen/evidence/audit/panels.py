@@ -31,8 +31,9 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
     for artifact in evaluated:
         manifest = store.manifest("episodes", artifact.key)
         checkpoint, environment = manifest.inputs.get("checkpoint"), manifest.settings.get("environment")
-        trained = walks.setdefault((artifact.run, artifact.stage), TrainingWalk(store)) if checkpoint else None
-        if trained is not None:
+        trained = None
+        if checkpoint:
+            trained = walks.setdefault((artifact.run, artifact.stage), TrainingWalk(store))
             trained.come_to(checkpoint)
         digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
         rows += [
