@@ -23,6 +23,7 @@ LIGHT = [
     "starpo.ragen.store",
     "starpo.ragen.agents.prompting.parser",
     "starpo.flows.cli",
+    "starpo.flows.cli.verify",
     "starpo.flows.presets",
     "starpo.flows.opened_run",
     "starpo.flows.scripting",

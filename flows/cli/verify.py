@@ -1,5 +1,6 @@
 """`ragen verify`: verify with a progress bar, print a table of stages and every difference."""
 
+import os
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +41,9 @@ def verify(
     with judging():
         opened, share = open_store(store), _share(sample)
         opened.runs.get(run)  # report an unknown name before any heavy import
+        # Threads of torch that wait for each other sleep, and leave the cores to whoever works: the run that is still
+        # training here, or its server. Spinning takes several times as long then; results do not depend on it.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         with progress_bar("loading", COUNTED) as show:
             from starpo.tasks.loop.verify import verify_run
 

@@ -92,16 +92,15 @@ class TrainingWalk:
         current: str | None = checkpoint
         while current is not None and current != self._checkpoint:
             try:
-                step = _step(self._store.url, current)
-                steps.append(step)
-                current = step.parent
+                step: _Step | None = _step(self._store.url, current)
             except ArtifactMissingError:
-                steps.append(None)
-                current = None
+                step = None
+            steps.append(step)
+            current = step.parent if step else None
         if current is None:
             self._begin()
-        for known in reversed(steps):
-            self._take(known)
+        for taken in reversed(steps):
+            self._take(taken)
         self._checkpoint = checkpoint
 
     def _take(self, step: _Step | None) -> None:

@@ -25,7 +25,7 @@ from starpo.ragen.evidence.report.evaluations import read_change, read_evaluatio
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
-from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.evidence.report.trajectories import read_outcomes, read_rollout
 from starpo.ragen.learning.control.collapse import Verdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.counting import updates_by_iteration
@@ -143,7 +143,7 @@ def gather(
             of_iteration = [place for place in artifacts if place.iteration == iteration]
             if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
                 if iteration == collected[-1]:
-                    failures[iteration] = failures_of(iteration, batch.groups)
+                    failures[iteration] = failures_of(iteration, read_outcomes(reader, of_iteration))
                 yield batch
 
     def evaluations() -> Iterator[Batch]:

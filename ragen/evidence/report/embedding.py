@@ -1,12 +1,15 @@
 """Trajectories embedded in the page: gzipped JSON, most important first, up to a size limit.
 
 iterations -> sampled -> Batch -> embed -> Embedded
+
+The groups of a batch are made one at a time, and only their JSON is kept, up to what may fit: memory and time go by the
+room in the page, not by the size of a rollout.
 """
 
-import gzip
 import json
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -21,12 +24,14 @@ class Batch:
     Attributes:
         iteration: Number of updates done before.
         cell: Name of the evaluated environment; None for a training rollout.
-        groups: Groups in the format of the page's script, each with its `members`.
+        groups: Groups in the format of the page's script, each with its `members`; they may be made on the way.
+        num_trajectories: Number of trajectories of all groups.
     """
 
     iteration: int
     cell: str | None
-    groups: list[dict[str, Any]]
+    groups: Iterable[dict[str, Any]]
+    num_trajectories: int
 
 
 @dataclass(frozen=True)
@@ -89,16 +94,22 @@ def embed(batches: Iterable[Batch], max_bytes: int, wanted: Collection[int] = ()
     embedded: list[Embedded] = []
     room = max_bytes
     for batch in batches:
-        packed = _packed(batch, len(batch.groups))
-        if batch.iteration in wanted:
+        is_wanted = batch.iteration in wanted
+        packing = _Packing()
+        for group in batch.groups:
+            packing.add(group)
+            if not is_wanted and packing.min_bytes > room:
+                break
+        packed = packing.packed(batch, packing.num_groups)
+        if is_wanted:
             embedded.append(packed)
             continue
-        if len(packed.packed) > room and embedded:
+        if embedded and (len(packed.packed) > room or packed.num_trajectories < packed.num_all):
             break
-        num_groups = len(batch.groups)
+        num_groups = packing.num_groups
         while len(packed.packed) > room and num_groups > 1:
             num_groups = max(1, min(num_groups // 2, num_groups * room // len(packed.packed)))
-            packed = _packed(batch, num_groups)
+            packed = packing.packed(batch, num_groups)
         embedded.append(packed)
         room -= len(packed.packed)
     return embedded
@@ -111,34 +122,77 @@ def shortened(text: str | None) -> tuple[str | None, int]:
     return text[:MAX_TEXT_CHARACTERS], len(text) - MAX_TEXT_CHARACTERS
 
 
-def _packed(batch: Batch, num_groups: int) -> Embedded:
-    groups = batch.groups[:num_groups]
-    members = [member for group in groups for member in group["members"]]
-    text = json.dumps(_stored_once(groups), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Embedded(
-        iteration=batch.iteration,
-        cell=batch.cell,
-        packed=gzip.compress(text.encode("utf-8", "surrogatepass"), mtime=0),
-        num_trajectories=len(members),
-        num_all=sum(len(group["members"]) for group in batch.groups),
-        num_not_drawn=sum(not member["drawn"] for member in members),
-        images=tuple(dict.fromkeys(name for member in members for turn in member["turns"] for name in turn["images"])),
-    )
+@dataclass(frozen=True)
+class _Packed:
+    """The JSON of a group, and what it adds to the batch: texts, trajectories, images."""
+
+    text: bytes
+    num_texts: int
+    num_trajectories: int
+    num_not_drawn: int
+    images: tuple[str, ...]
 
 
-def _stored_once(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Replace every prompt text in the groups by its index in a list of distinct texts."""
-    places: dict[str, int] = {}
+@dataclass
+class _Packing:
+    """Groups on their way into an `Embedded`, as JSON in which every text of a prompt is its index in `texts`.
 
-    def turn(given: Mapping[str, Any]) -> dict[str, Any]:
-        prompt = given["prompt"]
+    Attributes:
+        min_bytes: Size that they will have at least, compressed: 80% of that at zlib's usual level, which is at most a
+            few percent larger than at the slowest.
+    """
+
+    texts: dict[str, int] = field(default_factory=dict)
+    min_bytes: int = 0
+    _num_bytes: int = 0
+    _groups: list[_Packed] = field(default_factory=list)
+    _compressor: Any = field(default_factory=lambda: zlib.compressobj())
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups so far."""
+        return len(self._groups)
+
+    def add(self, group: Mapping[str, Any]) -> None:
+        """Add a group."""
+        members = group["members"]
+        text = _as_json({**group, "members": [self._member(member) for member in members]})
+        images = dict.fromkeys(name for member in members for turn in member["turns"] for name in turn["images"])
+        num_not_drawn = sum(not member["drawn"] for member in members)
+        self._groups.append(_Packed(text, len(self.texts), len(members), num_not_drawn, tuple(images)))
+        self._num_bytes += len(self._compressor.compress(text))
+        self.min_bytes = self._num_bytes * 4 // 5
+
+    def packed(self, batch: Batch, num_groups: int) -> Embedded:
+        """Return the first groups as they go into the page."""
+        groups = self._groups[:num_groups]
+        texts = list(self.texts)[: groups[-1].num_texts if groups else 0]
+        compressor = zlib.compressobj(9, wbits=31)  # gzip, without a time
+        parts = [compressor.compress(b'{"texts":' + _as_json(texts) + b',"groups":[')]
+        for number, group in enumerate(groups):
+            parts.append(compressor.compress(b"," + group.text if number else group.text))
+        parts += [compressor.compress(b"]}"), compressor.flush()]
+        return Embedded(
+            iteration=batch.iteration,
+            cell=batch.cell,
+            packed=b"".join(parts),
+            num_trajectories=sum(group.num_trajectories for group in groups),
+            num_all=batch.num_trajectories,
+            num_not_drawn=sum(group.num_not_drawn for group in groups),
+            images=tuple(dict.fromkeys(name for group in groups for name in group.images)),
+        )
+
+    def _member(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        return {**member, "turns": [self._turn(turn) for turn in member["turns"]]}
+
+    def _turn(self, turn: Mapping[str, Any]) -> dict[str, Any]:
+        prompt = turn["prompt"]
         added = prompt and [
-            [role, places.setdefault(text, len(places)), *rest] for role, text, *rest in prompt["added"]
+            [role, self.texts.setdefault(text, len(self.texts)), *rest] for role, text, *rest in prompt["added"]
         ]
-        return {**given, "prompt": prompt and {**prompt, "added": added}}
+        return {**turn, "prompt": prompt and {**prompt, "added": added}}
 
-    def member(given: Mapping[str, Any]) -> dict[str, Any]:
-        return {**given, "turns": [turn(one) for one in given["turns"]]}
 
-    packed = [{**group, "members": [member(one) for one in group["members"]]} for group in groups]
-    return {"texts": list(places), "groups": packed}
+def _as_json(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")

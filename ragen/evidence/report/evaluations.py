@@ -72,7 +72,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch |
     if cell.startswith(_OF_BASE):  # both ends of a replay are evaluated at one iteration
         cell = f"{cell.removeprefix(_OF_BASE)} of the base run"
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
-    return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}])
+    return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
 
 
 def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:

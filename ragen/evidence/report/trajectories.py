@@ -3,9 +3,12 @@
 turns, turn_images, rewards, selection, samples of one iteration -> Batch
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.agents.vision.image_table import mark_images
@@ -52,6 +55,20 @@ _TURN_COLUMNS = [
     "state_digest",
     "info",
 ]
+_OUTCOME_COLUMNS = [
+    "trajectory_id",
+    "group_id",
+    "turn",
+    "origin",
+    "answer",
+    "action_effective",
+    "finish_reason",
+    "status",
+    "success",
+    "terminated",
+    "truncated",
+    "info",
+]
 _SAMPLE_COLUMNS = {
     "advantage": "advantage",
     "mean_ratio": "ratio",
@@ -82,49 +99,118 @@ def read_rollout(
         transcriber: None if prompts cannot be decoded.
 
     Returns:
-        The batch; None if there are no turns to read.
+        The batch, whose groups are made as they are asked for; None if there are no turns to read.
     """
+    by_kind = _by_kind(places)
+    turns = _Groups.read(reader, by_kind.get("turns"), _TURN_COLUMNS)
+    if turns is None:
+        return None
+    images = shown_images(reader, by_kind.get("turn_images", ()))
+    rewards, samples = (_Groups.read(reader, by_kind.get(kind)) for kind in ("rewards", "samples"))
+    decided = _decided(reader, by_kind, turns)
+    unread = "the filter's decisions cannot be read" if by_kind.get("selection") else ""
+    undecided = {"kept": None, "score": None, "success": None, "reason": unread}
+
+    def members(group: str) -> list[Row]:
+        paid = {(row["trajectory_id"], row["turn"]): row for row in rewards.rows(group)} if rewards else {}
+        sampled = {row["trajectory_id"]: row for row in samples.rows(group)} if samples else {}
+        found = []
+        for rows in turns.trajectories(group):
+            for row in rows:
+                shown = images.get((row["trajectory_id"], row["turn"]), [])
+                row["images"] = [one["image"] for one in shown]
+                places = [(one["position"], one["num_tokens"]) for one in shown]
+                row["prompt_ids"] = mark_images(row["prompt_ids"], places)
+            trajectory = _trajectory(settings, rows, paid, token_lengths, transcriber)
+            trajectory["sample"] = _sample(sampled.get(trajectory["id"]))
+            found.append(trajectory)
+        return found
+
+    groups = (
+        {"id": group, **decided.get(group, undecided), "members": members(group)} for group in turns.order(decided)
+    )
+    return Batch(places[0].iteration, None, groups, turns.num_trajectories)
+
+
+def read_outcomes(reader: Reader, places: Sequence[Place]) -> Iterator[Row]:
+    """Read how all trajectories of an iteration ended, by group, in the order of `read_rollout`.
+
+    Yields:
+        Groups in the format of the page, with the members' `id`, `success`, `greedy` and `kinds` alone; none if there
+        are no turns to read.
+    """
+    by_kind = _by_kind(places)
+    turns = _Groups.read(reader, by_kind.get("turns"), _OUTCOME_COLUMNS)
+    if turns is None:
+        return
+    for group in turns.order(_decided(reader, by_kind, turns)):
+        yield {"members": [{"id": rows[0]["trajectory_id"], **_outcome(rows)} for rows in turns.trajectories(group)]}
+
+
+def _by_kind(places: Sequence[Place]) -> dict[str, list[Place]]:
     by_kind: dict[str, list[Place]] = {}
     for place in places:
         by_kind.setdefault(place.kind, []).append(place)
-    tables = [reader.table(place, _TURN_COLUMNS) for place in by_kind.get("turns", ())]
-    played = [row for table in tables if table is not None for row in table.to_pylist()]
-    if all(table is None for table in tables):
-        return None
-    images = shown_images(reader, by_kind.get("turn_images", ()))
-    for row in played:
-        shown = images.get((row["trajectory_id"], row["turn"]), [])
-        row["images"] = [one["image"] for one in shown]
-        row["prompt_ids"] = mark_images(row["prompt_ids"], [(one["position"], one["num_tokens"]) for one in shown])
-    rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
-    samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
-    members: dict[str, list[Row]] = {}
-    by_trajectory: dict[str, list[Row]] = {}  # rows may be in any order
-    for row in played:
-        by_trajectory.setdefault(row["trajectory_id"], []).append(row)
-    for rows in by_trajectory.values():
-        turns = sorted(rows, key=lambda row: row["turn"])
-        trajectory = _trajectory(settings, turns, rewards, token_lengths, transcriber)
-        trajectory["sample"] = _sample(samples.get(trajectory["id"]))
-        members.setdefault(turns[0]["group_id"], []).append(trajectory)
-    selection = sorted(_rows(reader, by_kind.get("selection")), key=lambda row: (not row["kept"], row["rank"]))
-    decided: dict[str, Row] = {
+    return by_kind
+
+
+class _Groups:
+    """The rows of a dataset by group: columns in Arrow, of which one group at a time becomes Python objects."""
+
+    def __init__(self, tables: Sequence[pa.Table]) -> None:
+        self._table = pa.concat_tables(tables).combine_chunks()
+        self._rows: dict[str, list[int]] = {}
+        for number, group in enumerate(self._table["group_id"].to_pylist()):
+            self._rows.setdefault(group, []).append(number)
+
+    @classmethod
+    def read(
+        cls, reader: Reader, places: Sequence[Place] | None, columns: Sequence[str] | None = None
+    ) -> "_Groups | None":
+        """Read the datasets of one kind in an iteration, of which it has several with several attempts."""
+        tables = [reader.table(place, columns) for place in places or ()]
+        readable = [table for table in tables if table is not None]
+        return cls(readable) if readable else None
+
+    @property
+    def num_trajectories(self) -> int:
+        """Number of trajectories."""
+        return int(pc.count_distinct(self._table["trajectory_id"]).as_py())
+
+    def order(self, decided: Mapping[str, Row]) -> list[str]:
+        """Return the names of its groups: those that were decided on, in that order, then the others."""
+        return list(dict.fromkeys([*(group for group in decided if group in self._rows), *self._rows]))
+
+    def rows(self, group: str) -> list[Row]:
+        """Return the rows of a group, in their order; they may lie anywhere in the dataset."""
+        numbers = self._rows.get(group, [])
+        if not numbers or numbers[-1] - numbers[0] + 1 == len(numbers):
+            rows: list[Row] = self._table.slice(numbers[0] if numbers else 0, len(numbers)).to_pylist()
+            return rows
+        taken: list[Row] = self._table.take(pa.array(numbers)).to_pylist()
+        return taken
+
+    def trajectories(self, group: str) -> list[list[Row]]:
+        """Return the trajectories of a group, each as its turns in order."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows(group):
+            found.setdefault(row["trajectory_id"], []).append(row)
+        return [sorted(rows, key=lambda row: row["turn"]) for rows in found.values()]
+
+
+def _decided(reader: Reader, by_kind: Mapping[str, Sequence[Place]], turns: _Groups) -> dict[str, Row]:
+    """Return the filter's decisions on the groups, the kept ones first, each by rank."""
+    tables = [reader.table(place) for place in by_kind.get("selection", ())]
+    selection = [row for table in tables if table is not None for row in table.to_pylist()]
+    return {
         row["group_id"]: {
             "kept": row["kept"],
             "score": row["score"],
             "success": row["success_rate"],
             "reason": row["reason"],
         }
-        for row in selection
-        if row["group_id"] in members
+        for row in sorted(selection, key=lambda row: (not row["kept"], row["rank"]))
     }
-    unread = "the filter's decisions cannot be read" if by_kind.get("selection") else ""
-    undecided = {"kept": None, "score": None, "success": None, "reason": unread}
-    groups = [
-        {"id": group_id, **decided.get(group_id, undecided), "members": members[group_id]}
-        for group_id in dict.fromkeys([*decided, *members])
-    ]
-    return Batch(places[0].iteration, None, groups)
 
 
 def _trajectory(
@@ -134,7 +220,7 @@ def _trajectory(
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
 ) -> Row:
-    prompts = _prompts(rows, transcriber)
+    prompts, outcome = _prompts(rows, transcriber), _outcome(rows)
     imported = imported_facts(rows[-1])
     absent = imported.get("absent", ())
     frames = replay_frames(settings, rows) if settings is not None and not imported else None
@@ -146,16 +232,26 @@ def _trajectory(
         "seed": str(rows[0]["env_seed"]),  # too large for a JavaScript number
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,
-        "success": None if "success" in absent else any(row["success"] for row in rows),
+        "success": outcome["success"],
         "status": max((row["status"] for row in rows), key=STATUSES.index),
         "errors": None if FORMAT in absent else sum(row["status"] == "format_error" for row in rows),
         "drawn": frames is not None,
-        "greedy": rows[0]["origin"] == "greedy",
-        "kinds": kinds_of(rows),
+        "greedy": outcome["greedy"],
+        "kinds": outcome["kinds"],
         "turns": [
             {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
             for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
         ],
+    }
+
+
+def _outcome(rows: list[Row]) -> Row:
+    """Return how a trajectory ended. `success` is None if its source does not say."""
+    absent = imported_facts(rows[-1]).get("absent", ())
+    return {
+        "success": None if "success" in absent else any(row["success"] for row in rows),
+        "greedy": rows[0]["origin"] == "greedy",
+        "kinds": kinds_of(rows),
     }
 
 
@@ -232,9 +328,3 @@ def _sample(row: Row | None) -> Row | None:
         return None
     found = {name: row[column] for column, name in _SAMPLE_COLUMNS.items()}
     return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}
-
-
-def _rows(reader: Reader, places: Sequence[Place] | None) -> list[Row]:
-    """Read the rows of all datasets of one kind in an iteration: with several attempts it has several."""
-    tables = [reader.table(place) for place in places or ()]
-    return [row for table in tables if table is not None for row in table.to_pylist()]

@@ -33,7 +33,7 @@ def batch(iteration: int, num_groups: int = 4) -> Batch:
         }
         for g in range(num_groups)
     ]
-    return Batch(iteration, None, groups)
+    return Batch(iteration, None, groups, 2 * num_groups)
 
 
 def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
@@ -51,6 +51,23 @@ def test_large_first_batch_is_cut_to_fit() -> None:
     assert 0 < part.num_trajectories < part.num_all == 32
     groups = json.loads(gzip.decompress(part.packed))["groups"]
     assert [g["id"] for g in groups] == [f"g{n}" for n in range(len(groups))]
+
+
+def test_no_more_groups_are_made_than_may_fit() -> None:
+    made: list[str] = []
+
+    def counted(of: Batch) -> Batch:
+        groups = (made.append(group["id"]) or group for group in of.groups)
+        return Batch(of.iteration, None, groups, of.num_trajectories)
+
+    room = len(embed([batch(0, 16)], 10**9)[0].packed)
+    (part,) = embed([counted(batch(0, 640))], room)
+    assert len(part.packed) <= room
+    assert part.num_all == 1280
+    assert len(made) < 64
+    made.clear()
+    assert [e.iteration for e in embed([batch(1), counted(batch(0, 640))], room)] == [1]
+    assert len(made) < 64
 
 
 def test_what_is_wanted_is_there_whatever_its_size() -> None:

@@ -47,7 +47,7 @@ def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch
     at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
     batch = read_rollout(Smiling(stored_run), at_first, None, LENGTHS, None)
     assert batch is not None
-    turn = batch.groups[0]["members"][0]["turns"][0]
+    turn = next(iter(batch.groups))["members"][0]["turns"][0]
     assert turn["response"] == shown
     assert sum(turn["lengths"]) == len(shown.encode("utf-16-le")) // 2
 
