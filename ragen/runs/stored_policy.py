@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starpo.ragen.agents.policy.folder import declared_end_ids, read_config
-from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, ImageTokens
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+    from starpo.ragen.agents.vision.image_tokens import ImageTokens
 
 _TOKENIZER = "tokenizer.json"
 _BESIDE = (
@@ -92,8 +93,10 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
     return None
 
 
-def _image_tokens(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> ImageTokens | None:
+def _image_tokens(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> "ImageTokens | None":
     """Return the tokens around an image; None if the policy sees none, in which case torch is not imported."""
+    from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
+
     config = read_config(folder)
     if "vision_config" not in config and config.get("model_type") != MODEL_TYPE:
         return None

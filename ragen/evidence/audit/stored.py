@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, cached_property, reduce
+from io import SEEK_END
+from itertools import islice
 from operator import and_
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
@@ -42,6 +45,8 @@ MAX_FILES = 100
 """Number of files of a view from which they are copied to one for many queries. A file of a few rows takes a
 millisecond to open in every query, and its footer more memory than its rows."""
 _ROWS_AT_ONCE = 8_192
+_GROWTH = 4
+"""Safe guess of how much larger the copy is, in which reused rows are there once for every iteration."""
 
 Part = Path | RangeFile
 
@@ -62,7 +67,8 @@ def open_database(
         should_verify: Whether to hash every file of a view before it is read.
         iteration: The only iteration whose rows the views have. None for all.
         has_many_queries: Whether every view will be queried many times, as audits do. The first query of a view of many
-            files then reads all of their columns, and copies them to one file (see `RAGEN_SQL_SPILL_GB`).
+            files then reads all of their columns, and copies them to one temporary file, unless that might exceed
+            `RAGEN_SQL_SPILL_GB`.
 
     Raises:
         StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise
@@ -92,7 +98,12 @@ class _StoredViews:
             parts = self._parts(view)
             uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
             files = [(file, _facts(view, artifact, uses)) for artifact, files in parts for file in files]
-            if self._has_many_queries and len(files) > MAX_FILES:
+            limit = Runtime.current().sql_spill_gb * 1e9 / _GROWTH
+            if (
+                self._has_many_queries
+                and len(files) > MAX_FILES
+                and sum(_size_bytes(file) for file, _ in files) < limit
+            ):
                 try:
                     return _copied(view, files, folder)
                 except (pa.ArrowException, OSError) as error:
@@ -228,26 +239,34 @@ def _dataset(view: str, files: Iterable[tuple[Part, Mapping[str, pa.Scalar]]]) -
 
 
 def _copied(view: str, files: Iterable[tuple[Part, Mapping[str, pa.Scalar]]], folder: Path) -> ds.Dataset:
-    """Copy the rows of all files, with the columns of the view, to one file in the folder, batch by batch."""
+    """Copy the rows of all files, with the columns of the view, to one file in the folder, a few files at a time."""
     schema, target = DATASET_VIEWS[view], folder / f"{view}.parquet"
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for file, facts in files:
-            with pq.ParquetFile(file if isinstance(file, Path) else pa.PythonFile(file, mode="r")) as part:
-                for batch in part.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-                    columns = {name: pa.repeat(value, batch.num_rows) for name, value in facts.items()}
-                    columns |= {name: batch[name] for name in schema.names if name not in columns}
-                    yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    def rows(part: tuple[Part, Mapping[str, pa.Scalar]]) -> pa.Table:
+        file, facts = part
+        with pq.ParquetFile(file if isinstance(file, Path) else pa.PythonFile(file, mode="r")) as parquet:
+            table = parquet.read(use_threads=False)
+        columns = {name: pa.repeat(value, table.num_rows) for name, value in facts.items()}
+        return pa.Table.from_arrays(
+            [columns[name] if name in columns else table[name] for name in schema.names], schema=schema
+        )
 
-    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
-        waiting: list[pa.RecordBatch] = []
-        for batch in batches():
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= _ROWS_AT_ONCE:
-                writer.write_table(pa.Table.from_batches(waiting))
-                waiting.clear()
-        writer.write_table(pa.Table.from_batches(waiting, schema))
+    waiting, unwritten = iter(files), list[pa.Table]()
+    with (
+        ThreadPoolExecutor(NUM_READERS) as readers,
+        pq.ParquetWriter(target, schema, compression="lz4") as writer,
+    ):
+        while some := list(islice(waiting, NUM_READERS)):
+            unwritten += readers.map(rows, some)
+            if sum(map(len, unwritten)) >= _ROWS_AT_ONCE:
+                writer.write_table(pa.concat_tables(unwritten))
+                unwritten.clear()
+        writer.write_table(pa.concat_tables([schema.empty_table(), *unwritten]))
     return ds.dataset(target, schema, format="parquet")
+
+
+def _size_bytes(file: Part) -> int:
+    return file.stat().st_size if isinstance(file, Path) else file.seek(0, SEEK_END)
 
 
 @contextmanager

@@ -95,6 +95,10 @@ def test_an_error_says_what_and_where(tables: Ask, sql: str, said: str) -> None:
         tables(turns=played_turns()).query(sql)
 
 
+def test_no_progress_bar_is_written_between_the_rows(tables: Ask) -> None:
+    assert tables().query("select current_setting('enable_progress_bar') as shown")["shown"].to_pylist() == [False]
+
+
 def test_an_error_is_found_before_anything_is_loaded() -> None:
     def load(view: str, _: Path) -> pa.Table:
         raise AssertionError(f"{view} was loaded")
