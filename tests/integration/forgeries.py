@@ -276,7 +276,7 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
         checkpoint(noise, stage="warm_start", should_fit=False), UPDATE, "0 update checkpoint damaged"),
     "a file more in an input": (
         checkpoint(extra, stage="warm_start", should_fit=False), UPDATE, "0 update checkpoint damaged"),
-    "another digest of a dropped checkpoint": (dropped_with_another_digest, UPDATE, "0 update checkpoint different"),
+    "another digest of a dropped checkpoint": (dropped_with_another_digest, UPDATE, "0 update checkpoint damaged"),
     "a file beside rows": (
         lambda folder: extra(artifact(folder, 0, "reward", "rewards")), REWARD, "0 reward rewards damaged"),
     # rows
