@@ -46,12 +46,12 @@ class SecondWitness:
             return None
         self.has_told = True
         if state.status == "running":
-            return Outcome("interrupted", f"its process has ended, at '{state.message}'. {_ADVICE}")
-        return Outcome(state.status, f"{state.message}. {_ADVICE}")
+            return Outcome("interrupted", f"its process has ended, at '{state.message}'. {ADVICE}")
+        return Outcome(state.status, f"{state.message}. {ADVICE}")
 
 
-_ADVICE = (
-    "This is what the run's own record says (state.json); Prefect, which was waited for, still shows the run as "
-    "unfinished: its database may be on a full disk, or busy. Its log is server.log in the state folder "
-    "(RAGEN_STATE_DIR, var); free some space, then `ragen down` and the next command restart it"
+ADVICE = (
+    "This is what the store says; Prefect, which was waited for, still shows the run as unfinished: "
+    "its database may be on a full disk, or busy. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
+    "free some space, then `ragen down` and the next command restart it"
 )

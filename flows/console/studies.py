@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from starpo.flows.console.deployment import start_deployment
 from starpo.flows.console.follow import POLL_S, RunFailedError
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.second_witness import ADVICE, SILENCE_S
 from starpo.flows.console.table import print_table
 from starpo.flows.console.watching import watching
 from starpo.flows.outcome import Outcome
@@ -48,11 +49,12 @@ def run_study(
         RunFailedError: If a cell or the whole study failed; if only cells failed, the result of the others is printed.
     """
     studies.begin(spec)
+    witness = _ResultWitness(studies, plan.name)
     console, what = Console(stderr=as_json), f"{studies.word} {plan.name}"
     given = {name: value for name, value in parameters.items() if value is not None}
     ended = start_deployment(deployment, given, plan.name, console)
     with watching(console, what, f"stop it:    ragen cancel {plan.name}"):
-        outcome = _follow(studies, plan, look, console, ended)
+        outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
         print_result(studies, plan.name, as_json)
     if outcome.status != "completed":
@@ -110,10 +112,38 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
         say(console, f"{studies.place(name)}/{file}")
 
 
+class _ResultWitness:
+    """Tells by the stored result that a study has ended, if Prefect has not told it within `SILENCE_S`."""
+
+    def __init__(self, studies: Kind, name: str) -> None:
+        """Create it before the flow run starts: a result that is there by then tells nothing."""
+        self._studies, self._name = studies, name
+        self._earlier = studies.version(name)
+        self._since: float | None = None
+
+    def outcome(self, is_all_done: bool) -> Outcome | None:
+        """Return how the study ended, to be asked while it is unfinished for Prefect; `is_all_done`: all its cells."""
+        version = self._studies.version(self._name)
+        if not version or (version == self._earlier and not is_all_done):
+            self._since = None
+            return None
+        self._since = time.monotonic() if self._since is None else self._since
+        if time.monotonic() - self._since < SILENCE_S:
+            return None
+        failures = self._studies.get(self._name).failures
+        reason = f"{_ERROR_NAME}{len(failures)} failed, as the result says. {ADVICE}"
+        return Outcome("failed", reason) if failures else Outcome("completed", ADVICE)
+
+
 def _follow(
-    studies: Kind, plan: StudyPlan, look: Look, console: Console, ended: Callable[[], Outcome | None]
+    studies: Kind,
+    plan: StudyPlan,
+    look: Look,
+    console: Console,
+    ended: Callable[[], Outcome | None],
+    witness: _ResultWitness,
 ) -> Outcome:
-    """Show how many cells are done, and which are active, until the flow run ends."""
+    """Show how many cells are done, and which are active, until the flow run ends, or has by what is stored."""
     columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     total, said = len(plan.labels), set(look()[0])
     if said:
@@ -127,6 +157,9 @@ def _follow(
                 said.add(label)
                 say(console, f"{len(said)} of {total}: {label} {done[label]}")
             bar.update(row, completed=len(done), description=at_work)
+            outcome = outcome or witness.outcome(len(done) == total)
             if outcome:
+                if outcome.reason.endswith(ADVICE):
+                    say(console, f"{studies.word} {plan.name}: the result is stored. {ADVICE}")
                 return outcome
             time.sleep(POLL_S)

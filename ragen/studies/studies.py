@@ -8,6 +8,7 @@ They are functions of stored runs and cells alone and can be recomputed at any t
 replaces them.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -104,6 +105,13 @@ class Studies(Generic[Asked, Result]):
                 "inputs are stored, so only the result is recomputed"
             ) from error
         return found  # type: ignore[return-value]
+
+    def version(self, name: str) -> str:
+        """Return a digest of the result's record, which a saved result changes; empty if there is none."""
+        try:
+            return hashlib.sha256(self._location.read(self._path(name, RESULT))).hexdigest()
+        except FileNotFoundError:
+            return ""
 
     def files(self, name: str) -> list[str]:
         """List the files of a result, the record first."""

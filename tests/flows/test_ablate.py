@@ -7,6 +7,8 @@ import pytest
 
 from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.cli.ablate import _looking_at, ablate
+from starpo.flows.console.follow import RunFailedError
+from starpo.flows.console.studies import run_study
 from starpo.flows.presets import GRIDS, preset
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
@@ -232,3 +234,25 @@ def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: St
             ablate(given, result=True, store=store.url, as_json=False)
     with pytest.raises(StoreError, match="no result of an ablation 'other'"):
         ablate(grid_file('name = "other"\n' + SMALL), result=True, store=store.url, as_json=False)
+
+
+@pytest.mark.parametrize("is_stored_before", [False, True])
+def test_a_result_that_prefect_does_not_hear_of_ends_the_command(
+    grid_file, store: Store, monkeypatch, capsys, is_stored_before: bool
+) -> None:
+    plan = plan_ablation(Grid.load(Path(grid_file())), store)
+    studies = Ablations(store.url)
+    if is_stored_before:
+        studies.save(RESULT.model_copy(update={"cells": RESULT.cells[:1]}))
+    ends = [RESULT]
+
+    def ended() -> None:  # Prefect: unfinished, for ever
+        if ends:
+            studies.save(ends.pop())
+
+    monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: ended)
+    monkeypatch.setattr("starpo.flows.console.studies.SILENCE_S", 0.2)
+    monkeypatch.setattr("starpo.flows.console.studies.POLL_S", 0.05)
+    with pytest.raises(RunFailedError, match=r"^1 failed, as the result says\. This is what the store says"):
+        run_study(studies, plan, plan.grid, "ablation/custom", {}, lambda: ({}, "no active run"), as_json=False)
+    assert "failed: b1: NothingKeptError" in capsys.readouterr().out

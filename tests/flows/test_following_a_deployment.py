@@ -181,7 +181,7 @@ def test_a_run_that_completed_without_prefect_hearing_of_it_is_told_from_its_rec
     store, ends = deaf_server
     ends.append(("completed", "completed"))
     assert follow_deployment("starpo/smoke", {}, store, "mine", Console(width=1000)) == "mine"
-    assert "the run's own record says (state.json); Prefect, which was waited for, still" in capsys.readouterr().out
+    assert "This is what the store says; Prefect, which was waited for, still" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

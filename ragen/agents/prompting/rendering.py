@@ -19,6 +19,7 @@ from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from itertools import accumulate, groupby
+from threading import Lock
 from typing import Any
 
 import jinja2
@@ -33,6 +34,7 @@ _MAX_BYTES, _MAX_CPU_S, _MAX_CHARACTERS = 1 << 30, 5, 1_000_000
 _MAX_BATCH = 1_000_000  # characters of messages in one process, far from the limits
 _PATIENCE_S = 120.0  # of wall time: the machine may be busy with other work
 _DATE = date(2024, 7, 26)
+_CACHED = 64
 
 Message = Mapping[str, str]
 
@@ -75,8 +77,24 @@ def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> Iterat
         yield from _render(json.dumps([template, [rendering for _, rendering in batch], {}]))
 
 
-@lru_cache(maxsize=64)
 def _rendered(request: str) -> tuple[tuple[str, str], ...]:
+    """Render, once for all threads that ask for the same at a time: each rendering starts a process."""
+    with _asking:
+        lock = _lock(request)
+    with lock:
+        return _cached(request)
+
+
+_asking = Lock()
+
+
+@lru_cache(maxsize=_CACHED)
+def _lock(_request: str) -> Lock:
+    return Lock()
+
+
+@lru_cache(maxsize=_CACHED)
+def _cached(request: str) -> tuple[tuple[str, str], ...]:
     return _render(request)
 
 

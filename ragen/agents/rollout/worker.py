@@ -62,25 +62,29 @@ def serve(make_player: Callable[[], "LocalPlayer"]) -> None:
     requests, answers = _own_streams()
     end_if_hung(Runtime.current().environment_s)
     waiting: SimpleQueue[bytes | None] = SimpleQueue()
-    Thread(target=_receive, args=(requests, waiting), daemon=True).start()
-    player = make_player()
+    players: list[LocalPlayer] = []
+    Thread(target=_receive, args=(requests, waiting, players), daemon=True).start()
+    players.append(player := make_player())
     while (payload := waiting.get()) is not None:
         try:
             rows = player.play(*unpack_request(payload))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            write_frame(answers, FAILURE, failure(error))
+            with suppress(BrokenPipeError):  # the parent has gone, which has stopped the player
+                write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
         give_back_freed_memory()
 
 
-def _receive(requests: IO[bytes], waiting: "SimpleQueue[bytes | None]") -> None:
-    """Queue requests until their end; then end this process even if it is at work, which nobody waits for."""
+def _receive(requests: IO[bytes], waiting: "SimpleQueue[bytes | None]", players: "list[LocalPlayer]") -> None:
+    """Queue requests until their end; then stop the players, and end this process even if one goes on."""
     with suppress(EOFError, OSError):
         while True:
             waiting.put(read_frame(requests)[1])
+    for player in players:
+        player.stop()
     waiting.put(None)
     time.sleep(ENDING_S)
     os._exit(1)

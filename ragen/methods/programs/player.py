@@ -138,10 +138,12 @@ class Shard:
             if stop_at is not None and time.monotonic() >= stop_at:
                 return
             self._start()
-            for call in self._endpoint.calls(self._patience_s()):
+            calls = self._endpoint.calls(self._patience_s())
+            for call in calls:
                 self._take(call)
+            stop_spelling_at = time.monotonic() + SPELLING_S if calls else 0.0
             for name in list(self._to_spell):
-                self._ask(name, 0.0)
+                self._ask(name, stop_spelling_at)
             self._end_those_that_ended()
             self._submit()
             if self._in_flight:
@@ -184,20 +186,25 @@ class Shard:
         if call.trajectory_id not in self._live or call.is_abandoned:
             return
         self._to_spell.setdefault(call.trajectory_id, deque()).append(call)
-        self._ask(call.trajectory_id, SPELLING_S)
+        self._spell(call.trajectory_id)
 
-    def _ask(self, name: str, patience_s: float) -> None:
-        """Spell out the calls of a trajectory, one after the other, and make them requests.
+    def _spell(self, name: str) -> None:
+        """Begin to spell out the first of a trajectory's calls.
 
         A new shape of messages or a list of tools takes a template as long as it takes, in a process of its own, and
         long texts take the tokenizer long: other trajectories do not wait for that.
         """
+        if name not in self._spelled:
+            trajectory, request = self._live[name][0], self._to_spell[name][0].request
+            self._spelled[name] = self._spellers.submit(trajectory.prompt, request)
+
+    def _ask(self, name: str, stop_at: float) -> None:
+        """Make requests of a trajectory's calls, one after the other, as far as they are spelled out by then."""
         trajectory, calls = self._live[name][0], self._to_spell[name]
-        stop_at = time.monotonic() + patience_s
         while calls:
-            if name not in self._spelled:
-                self._spelled[name] = self._spellers.submit(trajectory.prompt, calls[0].request)
-            wait([self._spelled[name]], max(0.0, stop_at - time.monotonic()))
+            self._spell(name)
+            if not self._spelled[name].done():
+                wait([self._spelled[name]], max(0.0, stop_at - time.monotonic()))
             if not self._spelled[name].done():
                 return
             request = trajectory.ask(calls.popleft(), self._spelled.pop(name))

@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -90,3 +91,15 @@ def test_a_system_that_cannot_limit_memory_renders_without_the_limit(monkeypatch
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert render("{{ 'without a limit' }}", [CONVERSATION], {}) == [("without a limit", "")]
+
+
+def test_threads_that_ask_for_the_same_share_a_process(monkeypatch):
+    from starpo.ragen.agents.prompting import rendering
+
+    started = []
+    run = rendering.subprocess.run
+    monkeypatch.setattr(rendering.subprocess, "run", lambda *args, **given: started.append(args) or run(*args, **given))
+    with ThreadPoolExecutor(8) as threads:
+        texts = list(threads.map(lambda _: render("{{ messages[0].content }}", [CONVERSATION], {"new": 1}), range(8)))
+    assert texts == [[(CONVERSATION[0]["content"], "")]] * 8
+    assert len(started) == 1
