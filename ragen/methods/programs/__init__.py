@@ -10,7 +10,9 @@ reward         what an episode is worth
 player         the loop: programs, their calls, the engine, rows of `turns`
 trajectory     one trajectory: its calls and, in the end, its rows
 endpoint       HTTP on loopback, a key per trajectory
-chat, replies  requests as values, answers as bytes
+chat           messages, calls and requests as values
+requests       the body of a request, read within limits
+replies        answers as bytes
 responses      the same for the protocol of `/v1/responses`
 album          images of requests
 conversations  token in, token out: which context a request continues

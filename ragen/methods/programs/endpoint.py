@@ -31,8 +31,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.methods.programs.album import Album
-from starpo.ragen.methods.programs.chat import ChatRequest, Refusal, RunSampling, read_request
+from starpo.ragen.methods.programs.chat import CALL_LIMIT, ChatRequest, Refusal, RunSampling
 from starpo.ragen.methods.programs.replies import Reply, error, models
+from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.responses import as_chat, responded
 from starpo.ragen.methods.programs.responses import events as response_events
 
@@ -89,19 +90,24 @@ class Served:
     """What a trajectory's requests were, answered or not.
 
     Attributes:
-        num_refused: Number of requests that were refused.
-        refused: Reason -> how often a request was refused for it, of the first `_MAX_REASONS` reasons.
+        num_refused: Number of requests that were refused, for whatever reason.
+        refused: Reason -> how often a request was refused for it, of the first `_MAX_REASONS` reasons; not for a limit.
+        limit: The limit of an episode for which the last one was refused; '' if none was.
         overridden: Sampling setting of the program's that had no effect -> in how many requests.
     """
 
     num_refused: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    limit: str = ""
     overridden: Counter[str] = field(default_factory=Counter)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """Count a refusal."""
+        reason = str(refusal)
         self.num_refused += 1
-        if reason in self.refused or len(self.refused) < _MAX_REASONS:
+        if refusal.code == CALL_LIMIT:
+            self.limit = reason
+        elif reason in self.refused or len(self.refused) < _MAX_REASONS:
             self.refused[reason] += 1
 
 
@@ -174,7 +180,8 @@ class Endpoint:
         """End a trajectory: its key is unknown from now on. Return what its requests were."""
         served = self._clients.pop(_digest(key)).served
         # Copies, each made at once: a request that is still in progress may be counted at any time.
-        return Served(served.num_refused, Counter(dict(served.refused)), Counter(dict(served.overridden)))
+        refused, overridden = Counter(dict(served.refused)), Counter(dict(served.overridden))
+        return Served(served.num_refused, refused, served.limit, overridden)
 
     def calls(self, timeout_s: float) -> list[PendingCall]:
         """Return the calls that have come since the last time; if there are none, wait for the first one."""
@@ -208,7 +215,7 @@ class Endpoint:
             return await self._answered(client, request)
         except Refusal as refusal:
             if refusal.code != "disconnected":
-                client.served.refuse(str(refusal))
+                client.served.refuse(refusal)
             raise
 
     async def _answered(self, client: _Client, request: Request) -> Response:

@@ -68,7 +68,7 @@ class Program(Environment[ProgramSettings]):
             remarks.append(f"in {len(refused)} of {len(facts)} episodes, requests of the program were refused: {named}")
         if overridden:
             remarks.append(
-                f"the program's own {', '.join(overridden)} has no effect: responses are sampled with the run's "
+                f"what the program sets has no effect ({', '.join(overridden)}): responses are sampled with the run's "
                 "settings and seeds (environment.sampling = 'refuse' refuses others)"
             )
         return remarks

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from starpo.ragen.methods.programs.chat import MAX_MESSAGES, check_size, refusal
 from starpo.ragen.methods.programs.replies import Reply
+from starpo.ragen.methods.programs.requests import MAX_MESSAGES, check_size, refusal
 from starpo.ragen.methods.programs.settings import MODEL
 
 

@@ -7,6 +7,7 @@ have before. The reward of the program is that of its last turn. How a program m
 
     done                              the last turn is terminated, with the reward
     died after a refusal for a limit  truncated: the last turn, or for a full context a turn of status 'truncated'
+    died of a response that was cut   truncated: the last turn; frameworks may not go on from half a response
     anything else                     a last turn of status 'env_error' or 'timeout', so that no reward is made up: the
                                       trajectory is in no statistic and is not trained on
 
@@ -35,7 +36,7 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.grammar import write_call
-from starpo.ragen.methods.programs.chat import ChatMessage, ChatRequest, Refusal
+from starpo.ragen.methods.programs.chat import CALL_LIMIT, ChatMessage, ChatRequest, Refusal
 from starpo.ragen.methods.programs.conversations import Conversations, Prompt
 from starpo.ragen.methods.programs.endpoint import PendingCall, Served
 from starpo.ragen.methods.programs.process import Ended
@@ -142,7 +143,7 @@ class Trajectory:
             message = f"this trajectory has had its {max_calls} responses (environment.max_calls)"
             if self._num_abandoned:
                 message += f", of which it did not wait for {self._num_abandoned}: give its client a longer timeout"
-            raise Refusal(message, code="call_limit_exceeded")
+            raise Refusal(message, code=CALL_LIMIT)
         self._check_length(request)
         prompt = self._conversations.prompt(request)
         if len(prompt.ids) + self._policy.sampling.max_response_tokens > limit:
@@ -260,10 +261,18 @@ class Trajectory:
             self.rows[-1]["truncated"] = True
         elif ended.status == "died" and self._limit not in ("", "calls"):
             self._add(status="truncated", truncated=True, info=_as_json({"error": self._limit}))
+        elif ended.status == "died" and self._was_cut():
+            output = without_secrets(ended.output)[-_MAX_OUTPUT:]
+            facts = {"error": error, "message": without_secrets(message), "output": output}
+            self.rows[-1] |= {"truncated": True, "info": _as_json(json.loads(self.rows[-1]["info"]) | facts)}
         else:
-            if served.num_refused:
-                message = f"{served.num_refused} of its requests were refused, as: {_reasons(served)[0]}; {message}"
+            if reasons := _reasons(served) or [served.limit] * bool(served.limit):
+                message = f"{served.num_refused} of its requests were refused, as: {reasons[0]}; {message}"
             self._fail(error, message, output=without_secrets(ended.output)[-_MAX_OUTPUT:])
+
+    def _was_cut(self) -> bool:
+        """Whether the last response ended at the maximum length: it is the policy's fault, which learns from it."""
+        return bool(self._turns) and self._turns[max(self._turns)].response.finish_reason == "length"
 
     def end_unplayed(self, error: str, message: str, served: Served, status: str = "env_error") -> None:
         """Make the rows of a program that was not started, or not ended, with this last turn."""
@@ -278,6 +287,8 @@ class Trajectory:
             facts["conversations"] = len({turn.prompt.number for turn in self._turns.values()})
         if served.refused:
             facts["refusals"] = _reasons(served)
+        if served.limit:
+            facts["limit"] = without_secrets(served.limit)
         if served.overridden:
             facts["overridden"] = dict(served.overridden)
         self.rows[-1]["info"] = _as_json(json.loads(self.rows[-1]["info"]) | facts)

@@ -13,8 +13,9 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.config.agent import CHAT_TEMPLATES, AgentConfig
-from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal, RunSampling, read_request
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal, RunSampling
 from starpo.ragen.methods.programs.conversations import Conversations
+from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tool_calls import parse_calls
 from tests.ragen.agents.prompting.conftest import Words, tokenizer_of

@@ -18,9 +18,10 @@ from starpo.ragen.agents.vision.image_tokens import MARK, REPLACEMENT
 from starpo.ragen.methods.programs import album
 from starpo.ragen.methods.programs import endpoint as served
 from starpo.ragen.methods.programs.album import Album
-from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, Requirement, RunSampling, read_request
+from starpo.ragen.methods.programs.chat import Call, ChatMessage, Refusal, Requirement, RunSampling
 from starpo.ragen.methods.programs.endpoint import Endpoint
 from starpo.ragen.methods.programs.replies import Reply
+from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.responses import as_chat
 
 pytestmark = pytest.mark.integration

@@ -115,5 +115,5 @@ def test_remarks_of_a_rollout():
     ]
     refused, overridden = Program.remarks([json.dumps(info) for info in infos])
     assert refused == "in 2 of 3 episodes, requests of the program were refused: n is 2 (in 2); no tools (in 1)"
-    assert overridden.startswith("the program's own seed, temperature has no effect")
+    assert overridden.startswith("what the program sets has no effect (seed, temperature): ")
     assert Program.remarks(["{}"]) == []

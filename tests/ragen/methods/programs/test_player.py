@@ -38,10 +38,11 @@ from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import endpoint, player
-from starpo.ragen.methods.programs.chat import RunSampling, read_request
+from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.endpoint import PendingCall, Served
 from starpo.ragen.methods.programs.player import Policy
 from starpo.ragen.methods.programs.process import Ended
+from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
@@ -246,7 +247,17 @@ def test_a_limit_of_calls_truncates_and_may_be_caught(run):
     caught = "try:\n    [ask(user(str(n))) for n in range(3)]\nexcept urllib.error.HTTPError: pass\nend(1)"
     last = run(caught, max_calls=2)[1]
     assert (last["truncated"], last["terminated"], last["action_rewards"]) == (False, True, [1.0])
-    assert json.loads(last["info"])["refused"] == 1
+    info = json.loads(last["info"])
+    assert (info["refused"], info["limit"]) == (1, "this trajectory has had its 2 responses (environment.max_calls)")
+    assert "refusals" not in info
+
+
+def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
+    code = "first = ask(user('a'))\nif first['finish_reason'] == 'length': raise ValueError('half')\nend(1)"
+    for row in run(code, lambda *_: "Left Right Down Up" * 9):
+        assert (row["truncated"], row["terminated"], row["is_valid"]) == (True, False, True)
+        assert (row["action_rewards"], row["success"]) == ([0.0], False)
+        assert json.loads(row["info"])["message"] == "exit status 1: ValueError: half"
 
 
 def test_a_program_that_dies_of_a_limit_before_any_answer(program):
@@ -260,7 +271,7 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
         requests = [trajectory.ask(call, pool.submit(trajectory.prompt, call.request)) for call in (first, second)]
     assert [request is None for request in requests] == [False, True]
     served = Served()
-    served.refuse(str(second.answered.result()))
+    served.refuse(second.answered.result())
     trajectory.end(Ended("died", "exit status 1", ""), served)
     (row,) = trajectory.rows
     assert (row["status"], json.loads(row["info"])["error"]) == ("env_error", "ProgramDied")
@@ -497,6 +508,7 @@ def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, 
     with ThreadPoolExecutor() as pool:
         playing = pool.submit(local.play, job, [Episode("g", 0, 0, 0, 0), Episode("g", 1, 0, 1, 1)])
         while not list(tmp_path.glob("ragen-program-*/begun")):
+            assert not playing.done(), playing.result()["info"].to_pylist()
             time.sleep(0.01)
         local.stop()
         with pytest.raises(EngineError, match="stopped"):
