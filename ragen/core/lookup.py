@@ -226,7 +226,7 @@ def _resolve(name: str, target: str) -> Any:
         )
     module, _, attribute = target.partition(":")
     try:
-        with guarded():
+        with guarded("" if module.startswith("starpo.") else f"the import of module '{module}'"):
             return getattr(import_module(module), attribute)
     except StarPOError:
         raise

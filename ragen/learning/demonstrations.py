@@ -18,6 +18,7 @@ from starpo.ragen.agents.prompting.parser import format_response
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.guard import guarded
 from starpo.ragen.core.lookup import resolve
@@ -104,7 +105,8 @@ def demonstrate_turns(
                 had_invalid_action=False,
                 image=contexts.look(world),
             )
-            decision = player(world, config.demonstration_skill, rng)
+            with guarded(f"the demonstrator of '{environment.type}'", Runtime.current().plugin_limit):
+                decision = player(world, config.demonstration_skill, rng)
             # The response is cut at the turn's limit, which is constant, but not at the number of actions left, which
             # the 'state' prompt does not show: excess actions are just not executed, as in a rollout.
             actions, before = decision.actions[: agent.max_actions_per_turn], observation

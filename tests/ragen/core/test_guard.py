@@ -16,6 +16,7 @@ import torch
 from starpo.ragen.core import guard
 from starpo.ragen.core.errors import CallLimitError
 from starpo.ragen.core.guard import Limit, guarded, interrupt_overdue_calls, overdue_call, tell_of_slow_calls
+from starpo.ragen.core.lookup import resolve
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,15 @@ def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> N
     (text,) = caplog.messages
     assert heard == [text, ""]
     assert re.fullmatch(r"reward component 'mine' has not returned for \d+ s; its limit is 60 s \(RAGEN_MINE_S\)", text)
+
+
+@pytest.mark.timeout(30)
+def test_an_import_that_takes_long_is_named_while_it_does(monkeypatch, caplog, tmp_path: Path) -> None:
+    monkeypatch.setattr(guard, "SLOW_S", 0.1)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine_slow.py").write_text("import time\ntime.sleep(1.5)\nX = 1\n")
+    assert resolve("mine_slow:X") == 1
+    assert "the import of module 'mine_slow' has not returned for" in caplog.text
 
 
 def test_importing_torch_first_changes_no_settings(tmp_path: Path) -> None:

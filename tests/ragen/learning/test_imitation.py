@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
-from starpo.ragen.core.errors import ConfigError, LearnerError
+from starpo.ragen.core.errors import CallLimitError, ConfigError, LearnerError
 from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
@@ -46,6 +47,14 @@ SMALL = TinyPolicy(
 
 def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozenset(), turns=40, longest=64):
     return demonstrations.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
+
+
+@pytest.mark.timeout(30)
+def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
+    monkeypatch.setenv("RAGEN_PLUGIN_S", "0.3")
+    monkeypatch.setattr(demonstrations, "resolve", lambda _: lambda *_: time.sleep(1e6))
+    with pytest.raises(CallLimitError, match=r"the demonstrator of 'sokoban' took longer than 0.3 s.*RAGEN_PLUGIN_S"):
+        demonstrate()
 
 
 @pytest.mark.parametrize(
