@@ -22,8 +22,8 @@ from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.flows.terminal import write
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import visible
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps consist of evaluations alone, so they run where the GPUs are."""
@@ -103,7 +103,7 @@ def deployments() -> list[Deployed]:
         try:
             config = preset(name)
         except ConfigError as error:
-            write(f"preset {name} is not served: {error}", sys.stderr)
+            sys.stderr.write(visible(f"preset {name} is not served: {error}") + "\n")
             continue
         settings = {"config": config.model_dump(mode="json")}
         made.append(Deployed(starpo, name, {"preset": name}, settings))
@@ -127,4 +127,4 @@ def prefect_yaml() -> str:
 
 
 if __name__ == "__main__":
-    write(prefect_yaml().rstrip())
+    sys.stdout.write(prefect_yaml())

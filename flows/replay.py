@@ -10,10 +10,10 @@ from typing import Any
 from prefect import flow
 
 from starpo.flows.prefect_execution import InPrefect
-from starpo.flows.record import RunRecorder
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.store import Store
+from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.replay import replay_run
 from starpo.tasks.loop.run_code import replay_code
 

@@ -1,18 +1,18 @@
-"""The flow `starpo`: check the settings and carry out the run (`flows.training_run`) as Prefect tasks."""
+"""The flow `starpo`: check the settings and carry out the run (`tasks.loop.run`) as Prefect tasks."""
 
 from typing import Any
 
 from prefect import flow
 
-from starpo.flows.memory_check import check_memory
 from starpo.flows.prefect_execution import InPrefect
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.training_run import carry_out_run
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.settings import described_by_name
 from starpo.ragen.readiness import check_ready
+from starpo.tasks.loop.memory_check import check_memory
+from starpo.tasks.loop.run import carry_out_run
 from starpo.tasks.loop.run_code import default_run_name
 
 with described_by_name():  # the decorator makes a schema, which nobody reads: a deployment makes its own

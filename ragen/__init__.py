@@ -6,8 +6,6 @@ evidence     analyses of stored runs: report, audits, diagnostics; imported by f
 runs         stages of stored runs: carried out, verified, replayed; where engines and learners run
 readiness    what a run lacks; trial: episodes played before a run, and what follows from them
 sizing       resource estimates for a run, before it is started
-speed        how fast this machine plays and trains a policy, measured
-pace         how long the episodes of a run take at a speed
 methods      what plugs into the stages below by the registry, as a user's code does: search, judge, checklist, segments
 learning     stored turns -> reward, filter, objectives, learners -> checkpoint; metrics and control of training
 context_fit  whether prompts and responses fit into the context; advice: what is out of place with a pretrained model

@@ -27,19 +27,19 @@ if PathFinder.find_spec("starpo.schemas", __path__) is None:
     )
 
 if TYPE_CHECKING:
-    from starpo.flows.opened_run import Run, open_run, runs, sql
-    from starpo.flows.scripting import play, train
+    from starpo.flows.api.opened_run import Run, open_run, runs, sql
+    from starpo.flows.api.scripting import play, train
     from starpo.ragen.core.errors import StarPOError
 
 __all__ = ["Run", "StarPOError", "open_run", "play", "runs", "sql", "train"]
 
 _PLACES = {
-    "Run": "flows.opened_run",
-    "open_run": "flows.opened_run",
-    "runs": "flows.opened_run",
-    "sql": "flows.opened_run",
-    "play": "flows.scripting",
-    "train": "flows.scripting",
+    "Run": "flows.api.opened_run",
+    "open_run": "flows.api.opened_run",
+    "runs": "flows.api.opened_run",
+    "sql": "flows.api.opened_run",
+    "play": "flows.api.scripting",
+    "train": "flows.api.scripting",
     "StarPOError": "ragen.core.errors",
 }
 

@@ -12,5 +12,6 @@ objectives       checkpoint, turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics
+progress         the state that a run writes while it works
 incident         turns of a healthy and of the alarming iteration -> incident
 """

@@ -30,7 +30,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
-        from starpo.flows.terminal import write
+        from starpo.flows.console.terminal import write
 
         try:
             write(f"starpo {version('starpo')}")

@@ -12,8 +12,8 @@ from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.follow import FINAL
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import GRIDS, PRESETS
-from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store

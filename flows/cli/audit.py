@@ -8,7 +8,7 @@ from rich.text import Text
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.answers import json_rows
 from starpo.flows.console.table import cell, print_table
-from starpo.flows.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.audits import about, chosen_audits, run_audits
 from starpo.ragen.evidence.audit.finding import Finding, serious_first, shown_rows, verdict

@@ -10,9 +10,9 @@ from typing import Any
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.follow import POLL_S
+from starpo.flows.console.terminal import Console, say
 from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.server import ServerError, served_environment
-from starpo.flows.terminal import Console, say
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store

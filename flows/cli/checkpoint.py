@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from starpo.flows.checkpoint_export import export_checkpoint
+from starpo.flows.api.checkpoint_export import export_checkpoint
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.policy.initial_states import FILE
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError

@@ -11,7 +11,7 @@ from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.comparing import as_csv, as_latex, compared, difference_rows, remarks, success_rows
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.pages import check_output, write_page
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.words import settings_as_text
 from starpo.ragen.store.records.runs import Run

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from starpo.flows.api.diagnosis import Diagnosis, diagnose_run
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.diagnosis import Diagnosis, diagnose_run
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.fall import fall

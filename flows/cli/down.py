@@ -2,8 +2,8 @@
 
 from starpo.flows import server
 from starpo.flows.abandoned import crash_abandoned
+from starpo.flows.console.terminal import Console, say
 from starpo.flows.flow_run import unfinished
-from starpo.flows.terminal import Console, say
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 

@@ -11,8 +11,8 @@ import typer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import print_result, run_study
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
-from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.studies import Sweeps

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from starpo.flows.api.evaluation import evaluate_checkpoint
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
-from starpo.flows.evaluation import evaluate_checkpoint
-from starpo.flows.terminal import Console, plain, print_json, say
+from starpo.flows.console.terminal import Console, plain, print_json, say
 
 
 def evaluate(

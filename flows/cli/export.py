@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
-from starpo.flows.terminal import Console, print_json, say, write
+from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.exporting import FORMATS, export_run
 from starpo.ragen.evidence.exchange.played import Recorded

@@ -2,7 +2,7 @@
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.follow import follow_run
-from starpo.flows.terminal import Console
+from starpo.flows.console.terminal import Console
 
 
 def follow(run: RunArgument, store: StoreOption = None) -> None:

@@ -10,8 +10,8 @@ import typer
 from rich.progress import track
 
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError, DataError
 from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_in
 from starpo.ragen.evidence.exchange.setting_aside import SetAside

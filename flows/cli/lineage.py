@@ -7,7 +7,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json
 from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
 

@@ -13,7 +13,7 @@ import typer
 
 from starpo.flows.cli.commands import STYLE
 from starpo.flows.console.pages import write_page
-from starpo.flows.terminal import write
+from starpo.flows.console.terminal import write
 from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS
@@ -108,7 +108,7 @@ def experiment(
     ] = None,
 ) -> None:
     """Write settings for a model and an environment, with the reason for each choice (docs/models.md)."""
-    from starpo.flows.experiment import plan_experiment
+    from starpo.flows.api.experiment import plan_experiment
 
     path = output or Path(_file_name(environment, model))
     _expect_new(path)

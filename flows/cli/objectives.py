@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from starpo.flows.api.objectives import ALL, OWN, Lab, compare_objectives
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.progress import told
 from starpo.flows.console.table import print_table
-from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.learning.metrics.objectives import Compared
 
 _LEGEND = (

@@ -79,7 +79,7 @@ def stoppable(is_local: bool) -> Iterator[None]:
 
 def open_store(url: str | None) -> "Store":
     """Open the store at this URL, or the configured one."""
-    from starpo.flows.stores import open_store
+    from starpo.flows.console.stores import open_store
 
     return open_store(url)
 

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits, worst_misfit
 from starpo.ragen.core.counts import counted

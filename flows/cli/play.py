@@ -6,7 +6,7 @@ import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from starpo.flows.terminal import Console
+from starpo.flows.console.terminal import Console
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs import make

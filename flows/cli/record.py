@@ -10,7 +10,7 @@ import typer
 
 from starpo.flows.cli.import_ import Importer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store, parse_overrides
-from starpo.flows.terminal import print_json, write
+from starpo.flows.console.terminal import print_json, write
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted

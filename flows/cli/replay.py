@@ -6,8 +6,8 @@ import typer
 
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.deployment import follow_deployment
-from starpo.flows.replay_summary import print_comparison
-from starpo.flows.terminal import Console
+from starpo.flows.console.replay_summary import print_comparison
+from starpo.flows.console.terminal import Console
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.tasks.loop.run_code import replay_code
 

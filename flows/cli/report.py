@@ -7,7 +7,7 @@ import typer
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.pages import check_output, write_report
-from starpo.flows.terminal import write
+from starpo.flows.console.terminal import write
 
 
 def report(

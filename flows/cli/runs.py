@@ -11,7 +11,7 @@ from rich.tree import Tree
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
 from starpo.flows.console.table import wrapped
-from starpo.flows.terminal import Console, plain, print_json, say
+from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.visible import quoted

@@ -8,8 +8,8 @@ import typer
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages, run_facts
 from starpo.flows.console.reasons import merged_reasons
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
-from starpo.flows.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.cost import cost_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse

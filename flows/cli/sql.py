@@ -10,7 +10,7 @@ import typer
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.answers import print_json_rows, write_csv, write_parquet
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, write
+from starpo.flows.console.terminal import Console, print_json, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.audit.database import described_views
 from starpo.ragen.evidence.audit.named import matching_runs

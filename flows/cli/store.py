@@ -12,7 +12,7 @@ from starpo.flows.cli.commands import STYLE
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, say, write
+from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store.keeping.copying import Copy, copy_run
 from starpo.ragen.store.keeping.garbage import MIN_AGE, Garbage, delete_garbage, find_garbage

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import LocalOption, MethodOption, SetOption, StoreOption, parse_overrides, stoppable
-from starpo.flows.console.training import conclude, train_settings
-from starpo.flows.terminal import Console
+from starpo.flows.console.start import conclude, train_settings
+from starpo.flows.console.terminal import Console
 
 
 def train(

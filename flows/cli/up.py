@@ -2,7 +2,7 @@
 
 from starpo.flows import server
 from starpo.flows.console.deployment import register
-from starpo.flows.terminal import Console, say
+from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.runtime import Runtime
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import MethodOption, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.terminal import print_json, write
 from starpo.flows.presets import preset
-from starpo.flows.terminal import print_json, write
 from starpo.ragen.advice import advise
 from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted

@@ -10,7 +10,7 @@ import typer
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, judging, open_store
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict

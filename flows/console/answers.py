@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from starpo.flows.terminal import as_json_value, json_text
+from starpo.flows.console.terminal import as_json_value, json_text
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.outputs import whole_file
 

@@ -9,10 +9,10 @@ from typing import Any
 from starpo.flows import server
 from starpo.flows.console.follow import follow_run
 from starpo.flows.console.second_witness import SecondWitness
+from starpo.flows.console.terminal import Console, say
 from starpo.flows.console.watching import advice_on, watching
 from starpo.flows.flow_run import FlowRun, asking
 from starpo.flows.outcome import Outcome
-from starpo.flows.terminal import Console, say
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
 

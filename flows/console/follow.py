@@ -9,8 +9,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.second_witness import SecondWitness
+from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.outcome import Outcome
-from starpo.flows.terminal import Console, description_column, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.runs.counting import updates_before

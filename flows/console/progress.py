@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from starpo.flows.terminal import Console, description_column, plain, say
+from starpo.flows.console.terminal import Console, description_column, plain, say
 
 PLAIN_EVERY_S = 15.0
 """Seconds between lines without a terminal."""

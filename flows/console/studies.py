@@ -12,11 +12,11 @@ from starpo.flows.console.follow import POLL_S, RunFailedError
 from starpo.flows.console.listing import print_rows
 from starpo.flows.console.second_witness import ADVICE, SILENCE_S
 from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
 from starpo.flows.console.watching import watching
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import Shipped
 from starpo.flows.study import CellsFailedError, StudyPlan
-from starpo.flows.terminal import Console, description_column, print_json, say
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.studies.spec import StudySpec

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from starpo.flows.terminal import MAX_CELL, Console, as_json_value, json_text, say
+from starpo.flows.console.terminal import MAX_CELL, Console, as_json_value, json_text, say
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 
 _WORD = re.compile(r"\[[^\[\]\s]{1,12} [^\[\]\s]{1,12}\]\S*|\S+")

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from starpo.flows.console.listing import recorded_stages
 from starpo.flows.console.table import print_record
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.counts import counted
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted

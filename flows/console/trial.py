@@ -1,6 +1,6 @@
 """`ragen validate --play`: the episodes of a trial, in lines for people."""
 
-from starpo.flows.terminal import Console, say
+from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ConfigError

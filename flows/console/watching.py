@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from starpo.flows.terminal import Console, say
+from starpo.flows.console.terminal import Console, say
 
 _INTERRUPTED = 130
 """Conventional exit code of a command that was ended by Ctrl-C."""

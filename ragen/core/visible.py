@@ -1,7 +1,7 @@
 """Untrusted text made safe to display: no hidden characters, no bidirectional reordering, no terminal control codes.
 
 Internally, text is data and is kept unchanged. It is made safe once, on output: in a terminal
-(`flows.terminal`), in logs (`flows.logs`), in our own pages and figures (`ragen.core.templates`,
+(`flows.console.terminal`), in logs (`flows.logs`), in our own pages and figures (`ragen.core.templates`,
 `ragen.core.pictures`), and as a value quoted in an error message (`quoted`).
 """
 

@@ -2,14 +2,15 @@
 
 bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku, webshop
                 one self-contained package per environment:
-    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers, tiles
-    demonstrations  a mediocre player, for the embedded policy to imitate
+                  `environment` is the class; next to it boards, rooms, maps, puzzles, libraries, solvers, tiles;
+                  `demonstrations` a mediocre player, for the embedded policy to imitate
 mixture                        several environments in one run, by tag and share (docs/mixture.md)
 suites                         adapters to environments of other packages (docs/suites.md)
 
 base, grammar, demonstration, cells     the shared definitions
+plan, statements                        moves and places that free text announces
 sources                                 user files, identified by content digest
-make, initial_states, variants, check
+make, initial_states, variants, check   one made, reset, changed, tried
 """
 
 from starpo.ragen.envs.make import make

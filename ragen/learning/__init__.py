@@ -7,5 +7,6 @@ learners    optimiser steps in one process, on a GPU or over ranks; checkpoints
 metrics     what a run measures while it trains
 control     what the metrics so far mean for the rest of a run: verdict, standstill, reuse of a rollout
 imitation   supervised learning on demonstrations or stored episodes, by the learner's means: warm start, fine-tuning
+stored_episodes episodes to imitate, chosen by their outcome
 conversations   conversations of others as examples, by the policy's chat template
 """

@@ -9,6 +9,8 @@ replay           reward, filter and update of stored rollouts with other setting
 verify           whether a stage reproduces what is stored
 forks            which runs of a store branch off from which others
 stored_policy    a checkpoint's complete folder, and its tokenizer
+newest_policies  policies that updates have just made, for the players
+stored_images    images of stored turns, for whoever computes with them
 training_states  the initial states of a checkpoint's training
 metrics          stored metrics by name; counting: how many updates a run has made
 

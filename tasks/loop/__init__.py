@@ -1,7 +1,11 @@
 """The loops over the stages, plain Python without Prefect, and everything that walks them.
 
-runner       what a loop asks of whoever walks it; `flows.record` carries out, `flows.cli.import_` imports
+run          a training run from its first stage to its end: start here
 training     the training loop
+runner       what a loop asks of whoever walks it; `record` carries out, `flows.cli.import_` imports
+record       recording of a run: its record, its state; tracking: its metrics to wandb
+iteration_summary  an iteration's metrics as a line
+memory_check whether a run fits into memory, before it starts
 rollback     how a collapsed run continues as a fork, with a remedy
 replay       the replay loop: reward, filter and update over stored rollouts
 plan         every stage of a run and which are stored, by a walk with keys alone

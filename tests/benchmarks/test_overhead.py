@@ -25,7 +25,6 @@ import pyarrow as pa
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -43,6 +42,7 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.placement import learner_for, shard_player
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
+from starpo.tasks.loop.record import RunRecorder
 
 # method="thread": with an alarm set, Prefect enforces its time limits in extra threads, which real runs do not have.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]

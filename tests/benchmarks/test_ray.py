@@ -106,10 +106,10 @@ def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch
     """
     from prefect.testing.utilities import prefect_test_harness
 
-    from starpo.flows import record
     from starpo.flows.starpo import starpo
     from starpo.ragen.store import Store
     from starpo.tasks import rollout as rollout_stage
+    from starpo.tasks.loop import record
 
     monkeypatch.setenv("RAGEN_POOL", "ray")
     monkeypatch.setenv("RAGEN_RAY_ACTORS", "2")

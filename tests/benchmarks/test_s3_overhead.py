@@ -28,7 +28,7 @@ ITERATIONS = 14
 _RUN = """
 import collections, json, sys, time
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
+from starpo.tasks.loop.record import RunRecorder
 from starpo.flows.starpo import starpo
 from starpo.ragen.store.remote.object_storage import ObjectStorage
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
 from starpo.ragen.store import Store
+from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.verify import verify_run
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from starpo.flows.cli.lineage import draw_lineage
-from starpo.flows.terminal import Console
+from starpo.flows.console.terminal import Console
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.finding import Finding, shown_rows
 from starpo.ragen.evidence.audit.lineage import Lineage, Work

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.diagnosis import diagnose_run
+from starpo.flows.api.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key

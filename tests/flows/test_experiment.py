@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from starpo.flows import experiment as experiments
+from starpo.flows.api import experiment as experiments
+from starpo.flows.api.experiment import plan_experiment
 from starpo.flows.cli.new import experiment
-from starpo.flows.experiment import plan_experiment
 from starpo.flows.presets import preset
 from starpo.ragen.advice import advise
 from starpo.ragen.agents.policy.save import save_policy

@@ -16,9 +16,9 @@ import pytest
 from starpo.flows import cli
 from starpo.flows.cli.commands import COMMANDS, load
 from starpo.flows.console.follow import RunFailedError, follow_run
+from starpo.flows.console.terminal import Console
 from starpo.flows.logs import _Record
 from starpo.flows.outcome import Outcome
-from starpo.flows.terminal import Console
 from starpo.ragen.core.visible import quoted, shortened, visible
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
@@ -283,14 +283,14 @@ def test_what_people_can_see_stays() -> None:
 
 
 def test_one_door() -> None:
-    """Every command prints through `flows/terminal.py` only."""
+    """Every command prints through `flows/console/terminal.py` only."""
     folder = Path(cli.__file__).parents[1]
     others = re.compile(
         r"rich\.console import .*\bConsole\b|rich\.markup|(?<!\.)\bprint\(|typer\.echo|json\.dumps\(.*indent"
     )
     for file in folder.rglob("*.py"):
         if file.name != "terminal.py":
-            assert not others.search(file.read_text()), f"{file}: print through flows/terminal.py"
+            assert not others.search(file.read_text()), f"{file}: print through flows/console/terminal.py"
 
 
 def test_what_is_logged_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,10 @@
 
 from unittest.mock import Mock
 
-from starpo.flows.iteration_summary import iteration_line
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.ragen.runs.execution import InProcess
+from starpo.tasks.loop.iteration_summary import iteration_line
+from starpo.tasks.loop.record import RunRecorder
 
 METRICS = {
     "rollout/success_rate": 0.3125,

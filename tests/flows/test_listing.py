@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from starpo.flows.api.opened_run import runs as open_runs
+from starpo.flows.api.opened_run import sql as query
 from starpo.flows.cli.runs import runs
 from starpo.flows.cli.show import show
 from starpo.flows.console.listing import success_line
-from starpo.flows.opened_run import runs as open_runs
-from starpo.flows.opened_run import sql as query
 from starpo.flows.presets import preset
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.store import Facts, Store

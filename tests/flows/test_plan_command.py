@@ -9,12 +9,12 @@ import pytest
 
 from starpo.flows.cli.plan import plan
 from starpo.flows.cli.train import train
-from starpo.flows.memory_check import check_memory
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.sizing import device as devices
 from starpo.ragen.sizing.device import GIB
 from starpo.ragen.sizing.fit import DoesNotFitError
+from starpo.tasks.loop.memory_check import check_memory
 from tests.flows.command import ragen
 
 

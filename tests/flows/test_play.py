@@ -5,7 +5,7 @@ import io
 import pytest
 
 from starpo.flows.cli.play import play_in_terminal
-from starpo.flows.terminal import Console
+from starpo.flows.console.terminal import Console
 from starpo.ragen.envs import make
 from starpo.ragen.envs.variants import variant
 

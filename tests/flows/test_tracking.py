@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from starpo.flows.tracking import Tracker
+from starpo.tasks.loop.tracking import Tracker
 
 
 class FakeRun:

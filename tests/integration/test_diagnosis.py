@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from starpo.flows.api.diagnosis import diagnose_run
 from starpo.flows.cli import app
-from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.console.local_training import train_here
+from starpo.flows.console.start import train_here
+from starpo.flows.console.terminal import Console
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.terminal import Console
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.runs.work import Output
 from starpo.ragen.store import Store

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from starpo.flows.api.objectives import compare_objectives
 from starpo.flows.cli import app
-from starpo.flows.objectives import compare_objectives
 from starpo.flows.presets import METHODS, preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from starpo.flows.cli.show import show
+from starpo.flows.console.replay_summary import print_comparison, replay_facts
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
-from starpo.flows.replay_summary import print_comparison, replay_facts
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Store

@@ -12,7 +12,6 @@ import pytest
 from botocore.retries.standard import ExponentialBackoff
 
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StoreError
@@ -20,6 +19,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
+from starpo.tasks.loop.record import RunRecorder
 from tests.integration.faults import Fault, FaultyProxy, Schedule, scripted, seeded
 from tests.integration.run_digests import Digests, digests
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
+from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from starpo.flows.api.diagnosis import diagnose_run
 from starpo.flows.console.listing import success_line
-from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.agents.policy.initial_states import FILE

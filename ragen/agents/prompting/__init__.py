@@ -6,9 +6,11 @@ rendering   a chat template's renderings, in a process with limits of its own
 probes      what a chat template writes around messages
 shown       how it shows earlier responses
 encoding    token ids of a conversation's text
+chat_template  which template is used
 template    the append-only pieces of a tokenizer's chat template
 context     a trajectory's context as token ids, grown by appending
 earlier     earlier responses as later prompts repeat them
+lengths     tokens of prompts, counted before a run
 forms       required structure of the reasoning
 parser      a response's reasoning and actions; never raises
 transcript  a stored prompt as text, by role

@@ -12,6 +12,7 @@ torch_engine  batched generation in this process, KV cache kept across turns; co
 vllm_engine   continuous batching on vLLM, in its own environment or this one; consists of
                 vllm_session    one shard's requests in flight
                 vllm_weights    in-place weight updates inside vLLM's workers
+                vllm_images     images, prepared as the learner reads them
                 vllm_probe      check that the loaded weights are the checkpoint's
 openai_engine a server with an OpenAI-compatible API, for evaluation; openai_session,
                 openai_client, openai_errors
@@ -20,6 +21,7 @@ stream        one interface for sessions that answer in rounds and those that st
 costs         usage of responses, passed on to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
+turn_images   images of the prompts, on their way to the stage
 siblings      the candidates among which a search took each turn's response, on their way to the stage
 trial         a few turns of random play without a policy, to try out what reads `turns`
 shards        splits an iteration into shards and plays them concurrently

@@ -6,6 +6,7 @@
     image_table   `ImageTable`: in memory, every image of a batch has token ids of its own
     families      what differs between models that see: their image tokens, how they prepare images and embed them
     embeddings    text tokens and images to input embeddings; the one place that asks a model for features
+    positions     rows and columns of an image's tokens, for models that place them so
     tiny_vision   the embedded visual policy: patches, embedded linearly, in the context of a small decoder
 
     environment -> Image -> ImageTokens -> prompt ids, with placeholders -> stored

@@ -7,6 +7,7 @@ stored       the views over a local or remote store, read column by column
 audits       the named audits (`ragen.core.registry.AUDITS`), run one by one
 panels       the initial states of evaluations that training had already visited
 staleness    the age of the turns that each iteration trained on
+time_left    the time budget of a query
 finding      the result of an audit
 responses, action_effects, rewards, groups, errors, baselines, stale_use, retokenisation, contamination:
              the audits, functions of a `Database`

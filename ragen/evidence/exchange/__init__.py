@@ -2,7 +2,7 @@
 
 trace          a trajectory in an external format, and the rows it becomes
 lines          external files, read piece by piece
-content        messages of chat formats as text
+content        messages of chat formats as text; image_parts: their images
 verifiers      traces of verifiers and prime-rl, import
 atif           ATIF, import and export
 messages       chat messages as JSON lines, import and export

@@ -9,6 +9,7 @@ decisions        decisions of the filter on each group
 trajectories     training rollouts in the form of the page
 evaluations      evaluated episodes in the same form
 tokens           token boundaries in a recorded text
+images           pictures that prompts showed, each once
 boards           pictures of each turn, by replaying the stored actions
 embedding        selection of the trajectories embedded in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals

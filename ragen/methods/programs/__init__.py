@@ -20,5 +20,6 @@ spelling       messages as token ids, by the chat template
 tool_calls     calls of tools in the text of a response
 
 recording      what a program says to a policy, without training
+teacher        a function that answers in the place of the policy, to be imitated
 relay          what it says to a server that takes messages alone, kept as text
 """

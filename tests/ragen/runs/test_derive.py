@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.record import RunRecorder
 from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
 from starpo.ragen.runs import placement
@@ -17,6 +16,7 @@ from starpo.ragen.runs.newest_policies import POLICIES
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping import recipe as recipes
 from starpo.ragen.store.keeping.recipe import failing_once, find_recipe, how_made
+from starpo.tasks.loop.record import RunRecorder
 from tests.ragen.runs.adapted import FIRST, H200, NUMBERS, Adapted, key_of, write_adapted
 
 

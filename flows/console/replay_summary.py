@@ -7,7 +7,7 @@ import numpy as np
 
 from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
-from starpo.flows.terminal import Console, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.paired import paired_difference
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.flows.opened_run import NO_OVERRIDES, Run
+from starpo.flows.api.opened_run import NO_OVERRIDES, Run
+from starpo.flows.console.stores import Address, open_store
 from starpo.flows.presets import method as method_settings
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.stores import Address, open_store
 
 
 def train(
@@ -45,8 +45,8 @@ def train(
     Raises:
         StarPOError: If the settings are invalid, the name belongs to another run, or the run fails.
     """
-    from starpo.flows.console.training import train_settings
-    from starpo.flows.terminal import Console
+    from starpo.flows.console.start import train_settings
+    from starpo.flows.console.terminal import Console
 
     given = {**(method_settings(method) if method else {}), **overrides}
     settings, address = fspath(preset), None if store is None else fspath(store)

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from starpo.flows.iteration_summary import iteration_line
-from starpo.flows.tracking import Tracker
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.faults import redacted
@@ -28,7 +26,9 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention, is_kept
 from starpo.ragen.store.records.run import RunStatus
 from starpo.ragen.store.records.runs import StageKeys
+from starpo.tasks.loop.iteration_summary import iteration_line
 from starpo.tasks.loop.runner import Runner
+from starpo.tasks.loop.tracking import Tracker
 from starpo.tasks.progress import RunProgress
 
 _TIMED_ITERATIONS = 10

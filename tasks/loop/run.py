@@ -5,11 +5,11 @@ name, settings --RunRecorder, tasks.loop.training--> record, artifacts
 If its settings demand it, a run that collapses continues as a fork (`tasks.loop.rollback`).
 """
 
-from starpo.flows.record import RunRecorder
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.runs.execution import Execution
 from starpo.ragen.store import Store
+from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.reuse import reused
 from starpo.tasks.loop.rollback import rolled_back
 from starpo.tasks.loop.run_code import code_of

@@ -1,29 +1,39 @@
-"""Training by a command or a script: check the settings, train here or on the local server, say how it ended."""
+"""A run's start by a command or a script: check the settings, train here or on the local server, say how it ended.
+
+settings -> this process: `tasks.loop.run`, or a server: deployment -> flow `flows.starpo` -> `tasks.loop.run`
+"""
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any
 
+from starpo.flows.console.follow import RunFailedError, follow_run
 from starpo.flows.console.listing import success_line
-from starpo.flows.console.local_training import train_here
 from starpo.flows.console.pages import write_report
-from starpo.flows.memory_check import check_memory
+from starpo.flows.console.stores import open_store
+from starpo.flows.console.terminal import Console, say
+from starpo.flows.outcome import Outcome
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
-from starpo.flows.stores import open_store
-from starpo.flows.terminal import Console, say
 from starpo.ragen.advice import advise
+from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.context_fit import context_fits
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.readiness import check_ready
+from starpo.ragen.runs.execution import InProcess
 from starpo.ragen.sizing.architecture import known_size
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
 from starpo.tasks.loop.fork import Fork
+from starpo.tasks.loop.memory_check import check_memory
 from starpo.tasks.loop.reuse import reused
+from starpo.tasks.loop.run import carry_out_run
 from starpo.tasks.loop.run_code import code_of, default_run_name
 
 
@@ -124,6 +134,51 @@ def _on_server(*arguments: Any) -> str:
         return follow_deployment(*arguments)
     with ThreadPoolExecutor(1) as pool:  # in an event loop, such as a notebook's, Prefect's calls return coroutines
         return pool.submit(follow_deployment, *arguments).result()
+
+
+def train_here(store: Store, run: str, preset: str, config: StarPOConfig, console: Console) -> str:
+    """Begin a run, or continue the one of this name, and train to its end in this thread.
+
+    Args:
+        store: The store.
+        run: The run's name.
+        preset: Label of the settings.
+        config: The settings.
+        console: Console for the progress.
+
+    Returns:
+        The run's name; after a rollback, the name of the fork that it ended as.
+
+    Raises:
+        StarPOError: If it cannot start, or fails. Its state in the store names the error.
+        KeyboardInterrupt: On Ctrl-C; its state is then 'cancelled', and the same settings continue it.
+    """
+    check_memory(config)
+    check_ready(config, preset, should_download=True)
+    with _progress(store, run, console):
+        return carry_out_run(store.address, run, preset, config, InProcess())
+
+
+@contextmanager
+def _progress(store: Store, run: str, console: Console) -> Iterator[None]:
+    """Show the progress of a run while the block works on it. The block's error is not repeated."""
+    over, outcome = Event(), Outcome("completed", "")
+
+    def follow() -> None:
+        try:
+            follow_run(store, run, console, lambda: outcome if over.is_set() else None)
+        except RunFailedError:
+            pass
+        except StarPOError as error:
+            say(console, f"the progress of run {run} is not shown any more: {error}")
+
+    thread = Thread(target=follow, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def conclude(store: Store, run: str, console: Console) -> None:

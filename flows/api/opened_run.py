@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from starpo.flows.stores import Address, open_store
+from starpo.flows.console.stores import Address, open_store
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
@@ -169,8 +169,8 @@ class Run:
             ConfigError: If there is no such checkpoint.
             ArtifactMissingError: If it is not kept and cannot be derived.
         """
-        from starpo.flows.checkpoint_export import export_checkpoint
-        from starpo.flows.evaluation import find_checkpoint
+        from starpo.flows.api.checkpoint_export import export_checkpoint
+        from starpo.flows.api.evaluation import find_checkpoint
 
         number, _ = find_checkpoint(self.store, self.name, iteration)
         facts = export_checkpoint(self.store, self.name, number, None if output is None else Path(output))
@@ -195,7 +195,7 @@ class Run:
         Raises:
             ConfigError: If there is no such checkpoint, or another setting is to change.
         """
-        from starpo.flows.evaluation import evaluate_checkpoint
+        from starpo.flows.api.evaluation import evaluate_checkpoint
 
         return evaluate_checkpoint(self.store, self.name, iteration, overrides).metrics
 
@@ -212,7 +212,7 @@ class Run:
         Raises:
             ConfigError: If there is no such checkpoint, or a setting is invalid.
         """
-        from starpo.flows.evaluation import find_checkpoint
+        from starpo.flows.api.evaluation import find_checkpoint
         from starpo.tasks.rollout import rollout
 
         config = apply_overrides(self.settings, overrides, f"run {self.name}")
@@ -241,8 +241,8 @@ class Run:
         Raises:
             ConfigError: If the run cannot be forked there, or a setting cannot change.
         """
-        from starpo.flows.console.training import train_fork
-        from starpo.flows.terminal import Console
+        from starpo.flows.console.start import train_fork
+        from starpo.flows.console.terminal import Console
         from starpo.tasks.loop.fork import plan_fork
 
         fork = plan_fork(self.store, self.name, iteration, overrides)

@@ -1,0 +1,10 @@
+"""The Python interface: what `import starpo` offers to scripts and notebooks, and commands show in a terminal.
+
+scripting          `starpo.train`, `starpo.play`
+opened_run         `starpo.open_run`, `runs`, `sql`: a run of a store as an object
+evaluation         evaluation of a run's checkpoint
+checkpoint_export  a checkpoint as a folder
+diagnosis          a run's metrics examined again
+objectives         comparison of objectives on a stored update
+experiment         the settings of a new experiment as TOML
+"""
