@@ -34,7 +34,7 @@ def update(
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
         data: Role -> key of the training data: turns, rewards and selection of all attempts.
         progress: Receives its progress.
-        is_kept: Whether the new checkpoint is written. If not, it is dropped from birth, provided that it can be
+        is_kept: Whether the new checkpoint is written. If not, it is recorded, never written, provided that it can be
             derived again, and that all who play its policy are on this machine.
 
     Raises:

@@ -21,7 +21,7 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
     local: LocalOption = False,
 ) -> None:
-    """Start the local server if needed, run the deployment starpo/PRESET (starpo/custom for a file), and follow it."""
+    """Train with a preset or a TOML file, on the local server or with --local in this process, and follow the run."""
     overrides = parse_overrides(set_, method)
     if fresh:
         overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}

@@ -40,6 +40,6 @@ GONE: dict[str, dict[str, str]] = {
 
 
 def replaced(kind: str, name: str) -> str:
-    """Return "; it has gone: ..." for a name that has, or an empty string."""
+    """Return "; it was removed: ..." for a name that has, or an empty string."""
     known = GONE.get(kind, {}).get(name)
-    return f"; it has gone: {known}" if known else ""
+    return f"; it was removed: {known}" if known else ""

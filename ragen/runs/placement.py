@@ -158,8 +158,8 @@ def _say_if_elsewhere(there: Device, here: Device) -> None:
     """Say once that a policy made on another device is trained here."""
     if there.is_unlike(here):
         _log.warning(
-            "the checkpoint was made on %s and is trained on %s, which rounds otherwise: from here on, results have "
-            "digests of their own, and `ragen verify` shows each part on a device like the one that made it",
+            "the checkpoint was made on %s and is trained on %s, which rounds differently, so digests will "
+            "differ from here on, and `ragen verify` shows each part on a device like the one that made it",
             there,
             here,
         )

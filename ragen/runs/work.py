@@ -31,7 +31,7 @@ Keys = dict[str, str]
 
 @dataclass(frozen=True)
 class Dropped:
-    """A folder that is dropped from birth: the entries of its files, sorted by name."""
+    """A folder that is recorded, never written: the entries of its files, sorted by name."""
 
     files: list[FileEntry]
 

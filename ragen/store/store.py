@@ -128,7 +128,7 @@ class Store(Artifacts):
         return self.commit(folder, manifest)
 
     def put_dropped(self, kind: str, files: Sequence[FileEntry], facts: Facts) -> Manifest:
-        """Record a folder that is dropped from birth: its manifest is stored, its files are not.
+        """Record a folder that is recorded, never written: its manifest is stored, its files are not.
 
         Args:
             kind: Kind of the artifact.

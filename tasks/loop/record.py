@@ -203,7 +203,7 @@ class RunRecorder(Runner):
     def retain(self, checkpoints: Sequence[str]) -> None:
         """Drop the checkpoints that the run's settings do not keep, unless another run has them too.
 
-        One that was dropped from birth, and is passed on to a number that is kept, is brought back.
+        One that was recorded, never written, and is passed on to a number that is kept, is brought back.
         """
         for key in self._retention.apply(checkpoints):
             self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to rebuild it", key, self.name)

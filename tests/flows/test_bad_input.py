@@ -157,5 +157,5 @@ def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
 def test_what_has_gone_is_named_with_what_replaces_it(arguments: tuple[str, ...], instead: str, tmp_path: Path) -> None:
     result = ragen(*arguments, cwd=tmp_path)
     assert result.returncode != 0
-    assert "has gone" in result.stderr
+    assert "was removed" in result.stderr
     assert instead in " ".join(result.stderr.replace("│", " ").split())

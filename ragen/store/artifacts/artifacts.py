@@ -8,7 +8,7 @@ wins and the others use its result; a killed writer leaves nothing visible.
 
 An artifact that can be derived again may be dropped: its files are deleted, and its manifest stays as `dropped.json`.
 It describes the artifact, and its digest proves that a derived replacement is the original. An artifact may also be
-dropped from birth: its files were hashed, and never stored.
+recorded, never written: its files were hashed, and not stored.
 
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.folder_of -> verified files
                       hashes -> Artifacts.create_dropped -> dropped.json
@@ -92,8 +92,8 @@ class Artifacts(StoredArtifacts):
         return stored
 
     def create_dropped(self, manifest: Manifest) -> bool:
-        """Make a sealed manifest an artifact that is dropped from birth; False if there is one, dropped or (in a local
-        store) not."""
+        """Make a sealed manifest an artifact that is recorded, never written; False if there is one, dropped or (in a
+        local store) not."""
         if self._location.local is None:
             path = path_of(manifest.kind, manifest.key, DROPPED_NAME)
             return self._location.create(path, text_of(manifest).encode())

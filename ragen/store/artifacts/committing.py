@@ -36,7 +36,7 @@ def commit_locally(root: Path, folder: Path, manifest: Manifest, *, is_dropped: 
         root: Root folder of the store.
         folder: Folder with the artifact's files; it is moved.
         manifest: From `Artifacts.sealed`.
-        is_dropped: Whether the artifact is dropped from birth; the folder is empty then.
+        is_dropped: Whether the artifact is recorded, never written; the folder is empty then.
 
     Returns:
         False if another writer was first; the folder is not moved then.

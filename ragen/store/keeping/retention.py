@@ -3,8 +3,8 @@
 Checkpoint n of a run is the one after n iterations; 0 is the first. An iteration without an update passes its
 checkpoint on, so several numbers may refer to one checkpoint.
 
-A checkpoint that is not kept is dropped from birth. Only where that is impossible (`tasks.update`), it is written and
-`Retention` drops it later.
+A checkpoint that is not kept is recorded, never written. Only where that is impossible (`tasks.update`), it is written
+and `Retention` drops it later.
 """
 
 from collections.abc import Sequence
