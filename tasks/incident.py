@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from starpo.ragen.learning.control.collapse import Verdict
+from starpo.ragen.learning.control.collapse import RunVerdict
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -16,7 +16,7 @@ _NUM_TRANSCRIPTS = 4
 _TOLD = ("turn", "observation", "response", "executed_actions", "success", "status")
 
 
-def incident(iteration: int, healthy: int, verdict: Verdict, action: str, turns: Mapping[int, str]) -> Work:
+def incident(iteration: int, healthy: int, verdict: RunVerdict, action: str, turns: Mapping[int, str]) -> Work:
     """Document a collapse.
 
     Args:

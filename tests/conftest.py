@@ -14,6 +14,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from starpo.ragen.store import Store
 
+TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAGEN_WANDB_MODE"] = "disabled"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -34,14 +35,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let waiting OpenMP threads sleep instead of spin, except in benchmarks, which measure what users get.
+    """Run files that are named, whatever their tier; let waiting OpenMP threads sleep instead of spin.
 
-    Some stages compute with two threads regardless of OMP_NUM_THREADS. When three test processes share two cores, a
-    thread that waits for another spins on the core which that one needs. Spinning took four fifths of the processor
-    time of a small policy's warm start.
+    The latter not in benchmarks, which measure what users get. Some stages compute with two threads regardless of
+    OMP_NUM_THREADS. When three test processes share two cores, a thread that waits for another spins on the core which
+    that one needs. Spinning took four fifths of the processor time of a small policy's warm start.
     """
+    if any(argument.split("::")[0].endswith(".py") for argument in config.args):
+        config.option.markexpr = config.option.markexpr.replace("not ci and ", "")
     if "not benchmark" in config.option.markexpr:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the folders whose tests are CI's alone."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in ("integration", "infra", "compatibility"):
+            item.add_marker(pytest.mark.ci)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

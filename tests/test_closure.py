@@ -1,5 +1,7 @@
 """What the default flow loads: none of the rooms that a Sokoban run with torch does not enter, and few lines."""
 
+import pytest
+
 from tests.closure import loaded
 
 ROOMS = (
@@ -24,6 +26,7 @@ preset("sokoban", {"environment.height": 8})
 """
 
 
+@pytest.mark.ci
 def test_the_default_flow_loads_no_other_room() -> None:
     lines = loaded(["-c", CODE])
     assert "starpo.ragen.envs.sokoban.environment" in lines

@@ -36,6 +36,7 @@ LIGHT = [
 HEAVY = ("torch", "transformers", "vllm", "ray", "deepspeed", "wandb")
 
 
+@pytest.mark.ci
 def test_imports_are_light() -> None:
     code = (
         f"import importlib, sys\nfor module in {LIGHT!r}:\n    importlib.import_module(module)\n"
@@ -65,6 +66,7 @@ SETTINGS, RULES = {"starpo.ragen.config.starpo", "jsonschema"}, {"pandera", "pol
 REST = {*HEAVY, "prefect", "duckdb", "matplotlib", "starpo.ragen.envs"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("command", "unused"),
     [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.plane import Point, path
-from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
@@ -44,7 +44,7 @@ class Diagnosis:
 
     run: str
     series: dict[str, Series]
-    verdict: Verdict
+    verdict: RunVerdict
     points: list[Point]
     num_computed: int
     num_failed: int

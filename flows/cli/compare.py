@@ -14,7 +14,7 @@ from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.words import settings_as_text
-from starpo.ragen.store.records.runs import Run
+from starpo.ragen.store.records.runs import RunRecord
 
 _ABSENT = "absent"
 """Displayed value of a setting that a run does not have."""
@@ -64,7 +64,7 @@ def compare(
     say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run', form))}")
 
 
-def differing_settings(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
+def differing_settings(runs: Sequence[RunRecord]) -> dict[str, dict[str, str]]:
     """Return dotted path -> run -> value of every setting that is not the same in all runs."""
     settings = {run.name: settings_as_text(run.stated) for run in runs}
     paths = dict.fromkeys(path for of_run in settings.values() for path in of_run)

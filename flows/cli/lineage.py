@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.terminal import Console, print_json
-from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, near
+from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, LineageStep, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
 
 _MAX_NAMES = 3
@@ -109,7 +109,7 @@ def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], 
         layer = upcoming
 
 
-def _line(work: Work) -> Text:
+def _line(work: LineageStep) -> Text:
     """Format a work: stage, key, kinds of its artifacts, and where runs name it."""
     if work.is_missing:
         return Text(f"{work.key[:SHOWN_DIGITS]} is not in the store", style="red")

@@ -15,12 +15,12 @@ from starpo.ragen.evidence.cost import cost_of
 from starpo.ragen.evidence.diagnostics.online import by_reuse
 from starpo.ragen.evidence.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
-from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
-from starpo.ragen.store.records.runs import Run, StageKeys
+from starpo.ragen.store.records.runs import RunRecord, StageKeys
 
 
 def show(
@@ -115,7 +115,7 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
 
 
-def _verdict(metrics: Mapping[int, Mapping[str, float]]) -> Verdict:
+def _verdict(metrics: Mapping[int, Mapping[str, float]]) -> RunVerdict:
     series: dict[str, Series] = {}
     for iteration, values in metrics.items():
         for name, value in values.items():
@@ -123,7 +123,7 @@ def _verdict(metrics: Mapping[int, Mapping[str, float]]) -> Verdict:
     return diagnose(series)
 
 
-def _iteration_facts(run: Run, metrics: Mapping[str, float]) -> dict[str, float | None]:
+def _iteration_facts(run: RunRecord, metrics: Mapping[str, float]) -> dict[str, float | None]:
     shown = {
         "success": "rollout/success_rate",
         "return": "reward/return_mean",

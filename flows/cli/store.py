@@ -16,7 +16,7 @@ from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store.keeping.copying import Copy, copy_run
 from starpo.ragen.store.keeping.garbage import MIN_AGE, Garbage, delete_garbage, find_garbage
-from starpo.ragen.store.keeping.integrity import Verification, verify_store
+from starpo.ragen.store.keeping.integrity import IntegrityCheck, verify_store
 from starpo.ragen.store.keeping.inventory import StoredFolder
 from starpo.ragen.store.keeping.reachability import describe
 from starpo.ragen.store.keeping.usage import Usage, measure
@@ -191,7 +191,7 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
         say(console, f"{run} is damaged, and what only it needs is counted as needed by no run: {fault}")
 
 
-def print_verification(url: str, verification: Verification, as_json: bool) -> None:
+def print_verification(url: str, verification: IntegrityCheck, as_json: bool) -> None:
     """Print the damage found in a store."""
     if as_json:
         print_json({"store": url, **asdict(verification)})

@@ -19,7 +19,7 @@ from starpo.ragen.agents.evaluation.comparison import (
 )
 from starpo.ragen.core.visible import visible
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
@@ -29,7 +29,7 @@ _SPECIAL = {
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRun:
     """A run beside the first one.
 
     Attributes:
@@ -68,7 +68,7 @@ class Compared:
 _ENDS = {"": "success", "_low": "low", "_high": "high"}
 
 
-def compared(store: Store, records: Sequence[Run]) -> list[Compared]:
+def compared(store: Store, records: Sequence[RunRecord]) -> list[ComparedRun]:
     """Compare runs with the first of them.
 
     Raises:
@@ -76,7 +76,7 @@ def compared(store: Store, records: Sequence[Run]) -> list[Compared]:
     """
     counts = [_last_counts(store, record) for record in records]
     return [
-        Compared(
+        ComparedRun(
             run_facts(store, record),
             evaluation_curve(store, record),
             compare_counts(counts[number], counts[0]) if number else None,
@@ -85,7 +85,7 @@ def compared(store: Store, records: Sequence[Run]) -> list[Compared]:
     ]
 
 
-def success_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
+def success_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
     """Return a row of text for each run: first, best and last success."""
     rows = []
     for one in runs:
@@ -102,12 +102,12 @@ def success_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
     return rows
 
 
-def difference_rows(runs: Sequence[Compared]) -> list[dict[str, str]]:
+def difference_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
     """Return a row of text for each run but the first: its difference from the first."""
     return [{"run": str(one.facts["run"]), **_difference(one.difference, "not evaluated")} for one in runs[1:]]
 
 
-def remarks(runs: Sequence[Compared]) -> list[str]:
+def remarks(runs: Sequence[ComparedRun]) -> list[str]:
     """Explain what the differences are, and what they do not say."""
     found = [one.difference for one in runs if one.difference]
     said = []
@@ -124,7 +124,7 @@ def remarks(runs: Sequence[Compared]) -> list[str]:
     return said
 
 
-def as_csv(runs: Sequence[Compared]) -> str:
+def as_csv(runs: Sequence[ComparedRun]) -> str:
     """Write one line for each run, a column for each number."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(runs[0].numbers), lineterminator="\n")
@@ -133,7 +133,7 @@ def as_csv(runs: Sequence[Compared]) -> str:
     return stream.getvalue()
 
 
-def as_latex(runs: Sequence[Compared]) -> str:
+def as_latex(runs: Sequence[ComparedRun]) -> str:
     """Write success and differences as a `tabular` with the rules of the package booktabs."""
     rows = [
         row | (_difference(one.difference) if len(runs) > 1 else {})
@@ -153,7 +153,7 @@ def as_latex(runs: Sequence[Compared]) -> str:
     )
 
 
-def _last_counts(store: Store, run: Run) -> Counts:
+def _last_counts(store: Store, run: RunRecord) -> Counts:
     """Count the successes of a run's last evaluation on the panel of its environment; empty without one."""
     keys = [stages.get(f"evaluate:{run.environment}") for stages in store.runs.iterations(run.name).values()]
     last = next((of["episodes"] for of in reversed(keys) if of), None)

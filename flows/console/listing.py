@@ -10,7 +10,7 @@ from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.runs.counting import updates_before
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, RunState, StageKeys
+from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 
 
 def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
@@ -41,12 +41,12 @@ def success_line(store: Store, run: str) -> str:
     )
 
 
-def evaluation_curve(store: Store, run: Run) -> list[dict[str, float]]:
+def evaluation_curve(store: Store, run: RunRecord) -> list[dict[str, float]]:
     """Return success with its interval on the training environment's panel, at every evaluated checkpoint."""
     return _curve(store, run, store.runs.iterations(run.name))
 
 
-def _curve(store: Store, run: Run, recorded: Mapping[int, StageKeys]) -> list[dict[str, float]]:
+def _curve(store: Store, run: RunRecord, recorded: Mapping[int, StageKeys]) -> list[dict[str, float]]:
     cell = run.environment
     points = []
     for iteration, stages in recorded.items():
@@ -80,7 +80,7 @@ def _updates(recorded: Mapping[int, StageKeys], before: float = math.inf) -> int
 _BAND = {"success": "", "low": "_low", "high": "_high"}
 
 
-def run_facts(store: Store, run: Run) -> dict[str, Any]:
+def run_facts(store: Store, run: RunRecord) -> dict[str, Any]:
     """Collect a run's identity, progress and success."""
     recorded = store.runs.iterations(run.name)
     curve = _curve(store, run, recorded)
@@ -106,7 +106,7 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
     }
 
 
-def _warning(run: Run, state: RunState | None, recorded: Mapping[int, StageKeys]) -> str:
+def _warning(run: RunRecord, state: RunState | None, recorded: Mapping[int, StageKeys]) -> str:
     """Return why a run learns nothing; empty if it learns, or is not known to learn nothing."""
     if state is not None and state.warning:
         return state.warning

@@ -11,7 +11,7 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.paired import paired_difference
 from starpo.ragen.runs.metrics import stored_metrics
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, StageKeys
+from starpo.ragen.store.records.runs import RunRecord, StageKeys
 from starpo.ragen.studies.outcomes import success_by_prompt
 
 _COLUMNS = {
@@ -113,7 +113,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
+def _ends(record: RunRecord, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
     """Find 'base' and 'branch' -> key of the episodes of its last checkpoint; empty if they were not evaluated."""
     cell = record.environment
     names = {"base": f"evaluate_base:{cell}", "branch": f"evaluate:{cell}"}

@@ -67,7 +67,7 @@ class Limit:
 
 
 @dataclass(eq=False)
-class Call:
+class TimedCall:
     """A call in progress.
 
     Attributes:
@@ -98,7 +98,7 @@ class Call:
         return -1.0 if self.limit is None else self.seconds - self.limit.seconds
 
 
-_calls: dict[int, Call] = {}
+_calls: dict[int, TimedCall] = {}
 _watcher: threading.Thread | None = None
 
 
@@ -119,7 +119,7 @@ def guarded(name: str = "", limit: Limit | None = None) -> Iterator[None]:
     folder = _folder()
     is_timed = bool(name) and threading.get_ident() not in _calls
     try:
-        with _timed(Call(name, limit)) if is_timed else nullcontext():
+        with _timed(TimedCall(name, limit)) if is_timed else nullcontext():
             yield
     finally:
         if torch is None and hasattr(sys.modules.get("torch"), "set_grad_enabled"):  # the call has imported it
@@ -135,7 +135,7 @@ def guarded(name: str = "", limit: Limit | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def _timed(call: Call) -> Iterator[None]:
+def _timed(call: TimedCall) -> Iterator[None]:
     thread, limit = threading.get_ident(), call.limit
     is_main = thread == threading.main_thread().ident and limit is not None and _limit_s is None
     handler, timer = signal.getsignal(signal.SIGALRM), (0.0, 0.0)
@@ -188,7 +188,7 @@ def end_if_hung(limit_s: float) -> None:
     _limit_s = limit_s
 
 
-def overdue_call() -> Call | None:
+def overdue_call() -> TimedCall | None:
     """Return the call in progress in another thread than the main one that is furthest beyond its limit."""
     others = [call for thread, call in list(_calls.items()) if thread != threading.main_thread().ident]
     return max((call for call in others if call.late_s > 0), key=lambda call: call.late_s, default=None)

@@ -39,7 +39,7 @@ _VALUE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|-?\d+(?:\.\d+)?|\b(
 
 
 @dataclass(frozen=True)
-class Finding:
+class BrokenConvention:
     """A broken convention and the evidence for it.
 
     Attributes:
@@ -64,7 +64,7 @@ Rule = Callable[[EnvironmentSettings], Iterator[str]]
 """Yields one sentence per violation; the function's name, in words, is the rule's name."""
 
 
-def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -> list[Finding]:
+def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -> list[BrokenConvention]:
     """Check the environment that `settings` describe.
 
     Args:
@@ -87,9 +87,9 @@ def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -
     return _grouped(finding for rule in rules for finding in _apply(rule, settings))
 
 
-def _grouped(findings: Iterable[Finding]) -> list[Finding]:
+def _grouped(findings: Iterable[BrokenConvention]) -> list[BrokenConvention]:
     """Combine findings that differ in values alone; of different rules, those that raised the same."""
-    groups: dict[tuple[str, str], Finding] = {}
+    groups: dict[tuple[str, str], BrokenConvention] = {}
     for finding in findings:
         is_raised = finding.found.startswith(_RAISED)
         key = "" if is_raised else finding.rule, _VALUE.sub("", finding.found)
@@ -113,7 +113,7 @@ def trace(settings: EnvironmentSettings, seed: int, dynamics_seed: int, max_step
     return list(_play(make(settings), seed, dynamics_seed, max_steps))
 
 
-def replay_fault(settings: EnvironmentSettings, findings: Sequence[Finding]) -> str:
+def replay_fault(settings: EnvironmentSettings, findings: Sequence[BrokenConvention]) -> str:
     """Return why the same seeds and actions may not give the same episode; "" if they do, as far as play has shown.
 
     Args:
@@ -147,13 +147,13 @@ def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
         return False  # the rules will report the error
 
 
-def _apply(rule: Rule, settings: EnvironmentSettings) -> list[Finding]:
+def _apply(rule: Rule, settings: EnvironmentSettings) -> list[BrokenConvention]:
     name = _name_of(rule)
     try:
         with guarded():
-            findings = [Finding(name, found) for found in rule(settings)]
+            findings = [BrokenConvention(name, found) for found in rule(settings)]
     except FOREIGN as error:  # an environment may raise anything; that is a finding too
-        findings = [Finding(name, f"{_RAISED}{type(error).__name__}: {error}")]
+        findings = [BrokenConvention(name, f"{_RAISED}{type(error).__name__}: {error}")]
     return findings
 
 

@@ -16,12 +16,12 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.reading import Place, Reader, places, side_by_side
 from starpo.ragen.evidence.times import first_uses, stage_seconds
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run
+from starpo.ragen.store.records.runs import RunRecord
 from starpo.schemas.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class Work:
+class Throughput:
     """Tokens that stages of one kind processed, and their time.
 
     Attributes:
@@ -51,8 +51,8 @@ class Cost:
     """
 
     machines: dict[str, float]
-    played: Work
-    trained: Work
+    played: Throughput
+    trained: Throughput
     reused_seconds: float
     num_reused: int
 
@@ -94,13 +94,13 @@ def cost_of(store: Store, run: str) -> Cost:
     return cost(store, record, manifests_of(store, record))
 
 
-def manifests_of(store: Store, record: Run) -> dict[Place, Manifest]:
+def manifests_of(store: Store, record: RunRecord) -> dict[Place, Manifest]:
     """Read the manifests of all readable artifacts of a run."""
     reader = Reader(store)
     return reader.manifests(places(reader.iterations(record)))
 
 
-def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
+def cost(store: Store, run: RunRecord, manifests: Mapping[Place, Manifest]) -> Cost:
     """Return what a run with these manifests cost."""
     begun = run.created.isoformat()  # both are in UTC, so that they sort as text
     first = first_uses(manifests)
@@ -118,8 +118,8 @@ def cost(store: Store, run: Run, manifests: Mapping[Place, Manifest]) -> Cost:
     of_reused = stage_seconds(reused)
     return Cost(
         machines=dict(sorted(machines.items(), key=lambda item: -item[1])),
-        played=Work(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(own, turns)),
-        trained=Work(sum(map(_num_trained, updates.values())), _seconds(own, updates)),
+        played=Throughput(sum(side_by_side(lambda place: _num_tokens(store, place), turns)), _seconds(own, turns)),
+        trained=Throughput(sum(map(_num_trained, updates.values())), _seconds(own, updates)),
         reused_seconds=sum(sum(series.values()) for series in of_reused.values()),
         num_reused=sum(map(len, of_reused.values())),
     )

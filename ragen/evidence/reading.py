@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from starpo.ragen.core.errors import StarPOError, one_line
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, RunState, StageKeys
+from starpo.ragen.store.records.runs import RunRecord, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
 
 _NUM_READERS = 4
@@ -60,7 +60,7 @@ class Reader:
         """Parts that could not be read so far, by iteration; those of the whole run come first."""
         return sorted(self._missing.values(), key=lambda m: (-1 if m.iteration is None else m.iteration, m.what))
 
-    def iterations(self, run: Run) -> dict[int, StageKeys]:
+    def iterations(self, run: RunRecord) -> dict[int, StageKeys]:
         """Read the run's iterations as `Runs.iterations`, without those whose record is damaged."""
         try:
             return self.store.runs.iterations(run.name)
@@ -77,7 +77,7 @@ class Reader:
                     found[iteration] = stages
         return found
 
-    def state(self, run: Run) -> RunState | None:
+    def state(self, run: RunRecord) -> RunState | None:
         """Read the state as `Runs.state`; None also if it is damaged."""
         try:
             return self.store.runs.state(run.name)

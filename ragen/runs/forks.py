@@ -14,7 +14,7 @@ from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Branch:
         forks: Runs that branch off from this one, oldest first.
     """
 
-    run: Run
+    run: RunRecord
     checkpoints: Mapping[int, str]
     start: int | None = None
     changed: dict[str, tuple[Any, Any]] | None = field(default_factory=dict)
@@ -74,7 +74,7 @@ def family(store: Store) -> list[Branch]:
     return sorted(roots, key=lambda root: (root.run.created, root.run.name))
 
 
-def _readable(store: Store) -> list[Run]:
+def _readable(store: Store) -> list[RunRecord]:
     runs = []
     for name in store.runs.names():
         try:
@@ -117,7 +117,7 @@ def _in_order(checkpoints: Mapping[int, str]) -> Iterator[str]:
         yield checkpoints[number]
 
 
-def _settings(runs: Mapping[str, Run], run: str, iteration: int) -> dict[str, Any] | None:
+def _settings(runs: Mapping[str, RunRecord], run: str, iteration: int) -> dict[str, Any] | None:
     """Return the settings of an iteration that are compared; None if they are of another release."""
     try:
         config = recorded_config(run, runs[run].config, "").at(iteration)

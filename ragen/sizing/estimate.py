@@ -11,7 +11,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.sizing.architecture import Architecture
 from starpo.ragen.sizing.device import GIB, Machine
 from starpo.ragen.sizing.imitation import imitation_parts
-from starpo.ragen.sizing.memory import BYTES, DType, Part, kv_cache_bytes, scaled
+from starpo.ragen.sizing.memory import BYTES, DType, MemoryItem, kv_cache_bytes, scaled
 from starpo.ragen.sizing.passes import Pass, pass_parts
 from starpo.ragen.sizing.states import states_of
 from starpo.ragen.sizing.storage import run_bytes, trained_parameters
@@ -34,10 +34,10 @@ class Memory:
         imitation: All memory during the warm start or fine-tuning, which ends before the rest is allocated.
     """
 
-    always: list[Part]
-    rollout: list[Part]
-    update: list[Part]
-    imitation: list[Part]
+    always: list[MemoryItem]
+    rollout: list[MemoryItem]
+    update: list[MemoryItem]
+    imitation: list[MemoryItem]
 
     @property
     def peak_bytes(self) -> float:
@@ -45,9 +45,9 @@ class Memory:
         return _sum(self.parts)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[MemoryItem]:
         """Parts of the peak, largest first."""
-        phases: list[list[Part]] = [[*self.always, *self.rollout], [*self.always, *self.update], self.imitation]
+        phases: list[list[MemoryItem]] = [[*self.always, *self.rollout], [*self.always, *self.update], self.imitation]
         return sorted(max(phases, key=_sum), key=lambda part: -part.size_bytes)
 
 
@@ -71,7 +71,7 @@ class Estimate:
     num_trained: dict[str, int]
     num_gpus: int
     memory: Memory
-    host: list[Part]
+    host: list[MemoryItem]
     tokens: IterationTokens
     storage: dict[str, float]
 
@@ -121,10 +121,10 @@ def estimate(config: StarPOConfig, architecture: Architecture, machine: Machine)
     )
 
 
-def _base(num_processes: int, *, is_cpu: bool) -> Part:
+def _base(num_processes: int, *, is_cpu: bool) -> MemoryItem:
     if is_cpu:
-        return Part("processes", num_processes * PROCESS_BYTES, f"{num_processes} x {PROCESS_BYTES / GIB:g} GiB")
-    return Part("CUDA", CUDA_BYTES, "context and fragments, assumed")
+        return MemoryItem("processes", num_processes * PROCESS_BYTES, f"{num_processes} x {PROCESS_BYTES / GIB:g} GiB")
+    return MemoryItem("CUDA", CUDA_BYTES, "context and fragments, assumed")
 
 
 def num_gpus(config: StarPOConfig) -> int:
@@ -132,16 +132,18 @@ def num_gpus(config: StarPOConfig) -> int:
     return max(config.update.learner_config.sharding.num_ranks, math.prod(config.rollout.engine_config.copies))
 
 
-def _learner_states(config: StarPOConfig, architecture: Architecture) -> tuple[list[Part], list[Part], list[Part]]:
+def _learner_states(
+    config: StarPOConfig, architecture: Architecture
+) -> tuple[list[MemoryItem], list[MemoryItem], list[MemoryItem]]:
     """Estimate a learner's permanent states, one set of gradients, and its host memory, per rank."""
     update, sharding = config.update, config.update.learner_config.sharding
     cut_by = sharding.num_ranks if sharding.stage == 3 else 1
-    states: list[Part] = []
+    states: list[MemoryItem] = []
     if update.lora is not None:
         size = BYTES[update.dtype] * architecture.num_parameters / cut_by
         shared = f", {' and '.join(update.optimisers)} together" if len(update.optimisers) > 1 else ""
         states.append(
-            Part("frozen weights", size, f"{BYTES[update.dtype]} P, P = {architecture.num_parameters:,}{shared}")
+            MemoryItem("frozen weights", size, f"{BYTES[update.dtype]} P, P = {architecture.num_parameters:,}{shared}")
         )
     models = [
         states_of(name, trained, update.optimisers[name].type, architecture, sharding, update.dtype)
@@ -150,7 +152,7 @@ def _learner_states(config: StarPOConfig, architecture: Architecture) -> tuple[l
     states += [part for model in models for part in model.held]
     if update.kl_coefficient > 0 and update.lora is None:
         size = 4.0 * architecture.num_parameters / cut_by
-        states.append(Part("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
+        states.append(MemoryItem("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
     gradients = [model.gradients for model in models]
     if not sharding.stage:  # models take their steps in turn, and free their gradients
         gradients = [max(gradients, key=lambda part: part.size_bytes)]
@@ -175,7 +177,7 @@ def _update_pass(config: StarPOConfig, architecture: Architecture, tokens: Itera
 
 def _engine(
     config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
-) -> tuple[list[Part], list[Part], int]:
+) -> tuple[list[MemoryItem], list[MemoryItem], int]:
     """Estimate an engine's permanent memory and that of a rollout, per GPU, and its number of own processes."""
     rollout, is_cpu, engine = config.rollout, machine.is_cpu, config.rollout.engine_config
     if engine.is_remote:
@@ -184,7 +186,7 @@ def _engine(
     reserved = engine.reserved(4.0 * architecture.num_parameters, context, None if is_cpu else machine.memory_bytes)
     if reserved is not None:
         copies = engine.copies[0] if is_cpu else 0
-        return [Part("engine: weights and cache", reserved[0] * (copies or 1), reserved[1])], [], copies
+        return [MemoryItem("engine: weights and cache", reserved[0] * (copies or 1), reserved[1])], [], copies
     dtype: DType = config.policy.dtype if config.policy.type == "pretrained" and not is_cpu else "float32"
     weights = float(BYTES[dtype] * architecture.num_parameters)
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
@@ -195,9 +197,9 @@ def _engine(
     busy = min(workers, num_shards) or 1
     how = f"{BYTES[dtype]} P" + f" x {workers} workers" * bool(workers)
     return (
-        [Part("engine: weights", weights * (workers or 1), how)],
+        [MemoryItem("engine: weights", weights * (workers or 1), how)],
         [
-            Part(
+            MemoryItem(
                 "keys and values", cache * busy,
                 f"{rows} rows x {slots:,} slots, {kv_cache_bytes(architecture, 1, dtype):,.0f} bytes per token"
                 + f" x {busy} shards" * (busy > 1),
@@ -214,5 +216,5 @@ def _shard_rows(config: StarPOConfig) -> int:
     return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
 
 
-def _sum(parts: Iterable[Part]) -> float:
+def _sum(parts: Iterable[MemoryItem]) -> float:
     return sum(part.size_bytes for part in parts)

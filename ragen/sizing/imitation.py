@@ -9,7 +9,7 @@ from starpo.ragen.config.learner import Sharding
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.sizing.architecture import Architecture
-from starpo.ragen.sizing.memory import BYTES, Part, scaled
+from starpo.ragen.sizing.memory import BYTES, MemoryItem, scaled
 from starpo.ragen.sizing.passes import Pass, pass_parts
 from starpo.ragen.sizing.states import states_of
 from starpo.ragen.sizing.tokens import IterationTokens
@@ -20,7 +20,7 @@ NUM_PARTS = 2
 
 def imitation_parts(
     config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool
-) -> list[Part]:
+) -> list[MemoryItem]:
     """Estimate the memory of the warm start or fine-tuning, processes aside; empty if there is none there.
 
     Fine-tuning computes the openings that contexts share once a row (`supervised.in_prefix_rows`).
@@ -41,7 +41,7 @@ def imitation_parts(
 
 def _warm_start(
     policy: TinyPolicy, config: StarPOConfig, architecture: Architecture, tokens: IterationTokens
-) -> list[Part]:
+) -> list[MemoryItem]:
     states = states_of("policy", architecture.num_parameters, "muon", architecture, Sharding(), "float32")
     num_rows = -(-policy.warm_start_batch_size // NUM_PARTS)
     one = Pass(num_rows * tokens.longest_context, 0, "float32")
@@ -51,17 +51,17 @@ def _warm_start(
 
 def _fine_tuning(
     tuning: FineTuning, config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool
-) -> list[Part]:
+) -> list[MemoryItem]:
     learner, lora, longest = config.update.learner_config, tuning.lora, tokens.longest_context
     sharding = learner.sharding if learner.fine_tunes else Sharding()
     num_parts = NUM_PARTS if is_cpu and not learner.fine_tunes else sharding.num_ranks
     trained = architecture.num_parameters
-    held: list[Part] = []
+    held: list[MemoryItem] = []
     if lora is not None:
         trained = architecture.num_adapter_parameters(lora.rank, lora.targets)
         each = BYTES[config.policy.dtype if config.policy.type == "pretrained" else "float32"]
         size = each * architecture.num_parameters / (sharding.num_ranks if sharding.stage == 3 else 1)
-        held.append(Part("frozen weights", size, f"{each} P, P = {architecture.num_parameters:,}"))
+        held.append(MemoryItem("frozen weights", size, f"{each} P, P = {architecture.num_parameters:,}"))
     states = states_of("policy", trained, "adamw", architecture, sharding, tuning.dtype)
     row_tokens = max(architecture.hidden_size, 5 * longest // 2)
     num_rows, batch_tokens = _rows(tuning.batch_size, row_tokens, tokens)
@@ -74,7 +74,7 @@ def _fine_tuning(
         ranks = [*held, *states.held, states.gradients, *passing]
         if not is_cpu:
             return ranks
-        asking = Part("policy: weights of the asking process", 4.0 * architecture.num_parameters, "4 P")
+        asking = MemoryItem("policy: weights of the asking process", 4.0 * architecture.num_parameters, "4 P")
         return [asking, *scaled([*ranks, *states.host], sharding.num_ranks)]
     passes = min(num_parts, num_rows) if is_cpu else 1
     num_sums = 1 if batch_tokens > passes * num_tokens else 0

@@ -24,7 +24,7 @@ LOGITS_AT_A_TIME = 2**25
 
 
 @dataclass(frozen=True)
-class Part:
+class MemoryItem:
     """A consumer of memory.
 
     Attributes:
@@ -38,11 +38,11 @@ class Part:
     formula: str
 
 
-def scaled(parts: list[Part], factor: int) -> list[Part]:
+def scaled(parts: list[MemoryItem], factor: int) -> list[MemoryItem]:
     """Return the parts for `factor` of what uses them."""
     if factor == 1:
         return parts
-    return [Part(part.name, part.size_bytes * factor, f"{part.formula} x {factor}") for part in parts]
+    return [MemoryItem(part.name, part.size_bytes * factor, f"{part.formula} x {factor}") for part in parts]
 
 
 def activation_bytes(
@@ -166,7 +166,7 @@ def adapter_activation_bytes(
 
 def logits_part(
     architecture: Architecture, num_response_tokens: int, *, has_entropy: bool, is_cut_up: bool = False
-) -> Part:
+) -> MemoryItem:
     """Logits, log-probs and their gradients at response positions: 16 bytes per logit, 20 with an entropy bonus.
 
     Args:
@@ -183,7 +183,7 @@ def logits_part(
         formula = f"{each} M V, M = {num_response_tokens:,}, V = {vocabulary:,}"
     else:
         formula = f"{each} C V, C = {num_at_a_time:,} positions at a time, V = {vocabulary:,}"
-    return Part("logits", float(each * min(num_response_tokens, num_at_a_time) * vocabulary), formula)
+    return MemoryItem("logits", float(each * min(num_response_tokens, num_at_a_time) * vocabulary), formula)
 
 
 def kv_cache_bytes(architecture: Architecture, num_tokens: float, dtype: DType) -> float:

@@ -11,7 +11,7 @@ from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.sizing.architecture import Architecture
 from starpo.ragen.sizing.memory import (
     DType,
-    Part,
+    MemoryItem,
     activation_bytes,
     adapter_activation_bytes,
     attention_bytes,
@@ -46,7 +46,7 @@ class Pass:
 
 def pass_parts(
     one: Pass, config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool
-) -> list[Part]:
+) -> list[MemoryItem]:
     """Estimate the memory of a pass.
 
     Args:
@@ -62,12 +62,12 @@ def pass_parts(
     if one.lora is not None:
         rank, targets = one.lora.rank, one.lora.targets
         kept = adapter_activation_bytes(architecture, num_tokens, rank, targets, is_recomputed=is_recomputed)
-        adapters.append(Part("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
+        adapters.append(MemoryItem("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
     return [
         *adapters,
         *_images(one, config, architecture, tokens),
         *_attention(one, architecture, tokens, is_cpu=is_cpu),
-        Part(
+        MemoryItem(
             "activations",
             activation_bytes(architecture, num_tokens, one.dtype, is_recomputed=is_recomputed),
             f"{one.dtype}{recomputed}, {num_tokens:,} tokens of a micro-batch",
@@ -81,7 +81,7 @@ def pass_parts(
     ]
 
 
-def _images(one: Pass, config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[Part]:
+def _images(one: Pass, config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[MemoryItem]:
     """Estimate what the encoder of images keeps, if the images of a micro-batch are all different."""
     vision, agent = architecture.vision, config.agent
     if vision is None or not tokens.image:
@@ -90,10 +90,12 @@ def _images(one: Pass, config: StarPOConfig, architecture: Architecture, tokens:
     num_images = math.ceil(one.num_tokens / tokens.longest_context * turns)
     num_seen = num_images * tokens.image
     size = image_bytes(vision, num_seen, one.dtype, is_recomputed=one.is_recomputed)
-    return [Part("activations of images", size, f"{num_images:,} images of {tokens.image} tokens in a micro-batch")]
+    return [
+        MemoryItem("activations of images", size, f"{num_images:,} images of {tokens.image} tokens in a micro-batch")
+    ]
 
 
-def _attention(one: Pass, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool) -> list[Part]:
+def _attention(one: Pass, architecture: Architecture, tokens: IterationTokens, *, is_cpu: bool) -> list[MemoryItem]:
     """Estimate what attention keeps on top, of whichever keeps more: rows that share prefixes, or one context a row."""
     heads = architecture.num_heads
     has_scores = one.dtype == "float32" and not is_cpu and architecture.num_kv_heads < heads
@@ -105,4 +107,4 @@ def _attention(one: Pass, architecture: Architecture, tokens: IterationTokens, *
         is_fused=not has_scores, is_recomputed=one.is_recomputed,
     )  # fmt: skip
     what = f"scores of {heads} heads" if has_scores else "masks"
-    return [Part("attention", size, f"{one.dtype}, {what}, rows of {row_tokens:,} tokens")]
+    return [MemoryItem("attention", size, f"{one.dtype}, {what}, rows of {row_tokens:,} tokens")]

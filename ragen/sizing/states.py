@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.config.learner import Sharding
 from starpo.ragen.sizing.architecture import Architecture
-from starpo.ragen.sizing.memory import DType, Part, optimiser_bytes, zero_bytes
+from starpo.ragen.sizing.memory import DType, MemoryItem, optimiser_bytes, zero_bytes
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class States:
         host: Optimiser states offloaded to host memory; none if nothing is.
     """
 
-    held: list[Part]
-    gradients: Part
-    host: list[Part]
+    held: list[MemoryItem]
+    gradients: MemoryItem
+    host: list[MemoryItem]
 
 
 def states_of(
@@ -42,13 +42,13 @@ def states_of(
     if stage:
         cut = zero_bytes(num_trained, stage, ranks, dtype, is_offloaded=sharding.is_offloaded)
         how = f"ZeRO {stage} over {ranks}, T = {num_trained:,}"
-        held = [Part(f"{name}: {what}", cut[what], how) for what in ("weights", "optimiser")]
-        offloaded = Part(f"{name}: optimiser", cut["host"], f"offloaded, 12 T / {ranks}, T = {num_trained:,}")
-        gradients = Part(f"{name}: gradients", cut["gradients"], how)
+        held = [MemoryItem(f"{name}: {what}", cut[what], how) for what in ("weights", "optimiser")]
+        offloaded = MemoryItem(f"{name}: optimiser", cut["host"], f"offloaded, 12 T / {ranks}, T = {num_trained:,}")
+        gradients = MemoryItem(f"{name}: gradients", cut["gradients"], how)
         return States(held, gradients, [offloaded] if cut["host"] else [])
     states = optimiser_bytes(architecture, num_trained, optimiser)
     held = [
-        Part(f"{name}: weights", 4.0 * num_trained, f"4 T, T = {num_trained:,}"),
-        Part(f"{name}: optimiser", states, f"{optimiser}, {states / num_trained:.2g} T"),
+        MemoryItem(f"{name}: weights", 4.0 * num_trained, f"4 T, T = {num_trained:,}"),
+        MemoryItem(f"{name}: optimiser", states, f"{optimiser}, {states / num_trained:.2g} T"),
     ]
-    return States(held, Part(f"{name}: gradients", 4.0 * num_trained, f"4 T, T = {num_trained:,}"), [])
+    return States(held, MemoryItem(f"{name}: gradients", 4.0 * num_trained, f"4 T, T = {num_trained:,}"), [])

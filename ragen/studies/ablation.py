@@ -18,7 +18,7 @@ from starpo.ragen.studies.finding import Expected, judge_alike, judge_end, judge
 from starpo.ragen.studies.grid import MIN_SEEDS, Grid
 from starpo.ragen.studies.outcomes import Evaluations, Rates
 from starpo.ragen.studies.ranks import RankCorrelation, order_of_cells
-from starpo.ragen.studies.result import Difference, Part, StudyResult
+from starpo.ragen.studies.result import Difference, ResultPart, StudyResult
 
 _ROUNDING = 1e-12
 """Means closer together than this are ties, of which the earliest is the peak."""
@@ -33,7 +33,7 @@ class MatchedDifference(Difference):
     """Number of prompts on which both cells were measured."""
 
 
-class PanelResult(Part):
+class PanelResult(ResultPart):
     """A cell on one panel; means are over the seeds that finished, and over prompts."""
 
     first: float | None
@@ -59,7 +59,7 @@ class PanelResult(Part):
     """Seed -> updates -> success."""
 
 
-class EqualTime(Part):
+class EqualTime(ResultPart):
     """A cell on the training environment's panel after training for the same time as the whole run of the base.
 
     Success is interpolated linearly in time between two evaluations, prompt by prompt.
@@ -75,7 +75,7 @@ class EqualTime(Part):
     """Difference from the base at its end."""
 
 
-class CellResult(Part):
+class CellResult(ResultPart):
     """A cell and the outcomes of its runs."""
 
     label: str

@@ -1,4 +1,4 @@
-"""`Finding`: what a paper reports, to compare with what a grid measures; and a verdict on whether it is reproduced."""
+"""`PaperFinding`: what a paper reports, to compare with what a grid measures, and whether it is reproduced."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -14,7 +14,7 @@ Expected = Literal["higher", "lower", "alike", "later"]
 later or never."""
 
 
-class Finding(Settings):
+class PaperFinding(Settings):
     """A result of a paper."""
 
     source: str = Field(min_length=1)

@@ -11,7 +11,7 @@ from starpo.ragen.studies.result import Table, interval
 
 
 @dataclass(frozen=True)
-class Entry:
+class GeneralisationEntry:
     """A run on a panel.
 
     Attributes:
@@ -23,7 +23,7 @@ class Entry:
     last: Score | None
 
 
-def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
+def entries(result: SweepResult) -> Mapping[tuple[str, str], GeneralisationEntry]:
     """Return (run, panel) -> entry; with several temperatures, that of the lowest. Runs that train on the same
     environment stand together."""
     order = list(result.runs.values())
@@ -34,7 +34,7 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
         by_iteration = {standing.iteration: standing.scores for standing in of_run if standing.temperature == coolest}
         ends = [by_iteration[at] for at in sorted(by_iteration)] or [{}]
         for panel in result.environments:
-            found[run, panel] = Entry(ends[0].get(panel), ends[-1].get(panel))
+            found[run, panel] = GeneralisationEntry(ends[0].get(panel), ends[-1].get(panel))
     return found
 
 

@@ -45,7 +45,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import flattened, merged
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.studies.finding import Finding
+from starpo.ragen.studies.finding import PaperFinding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
 MIN_SEEDS = 3
@@ -75,7 +75,7 @@ class Grid(StudySpec):
     """Seeds of the runs of every cell; at least three unless fewer are explicitly allowed."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of all cells, by dotted path."""
-    finding: Finding | None = None
+    finding: PaperFinding | None = None
     """What a paper reports about these cells."""
     figure: Literal["success", "league"] = "success"
     """What is tabulated and drawn in addition to success. 'success': nothing. 'league': every cell's difference from

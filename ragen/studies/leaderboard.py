@@ -15,12 +15,12 @@ from starpo.ragen.agents.evaluation.intervals import mean_interval, success_inte
 from starpo.ragen.agents.evaluation.paired import CONFIDENCE, paired_difference
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.studies.checkpoints import SweepCell
-from starpo.ragen.studies.outcomes import Outcome, pooled, rates
-from starpo.ragen.studies.result import Difference, Part, StudyResult
+from starpo.ragen.studies.outcomes import CellOutcome, pooled, rates
+from starpo.ragen.studies.result import Difference, ResultPart, StudyResult
 from starpo.ragen.studies.sweep import Sweep
 
 
-class Score(Part):
+class Score(ResultPart):
     """A checkpoint on a panel at a temperature, pooled over seeds."""
 
     seeds: list[int]
@@ -45,7 +45,7 @@ class Score(Part):
     measured, or if they have no prompt in common."""
 
 
-class Standing(Part):
+class Standing(ResultPart):
     """A checkpoint at a temperature: a row of the leaderboard."""
 
     rank: int | None
@@ -164,7 +164,7 @@ def summarise(
     sweep: Sweep,
     cells: Sequence[SweepCell],
     keys: Sequence[str],
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, CellOutcome],
     errors: Mapping[str, str],
     waiting: Mapping[str, str],
 ) -> SweepResult:
@@ -195,7 +195,7 @@ def summarise(
     )
 
 
-def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, Outcome]) -> dict[_Policy, dict[str, _Measured]]:
+def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome]) -> dict[_Policy, dict[str, _Measured]]:
     """Return the measurements by checkpoint and temperature, and by panel.
 
     A prompt from which training of any compared checkpoint started is excluded for all, so that all are compared on the
@@ -215,7 +215,7 @@ def _by_policy(cells: Sequence[SweepCell], outcomes: Mapping[str, Outcome]) -> d
     }
 
 
-def _measured(cells: Sequence[SweepCell], outcomes: Mapping[str, Outcome], excluded: set[Prompt]) -> _Measured:
+def _measured(cells: Sequence[SweepCell], outcomes: Mapping[str, CellOutcome], excluded: set[Prompt]) -> _Measured:
     evaluated = {cell.seed: outcomes[cell.label] for cell in cells if cell.label in outcomes}
     counts = pooled(outcome.counts for outcome in evaluated.values())
     kept = {prompt: count for prompt, count in counts.items() if prompt not in excluded}

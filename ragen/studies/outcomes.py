@@ -23,7 +23,7 @@ _TRAINING = ("rollout", "reward", "variance_filter", "update")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """An evaluated cell.
 
     Attributes:
@@ -38,7 +38,7 @@ class Outcome:
     seen: Counts = field(default_factory=dict)
 
 
-def read_outcome(store: Store, key: str, environment: str) -> Outcome:
+def read_outcome(store: Store, key: str, environment: str) -> CellOutcome:
     """Read a cell.
 
     Args:
@@ -52,7 +52,7 @@ def read_outcome(store: Store, key: str, environment: str) -> Outcome:
     prefix = f"evaluation/{environment}/"
     headline = store.manifest("episodes", key).headline
     measured = {name.removeprefix(prefix): float(v) for name, v in headline.items() if name.startswith(prefix)}
-    return Outcome(measured, *_counts(store, key))
+    return CellOutcome(measured, *_counts(store, key))
 
 
 def read_evaluations(store: Store, run: str) -> Evaluations:

@@ -8,14 +8,14 @@ Intervals are percentiles of resamples (Efron 1979) of seeds and, within each, o
 import numpy as np
 
 from starpo.ragen.agents.evaluation.paired import NUM_RESAMPLES, SEED, percentiles
-from starpo.ragen.studies.result import Part
+from starpo.ragen.studies.result import ResultPart
 
 _NUMBERS_AT_ONCE = 1 << 20
 _DIGITS = 12
 """Success rates that agree to this many decimals are equal: the order of a sum changes how it rounds."""
 
 
-class RankCorrelation(Part):
+class RankCorrelation(ResultPart):
     """Spearman's rho with its interval."""
 
     rho: float

@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict
 from starpo.ragen.agents.evaluation.paired import CONFIDENCE
 
 
-class Part(BaseModel):
+class ResultPart(BaseModel):
     """A part of a result: an immutable record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Difference(Part):
+class Difference(ResultPart):
     """Difference between two success rates, paired by prompt."""
 
     mean: float
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     texts: tuple[str, ...]
 
 
-class StudyResult(Part):
+class StudyResult(ResultPart):
     """Result of a study. A function of stored runs and cells alone: the same ones give the same bytes."""
 
     name: str

@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import ConfigError, RunStoppedError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
-from starpo.ragen.store.records.run import Run, other_code
+from starpo.ragen.store.records.run import RunRecord, other_code
 from starpo.tasks.loop.plan import Planner
 from starpo.tasks.loop.run_code import code_of, settings_digits
 from starpo.tasks.loop.training import train
@@ -34,7 +34,7 @@ class Fork:
         name: Base, iteration, and eight digits of settings and code, so that the same fork is the same run.
     """
 
-    base: Run
+    base: RunRecord
     config: StarPOConfig
     name: str
 

@@ -30,14 +30,14 @@ from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered
-from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
+from starpo.ragen.store.records.runs import RECORD_ADVICE, RunRecord, StageKeys
 from starpo.ragen.store.records.seals import record_path
 from starpo.tasks.loop.replay import replay_run
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.loop.training import reward_and_filter, train
 
 
-def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[int, StageKeys]) -> "RecordWalk":
+def walk_record(store: Store, run: RunRecord, config: StarPOConfig, recorded: Mapping[int, StageKeys]) -> "RecordWalk":
     """Compare a run's record with what its settings imply.
 
     Args:
@@ -72,7 +72,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
     return walk
 
 
-def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
+def _walk_replay(walk: "RecordWalk", run: RunRecord, config: StarPOConfig) -> None:
     """Walk a replay; its rollouts must be those in the base run's record, as the base run's loop expects them."""
     store, parameters, stages = walk.store, run.parameters, walk.names()
     should_update = parameters.get("should_update", True)
@@ -95,7 +95,7 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     replay_run(walk, replace(plan, config=config), should_evaluate)
 
 
-def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
+def _walk_import(walk: "RecordWalk", run: RunRecord, config: StarPOConfig) -> None:
     """Walk an import; iterations whose source had no rewards consist of a rollout alone."""
     unpaid = run.parameters.get("unpaid", ())
     for iteration in range(len(run.parameters.get("files", walk.recorded))):

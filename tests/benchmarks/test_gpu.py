@@ -17,6 +17,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return program.main()
 
 
+@pytest.mark.ci
 def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     def in_this_process(part: str, arguments: list[str], _environment: dict[str, str], out: Path, left_s: float) -> str:
         assert left_s > 0
@@ -44,6 +45,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert "digest" not in table
 
 
+@pytest.mark.ci
 def test_a_part_that_fails_or_takes_too_long_is_named(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--tiny", "--model", str(tmp_path / "missing"), "--out", str(tmp_path)]
     failure = program.carried_out("learning", arguments, dict(os.environ), tmp_path, 120)

@@ -23,7 +23,7 @@ from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.schemas.validate import validate
 from tests.ragen.agents.rollout.conftest import ScriptedEngine
 
-pytestmark = [pytest.mark.thorough, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 AGENTS = Path(__file__).parent / "agents"
 ENVIRONMENTS = Path(__file__).parents[2] / ".venv-frameworks"

@@ -2,7 +2,7 @@
 
 from starpo.ragen.studies.ablation import AblationResult, PanelResult
 from starpo.ragen.studies.ablation import CellResult as AblationCell
-from starpo.ragen.studies.finding import Finding
+from starpo.ragen.studies.finding import PaperFinding
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.leaderboard import Score, Standing, SweepResult
 from starpo.ragen.studies.sweep import Sweep
@@ -20,7 +20,7 @@ def hostile_ablation(name: str) -> AblationResult:
         name=name,
         grid=Grid(
             name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="league",
-            finding=Finding(
+            finding=PaperFinding(
                 source=HOSTILE[0], claim=HOSTILE[-1], numbers=dict.fromkeys(HOSTILE, 0.5),
                 expected=dict.fromkeys(HOSTILE, "higher"),
             ),

@@ -16,7 +16,7 @@ from starpo.flows.cli.lineage import draw_lineage
 from starpo.flows.console.terminal import Console
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.finding import Finding, shown_rows
-from starpo.ragen.evidence.audit.lineage import Lineage, Work
+from starpo.ragen.evidence.audit.lineage import Lineage, LineageStep
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -205,7 +205,7 @@ class TestLineage:
         assert "mine:0:make-selection" in out
 
     def test_a_work_named_again_is_pointed_to_where_it_is_drawn(self) -> None:
-        works = {key: Work(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
+        works = {key: LineageStep(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
         found = Lineage(works["root"], works, EDGES, (), ())
         console = Console(width=120)
         with console.capture() as captured:
@@ -218,7 +218,7 @@ class TestLineage:
 
     def test_a_chain_of_any_length_is_drawn(self) -> None:
         keys = ["root", *(f"w{number}" for number in range(1, 3000))]
-        works = {key: Work(key, key, ("metrics",), (), {}, (), -number) for number, key in enumerate(keys)}
+        works = {key: LineageStep(key, key, ("metrics",), (), {}, (), -number) for number, key in enumerate(keys)}
         edges = tuple((older, "checkpoint", key) for key, older in itertools.pairwise(keys))
         tree = draw_lineage(Lineage(works["root"], works, edges, (), ()), 0)
         assert str(tree.children[0].children[0].label).startswith("checkpoint: w1 ")

@@ -116,6 +116,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
         assert process.stop()
 
 
+@pytest.mark.ci
 def test_without_a_configured_server_there_is_a_local_one(tmp_path: Path) -> None:
     """This holds in any folder, as for an installed package; Prefect's own client then uses it too."""
     code = (

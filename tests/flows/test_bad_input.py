@@ -101,6 +101,7 @@ def test_a_store_that_cannot_be_made() -> None:
         Store("/proc/nope").runs.create("mine", flow="starpo", preset="smoke", config={})
 
 
+@pytest.mark.ci
 def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
     message = refused("up", cwd=tmp_path, run=ragen_apart, PREFECT_API_URL="http://prefect.invalid:4200/api")
     assert "prefect.invalid" in message
@@ -113,6 +114,7 @@ def test_a_template_in_a_file_instead_of_a_folder(tmp_path: Path, command: tuple
     assert re.match(r"error: place/\S+ cannot be written \(File exists\); choose a folder that you may write", message)
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 def test_a_template_in_a_folder_that_is_not_yours(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir(mode=0o444)

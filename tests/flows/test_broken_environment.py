@@ -45,6 +45,7 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("command", "answer"),
     [(("runs",), "no runs"), (("validate", "smoke"), "valid")],
@@ -96,6 +97,7 @@ def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, m
     assert describe_fault(raised.value, "asks").startswith(f"{tmp_path}/asks.py, line 2: JSONDecodeError: Expecting")
 
 
+@pytest.mark.ci
 def test_a_module_that_ends_the_process_is_a_fault_and_not_a_success(folder: Path) -> None:
     (folder / "gridworld.py").write_text("import sys\n\nsys.exit(0)\n")
     result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")

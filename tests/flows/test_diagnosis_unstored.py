@@ -26,6 +26,7 @@ def put_played(store: Store, name: str, iterations: int) -> None:
             store.runs.record_stage(name, iteration, stage, {kind: facts.key})
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 def test_what_cannot_be_stored_is_not_counted_as_computed(tmp_path: Path) -> None:
     folder = tmp_path / "store"

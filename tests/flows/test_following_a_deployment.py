@@ -184,6 +184,7 @@ def test_a_run_that_completed_without_prefect_hearing_of_it_is_told_from_its_rec
     assert "This is what the store says; Prefect, which was waited for, still" in capsys.readouterr().out
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("status", "message", "told"),
     [

@@ -151,6 +151,7 @@ def follow(store: Store) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
 def test_a_run_whose_process_was_killed_is_interrupted(store):
@@ -166,6 +167,7 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
         follow(store)
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
 def test_a_run_that_is_just_starting_is_followed_to_its_end(tmp_path):
@@ -188,6 +190,7 @@ def worker_soon(store: Store) -> Iterator[None]:
     timer.join()
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
 @pytest.mark.parametrize(("age_s", "is_believed"), [(90, True), (150, False)])

@@ -154,6 +154,7 @@ def test_every_command_is_here() -> None:
     assert set(leaves()) == set(ARGUMENTS)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_nothing_raw_gets_out(
     command: str, ragen: Ragen, original: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -152,6 +152,7 @@ def asked(store: Store, query: str, run: str = "mine") -> list[dict[str, Any]]:
     return json.loads(CliRunner().invoke(app, ["sql", run, query, "--json", "--store", store.url]).stdout)
 
 
+@pytest.mark.ci
 def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_path: Path) -> None:
     told = [{"messages": CHAT, "group_id": "g", "reward": reward, "success": reward > 0} for reward in (1.0, 0.0)]
     file = write_lines(tmp_path / "chat.jsonl", [*told, {"messages": [{"role": "user"}]}, "?"])
@@ -174,6 +175,7 @@ def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_p
     assert Verdict.DIFFERENT not in found.values()
 
 
+@pytest.mark.ci
 def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
     paid = write_lines(tmp_path / "paid.jsonl", [{"messages": CHAT, "reward": 1.0}])
@@ -200,6 +202,7 @@ def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_
     assert "have no pictures: they were played elsewhere." in embedded_words(gather(store, "mine"))[0]
 
 
+@pytest.mark.ci
 def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(store: Store, tmp_path: Path) -> None:
     """The settings that it was made with are known to nobody; those of a default would pass for them in reports."""
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT, "group_id": "g", "reward": n} for n in (0.0, 1.0)])

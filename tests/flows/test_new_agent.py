@@ -43,6 +43,7 @@ def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framewo
         ragen("new", "agent", "--framework", framework)
 
 
+@pytest.mark.ci
 def test_what_is_said_to_come_next_records_an_agent_that_can_be_trained(written, store):
     said = ragen("new", "agent", "--framework", "openai")
     record = next(line for line in said.splitlines() if line.strip().startswith("ragen record"))

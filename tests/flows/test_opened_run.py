@@ -32,6 +32,7 @@ def test_importing_it_loads_nothing() -> None:
         _ = starpo.trian  # type: ignore[attr-defined]
 
 
+@pytest.mark.ci
 def test_a_table_is_what_the_stages_stored(run: starpo.Run) -> None:
     turns, columns = example("turns"), ["trajectory_id", "turn", "response"]
     assert run.table("turns", 1, columns).to_pylist() == turns.select(columns).to_pylist()
@@ -44,6 +45,7 @@ def test_a_table_is_what_the_stages_stored(run: starpo.Run) -> None:
     assert run.state.status == "completed"
 
 
+@pytest.mark.ci
 def test_what_an_iteration_reuses_is_marked_when_it_is_read_alone(run: starpo.Run) -> None:
     keys = run.store.runs.iteration("mine", 0)["rollout"]
     run.store.runs.record_stage("mine", 2, "rollout", keys)
@@ -64,6 +66,7 @@ def test_a_table_is_checked_against_its_digests_and_other_iterations_are_not_rea
         run.table("turns", 1)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [

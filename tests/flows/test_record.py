@@ -48,6 +48,7 @@ def record(store: Store, policy: str, *arguments: str):
     return CliRunner().invoke(app, given)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_rated", [False, True])
 def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
     (tmp_path / "agent.py").write_text(AGENT)
@@ -64,6 +65,7 @@ def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
     assert ("reward" in stages) == is_rated
 
 
+@pytest.mark.ci
 def test_images_are_recorded(store, tmp_path):
     tokenizer = make_tokenizer(patch_size=32)
     config = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16, patch_size=32)
@@ -106,6 +108,7 @@ class Server(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.ci
 def test_what_a_server_says_is_recorded_and_can_be_imitated(store, policy, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "agent.py").write_text(AGENT)
@@ -177,6 +180,7 @@ def record_teacher(store, tmp_path, *arguments: str):
     return made
 
 
+@pytest.mark.ci
 def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkeypatch):
     """Without a policy: tools reach the server, its calls the program, and no token is made up."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -213,6 +217,7 @@ def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkey
             selection.schema.get_field_index("kept"), "kept", [[True] * selection.num_rows]))  # fmt: skip
 
 
+@pytest.mark.ci
 def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setattr(Teacher, "asked", [])

@@ -124,6 +124,7 @@ def ragen(width: int, *arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.ci
 @WIDTHS
 @pytest.mark.parametrize(
     "command",

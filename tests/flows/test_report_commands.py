@@ -17,7 +17,7 @@ from starpo.flows.cli import app
 from starpo.flows.cli.compare import differing_settings
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Stage
 from tests.examples import example
@@ -45,12 +45,14 @@ def refusal(*arguments: str) -> StarPOError:
     return result.exception
 
 
+@pytest.mark.ci
 def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "report.html"
     assert ragen("report", "half", "--store", store, "-o", str(path), "--embed", "1") == str(path)
     assert path.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize(
     "command",
@@ -92,7 +94,7 @@ def test_a_comparison_names_what_differs(store: str) -> None:
 
 def test_a_setting_that_a_run_lacks_is_absent() -> None:
     runs = [
-        Run(name=name, flow="starpo", preset=None, created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
+        RunRecord(name=name, flow="starpo", preset=None, created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
         for name, config in (("a", {"seed": 1, "filter": {"keep": 0.5}}), ("b", {"seed": 1}))
     ]
     assert differing_settings(runs) == {"filter.keep": {"a": "0.5", "b": "absent"}}
@@ -142,6 +144,7 @@ def test_runs_on_other_panels_are_not_paired(store: str, evaluated: Callable) ->
     assert "paired by initial state" not in said
 
 
+@pytest.mark.ci
 def test_a_comparison_is_written_by_suffix(store: str, tmp_path: Path, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
@@ -202,6 +205,7 @@ def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path
     assert 'id="audits"' not in without.read_text()
 
 
+@pytest.mark.ci
 def test_what_cannot_be_audited_is_said_in_its_place(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     damaged = next(Path(store).glob("samples/*/*.parquet"))

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 KILLED_BETWEEN_CELLS = """
 import os, signal
@@ -33,6 +34,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.ci
 def test_a_run_of_an_ablation_that_is_killed_is_stopped(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(KILLED_BESIDE_A_RUN)
@@ -48,6 +50,7 @@ def test_a_run_of_an_ablation_that_is_killed_is_stopped(tmp_path):
             run.kill()
 
 
+@pytest.mark.ci
 def test_processes_of_cells_end_with_a_sweep_that_is_killed(tmp_path):
     """Prefect kills a cancelled flow run whose cells take longer than half a minute."""
     script = tmp_path / "killed.py"

@@ -165,6 +165,7 @@ def test_a_place_without_a_store(tmp_path: Path, command: list[str]) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 @pytest.mark.parametrize("what", ["gc", "copy"])
 def test_a_store_without_permission_to_write(stored: Path, tmp_path: Path, make_run: MakeRun, what: str) -> None:

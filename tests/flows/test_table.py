@@ -5,6 +5,7 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -27,6 +28,7 @@ def rendered(rows, width: int, **more) -> str:
     return captured.get()
 
 
+@pytest.mark.ci
 @given(_ROWS, st.sampled_from([40, 80, 200]))
 @example([dict.fromkeys("abcdefg", "") | {"what follows": "[1 2]more"}], 40)
 def test_every_word_of_every_cell_is_shown_whole(rows, width):

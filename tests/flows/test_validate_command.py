@@ -32,6 +32,7 @@ def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.ci
 def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
     assert "'muon' at matrix_learning_rate = 0.005" in optimiser
 
 
+@pytest.mark.ci
 def test_a_model_that_a_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
     validate("sokoban-paper")
     assert "prompts: not counted, as the model is not on this machine" in capsys.readouterr().out
@@ -54,6 +56,7 @@ def test_training_is_refused_before_anything_is_started() -> None:
         train("smoke", ["rollout.max_context_tokens=72"])
 
 
+@pytest.mark.ci
 def test_program_is_told_whether_it_may_declare_tools(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from starpo.flows.abandoned import crash_abandoned
 from starpo.flows.deployments import deployments
 from starpo.flows.flow_run import FlowRun
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_server")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("prefect_server")]
 NAME = "starpo/smoke"
 
 

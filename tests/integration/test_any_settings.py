@@ -22,7 +22,7 @@ from starpo.tasks.loop.runner import Runner
 from starpo.tasks.loop.training import train
 from starpo.tasks.update import update
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SMALL = {
     "policy.hidden_size": 64,

@@ -13,7 +13,7 @@ from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
 
 
 def store_run(store: Store, name: str, kinds: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 SETTINGS: dict[str, Any] = {
     "iterations": 6,

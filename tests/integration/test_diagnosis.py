@@ -17,7 +17,7 @@ from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import verify_run
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 ROWS = "reasoning/first_turn"
 

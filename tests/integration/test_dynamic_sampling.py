@@ -28,7 +28,7 @@ from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 NUM_GROUPS, NUM_WANTED, MAX_ATTEMPTS = 4, 6, 3
 REFILLED = {

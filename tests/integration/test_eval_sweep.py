@@ -19,7 +19,7 @@ from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
 from starpo.tasks.loop import training
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 RUN = "live"
 CONFIG = preset("smoke", {"iterations": 3, "checkpoint_every": 2, "evaluation.every": 100})

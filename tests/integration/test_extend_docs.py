@@ -23,7 +23,7 @@ for command in sys.argv[1:]:
         assert not end.code, command
 """
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from prefect.states import Completed, Running, Scheduled
 from starpo.flows import flow_run
 from starpo.flows.flow_run import is_starting
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")]
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @flow

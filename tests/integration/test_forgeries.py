@@ -42,7 +42,7 @@ from tests.integration.forging import (
     write_records,
 )  # fmt: skip
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 SETTINGS = {"evaluation.num_prompts": 4}
 

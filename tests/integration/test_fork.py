@@ -16,7 +16,7 @@ from starpo.tasks import reward
 from starpo.tasks.loop.fork import plan_fork
 from starpo.tasks.loop.verify import verify_run
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 CHANGE = {"update.entropy_coefficient": 0.3, "filter.keep": 1.0}
 

@@ -17,7 +17,6 @@ SETTINGS = [name for cell in TABLE for name in re.findall(r"`([a-z_]+(?:\.[a-z_]
 
 
 @pytest.mark.thorough
-@pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_page(shell: dict[str, str], tmp_path: Path) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -34,7 +34,7 @@ from starpo.ragen.store.keeping.retention import kept_numbers
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 from tests.integration.run_digests import Digests, digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
 
 FEW = {"any": 1, "inside": 1, "computing": 1, "starting": 1}
 MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}

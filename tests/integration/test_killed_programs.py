@@ -17,7 +17,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.store import Store
 from tests.integration.run_digests import Digests, digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
 AGENT = """

@@ -17,7 +17,7 @@ import pytest
 from starpo.flows.server import served_environment
 from tests.flows.command import Result, ragen
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.timeout(420)
 BIN = Path(sys.executable).parent
 
 

@@ -19,7 +19,7 @@ from starpo.ragen.store import Store
 from tests.flows.command import ragen
 from tests.integration.run_digests import digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 UPDATE = {"update.importance_cap": 2.0, "update.optimiser.decay": "constant"}
 SETTINGS = {"iterations": 2, "rollout.staleness": 1, **UPDATE}

@@ -18,7 +18,6 @@ from starpo.ragen.store import Store
 from tests.integration.forging import RUN, verify
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.thorough,
     pytest.mark.usefixtures("prefect_server"),
     pytest.mark.timeout(600),

@@ -18,7 +18,7 @@ from starpo.ragen.runs.placement import learner_at
 from starpo.ragen.runs.update import stored_trajectories, update_context
 from starpo.ragen.store import Store
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 CRITIC = {"update.advantage": "gae", "update.advantage_scale": "none"}
 

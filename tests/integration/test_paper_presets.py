@@ -16,7 +16,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.store import Store
 from tests.ragen.agents.prompting.conftest import tokenizer_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 SMALLER = {
     "iterations": 1,

@@ -22,7 +22,6 @@ SHORTER = {
 
 
 @pytest.mark.thorough
-@pytest.mark.integration
 @pytest.mark.timeout(900)
 def test_the_page_leads_from_an_agent_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"

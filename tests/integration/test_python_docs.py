@@ -38,7 +38,7 @@ print(json.dumps({
 }))
 """
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_page_leads_from_an_import_to_a_run(installed: Path, tmp_path: Path) -> None:

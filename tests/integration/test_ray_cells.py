@@ -20,7 +20,6 @@ from tests.integration.run_digests import digests
 pytestmark = [
     pytest.mark.usefixtures("ray_shut_down"),
     pytest.mark.thorough,
-    pytest.mark.integration,
     pytest.mark.usefixtures("prefect_server"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(find_spec("prefect_ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),

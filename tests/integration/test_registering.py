@@ -8,7 +8,7 @@ from starpo.flows.flow_run import FlowRun, unfinished
 from starpo.flows.serve import register
 from starpo.flows.server import ServerError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 NAME = "starpo/smoke"
 
 

@@ -19,7 +19,7 @@ from starpo.ragen.store.records.runs import StageKeys
 from starpo.tasks.loop.verify import verify_run
 from starpo.tasks.progress import RunProgress
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 LEARNED = ("reward", "variance_filter", "update")
 COPY = shutil.ignore_patterns("tmp", "episodes")

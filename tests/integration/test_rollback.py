@@ -14,7 +14,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.tasks.loop.verify import verify_run
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 BROKEN_AT = 6
 GENTLE, BRUTAL = (

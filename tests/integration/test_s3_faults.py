@@ -25,8 +25,6 @@ from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from tests.examples import example
 from tests.integration.faults import PASSING, Fault, FaultyProxy, always, scripted, seeded
 
-pytestmark = pytest.mark.integration
-
 MakeRun = Callable[..., list[tuple[str, str]]]
 RUN_NAME = "run.json"
 WORK: Facts = Facts(key="k", stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=1)

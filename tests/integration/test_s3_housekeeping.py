@@ -16,8 +16,6 @@ from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.usage import measure
 from starpo.ragen.store.remote.location import Location
 
-pytestmark = pytest.mark.integration
-
 MakeRun = Callable[..., list[tuple[str, str]]]
 LATER = datetime.now(UTC) + timedelta(days=2)
 

@@ -23,7 +23,7 @@ from starpo.tasks.loop.record import RunRecorder
 from tests.integration.faults import Fault, FaultyProxy, Schedule, scripted, seeded
 from tests.integration.run_digests import Digests, digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 MAX_REQUESTS = 42
 """Per iteration without evaluation. Excludes those for the lease, two every ten seconds."""

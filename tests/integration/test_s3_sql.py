@@ -16,8 +16,6 @@ from starpo.schemas.manifest import Manifest, Stage
 from tests.examples import example_turns
 from tests.integration.conftest import ACCOUNT
 
-pytestmark = pytest.mark.integration
-
 # Prints a line per answer: method, path, requested range, bytes sent.
 _SERVER = """
 import os

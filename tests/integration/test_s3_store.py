@@ -19,8 +19,6 @@ from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import Stage
 from tests.examples import example, example_turns, put_folder
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module", params=["moto", pytest.param("ceph", marks=pytest.mark.ceph)])
 def server(request: pytest.FixtureRequest) -> dict[str, str]:

@@ -14,7 +14,7 @@ from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from tests.integration.forging import RUN, verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 SETTINGS = {"rollout.search.type": "best_of", "update.search_rows": "weigh", "rollout.num_greedy": 1, "iterations": 1}
 

@@ -20,7 +20,7 @@ from starpo.ragen.store.remote.location import Location
 from tests.integration.run_digests import digests
 from tests.permissions import obey_permissions
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 TRAIN = """
 import sys

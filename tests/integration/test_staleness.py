@@ -19,7 +19,7 @@ from starpo.tasks.loop.record import RunRecorder
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 AHEAD = {"rollout.staleness": 1, "update.importance_cap": 2.0, "iterations": 3, "rollout.shard_groups": 2}
 

@@ -22,7 +22,7 @@ from starpo.ragen.studies.outcomes import success_by_prompt
 from starpo.tasks.evaluate import evaluate
 from starpo.tasks.loop.verify import verify_run
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

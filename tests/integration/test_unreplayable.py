@@ -22,7 +22,7 @@ from starpo.ragen.store import Store
 from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, manifest_of, verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 REASON = "what its arms pay is drawn by the clock"
 CLOCK = itertools.count()

@@ -21,7 +21,7 @@ from starpo.tasks import reward as reward_stage
 from starpo.tasks.loop.verify import Verification
 from tests.integration.forging import RUN, artifact, forge, reseal, verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 CHECKS = {
     "record": {"seals", "place"},

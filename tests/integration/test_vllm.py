@@ -41,7 +41,7 @@ from starpo.ragen.learning.metrics.table import metric_values
 from starpo.ragen.store import Store
 from starpo.schemas.validate import validate
 
-pytestmark = [pytest.mark.vllm, pytest.mark.integration]
+pytestmark = pytest.mark.vllm
 
 SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=4, shard_groups=2)
 AGENT = AgentConfig(prompt="state", max_turns=5, max_actions=10, max_actions_per_turn=2)

@@ -21,7 +21,7 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.schemas.validate import validate
 from tests.visual_policies import FAMILIES, save_random
 
-pytestmark = [pytest.mark.vllm, pytest.mark.integration]
+pytestmark = pytest.mark.vllm
 
 SHARDS = make_episodes([("g0", 1000), ("g1", 1001)], group_size=4, shard_groups=2)
 AGENT = AgentConfig(prompt="state", observation="image", max_turns=3)

@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.usefixtures("ray_shut_down"),
     pytest.mark.thorough,
     pytest.mark.vllm,
-    pytest.mark.integration,
     pytest.mark.timeout(400),
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
 ]

@@ -3,11 +3,7 @@
 import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-
-pytestmark = pytest.mark.integration
 
 
 def test_wheel_holds_all_files_that_modules_read(wheel: Path) -> None:

@@ -22,7 +22,7 @@ from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.sampling import _nucleus
 from starpo.ragen.agents.rollout.shards import make_episodes
 from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
-from starpo.ragen.agents.rollout.vllm_probe import Probe, Reference
+from starpo.ragen.agents.rollout.vllm_probe import Probe, ProbeReference
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import SamplingConfig
@@ -184,7 +184,7 @@ def main(policy, other, result):
 
     first, second = adapters(policy, scratch)
     engine.load(first, "a0")
-    base, adapted = (Reference().logprobs(folder, Probe.of(folder, 511)) for folder in (policy, first))
+    base, adapted = (ProbeReference().logprobs(folder, Probe.of(folder, 511)) for folder in (policy, first))
     effect = max(abs(ours - theirs) for ours, theirs in zip(base, adapted, strict=True))
     facts["adapter"] = {"effect": effect, "merged_gap": engine.probe_gap, "served_gaps": []}
     engine._stop()

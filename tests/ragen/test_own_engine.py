@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MINE = '''
 from starpo.ragen.config.engine import EngineConfig
 from starpo.ragen.config.learner import LearnerConfig, Sharding
@@ -73,6 +75,7 @@ assert "vllm" not in sys.modules and "deepspeed" not in sys.modules
 """
 
 
+@pytest.mark.ci
 def test_what_an_engine_and_a_learner_declare_is_used_without_a_line_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     root = Path(__file__).parents[2]

@@ -65,6 +65,7 @@ def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
     assert obstacles(config) == []
 
 
+@pytest.mark.ci
 def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
     plain, own = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
     text = "goal left 3"
@@ -79,6 +80,7 @@ def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:
     assert rollout(0, config, "c" * 32).code["environment"] == TARGET
 
 
+@pytest.mark.ci
 def test_what_breaks_the_contract_is_told_before_the_run(
     folder: Path, config: StarPOConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +98,7 @@ def test_what_breaks_the_contract_is_told_before_the_run(
     assert row["findings"]
 
 
+@pytest.mark.ci
 def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixture[str]) -> None:
     assert make(variant(TARGET).settings).actions == ("Left", "Right")
     envs([TARGET], check=True, as_json=True)

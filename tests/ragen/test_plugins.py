@@ -90,6 +90,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.ci
 def test_settings_take_the_names_of_an_installed_package(installed: Path) -> None:
     result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
     assert (result.returncode, result.stderr) == (0, "")
@@ -111,6 +112,7 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
     assert versions["twinplug"] == "1.5"
 
 
+@pytest.mark.ci
 def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> None:
     assert "of twinplug 1.5" in ragen(installed, "envs").stdout
     (row,) = json.loads(ragen(installed, "envs", "twin", "--check", "--json").stdout)
@@ -126,6 +128,7 @@ def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> 
     assert all(f'"{name}"' in schema for name in ("twin", "bonus", "first", "signs"))
 
 
+@pytest.mark.ci
 def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -> None:
     install(tmp_path, "one", {"rewards": {"bonus": "one:bonus", "format": "one:bonus"}})
     install(tmp_path, "two", {"rewards": {"bonus": "two:bonus"}})
@@ -139,6 +142,7 @@ def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -
     assert ragen(tmp_path, "runs").returncode == 0
 
 
+@pytest.mark.ci
 def test_package_that_cannot_be_imported(tmp_path: Path) -> None:
     install(tmp_path, "broken", {"environments": {"odd": "broken:Odd"}}, source="import numpy\n1 / 0\n")
     assert ragen(tmp_path, "validate", "smoke").returncode == 0

@@ -40,6 +40,7 @@ def test_message_stays_short_when_everything_is_wrong() -> None:
     assert max(map(len, caught.value.message.splitlines())) < 600
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("wrong", [{}, {"action_cost": 1.0, "env_seed": 99}])
 @settings(max_examples=10, deadline=None)
 @given(cuts=st.lists(st.integers(0, 60), max_size=6), order=st.permutations(range(60)))

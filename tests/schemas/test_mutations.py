@@ -213,6 +213,7 @@ def test_tables_as_they_were_made_pass_both_doors(iteration: Iteration) -> None:
         assert not iteration.notices(kind, table)
 
 
+@pytest.mark.ci
 def test_at_least_95_percent_of_mutations_are_noticed(iteration: Iteration, survivors) -> None:
     tried, passed = survivors
     standing = [case for case in passed if not iteration.notices(case[0], case[3])]
@@ -225,6 +226,7 @@ def test_at_least_95_percent_of_mutations_are_noticed(iteration: Iteration, surv
     assert len(standing) <= 0.05 * tried.total()
 
 
+@pytest.mark.ci
 def test_the_decision_is_that_of_validate(iteration: Iteration) -> None:
     for kind, table in iteration.tables.items():
         for column, name, mutated in list(mutations(table, [table.num_rows - 1]))[::25]:

@@ -260,6 +260,7 @@ def test_every_check_and_rule_has_a_fault() -> None:
     assert set.union(*named) == demands
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("kind", "change", "column", "text"), FAULTS)
 def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], column: str, text: str) -> None:
     broken = broken_rules(rebuilt(example(kind), change), kind)

@@ -15,7 +15,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES
 from starpo.ragen.envs.bandit.environment import BanditSettings
-from starpo.ragen.envs.mixture.environment import MixtureSettings, Part
+from starpo.ragen.envs.mixture.environment import MixturePart, MixtureSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Facts, Store
@@ -95,7 +95,7 @@ def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
 def test_code_of_a_part_is_in_the_keys_of_what_plays_it(
     mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = {"boxes": Part(environment=CONFIG.environment), "bandit": Part(environment=BanditSettings())}
+    parts = {"boxes": MixturePart(environment=CONFIG.environment), "bandit": MixturePart(environment=BanditSettings())}
     mixed = CONFIG.model_copy(update={"environment": MixtureSettings(parts=parts)})
 
     def works() -> list[Work]:

@@ -95,6 +95,7 @@ def expert(folder: str, **changes: object) -> StarPOConfig:
     return preset("smoke", {"policy": {"type": "pretrained", "name_or_path": folder, "fine_tuning": tuning}})
 
 
+@pytest.mark.ci
 def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp_path: Path) -> None:
     store, folder = played
     config = expert(folder)
@@ -169,6 +170,7 @@ def talk(question: str, answer: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
+@pytest.mark.ci
 def test_texts_of_others_are_imitated_beside_recorded_episodes(played: tuple[Store, str], demos: str) -> None:
     """Without rewards, log-probs or tokens; those that cannot be are counted, and the form is learned."""
     store, folder = played

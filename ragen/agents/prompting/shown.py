@@ -55,7 +55,7 @@ Layout = tuple[str, str | None, str]
 """What the template writes before the reasoning, between it and the answer, and after that; None: no reasoning."""
 
 
-class Piece(NamedTuple):
+class ShownPiece(NamedTuple):
     """Part of a shown response.
 
     Attributes:
@@ -97,18 +97,18 @@ class ShownResponses:
             return None, self._strips[2](answer)
         return self._strips[0](thought), self._strips[1](answer)
 
-    def pieces(self, text: str) -> list[Piece]:
+    def pieces(self, text: str) -> list[ShownPiece]:
         """Return what the template shows of a response, from the end of the user message to the end of the response."""
         if not self._layouts:
-            return [Piece(self.header, True), Piece(text, False)]
+            return [ShownPiece(self.header, True), ShownPiece(text, False)]
         thought, answer = self.split(text)
         unclosed = "open" if "<think>" in answer else "none"
         kind = unclosed if thought is None else "some" if thought else "empty"
         before, between, after = self._layouts[kind, bool(answer)]
-        pieces = [Piece(before, True)]
+        pieces = [ShownPiece(before, True)]
         if thought and between is not None:
-            pieces += [Piece(thought, False), Piece(between, True)]
-        return [*pieces, Piece(answer, False), Piece(after, True)]
+            pieces += [ShownPiece(thought, False), ShownPiece(between, True)]
+        return [*pieces, ShownPiece(answer, False), ShownPiece(after, True)]
 
     def text(self, text: str) -> str:
         """Return the same as one text."""

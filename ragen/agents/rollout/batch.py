@@ -23,7 +23,7 @@ _LEAVING_SHARE = 8
 """Dead rows are removed once at least 1 in this many is dead: moving a row costs about as much as some steps of it."""
 
 
-class Batch:
+class CacheBatch:
     """The active rows of a cache, and the sequences in them.
 
     Attributes:

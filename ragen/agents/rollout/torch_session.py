@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from starpo.ragen.agents.rollout.batch import Batch
+from starpo.ragen.agents.rollout.batch import CacheBatch
 from starpo.ragen.agents.rollout.decoder import Decoder
 from starpo.ragen.agents.rollout.engine import Request, Response, check_prompt
 from starpo.ragen.agents.rollout.kv_cache import KVCache
@@ -167,7 +167,7 @@ class TorchSession:
         num_sampled_B = np.full(len(requests), num_steps)
         has_stopped_B = np.zeros(len(requests), dtype=bool)
 
-        batch = Batch(cache, rows_B, len(logits), keeps_ended=self._keeps_cache)
+        batch = CacheBatch(cache, rows_B, len(logits), keeps_ended=self._keeps_cache)
         for step in range(num_steps):
             going = batch.going
             uniforms = torch.from_numpy(uniforms_KB[step, going]).to(logits.device)

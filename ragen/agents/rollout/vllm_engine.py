@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from starpo.ragen.agents.policy.adapter import base_of, read_shape
 from starpo.ragen.agents.policy.folder import check_folder, read_config
 from starpo.ragen.agents.rollout.vllm_images import PreparedImages
-from starpo.ragen.agents.rollout.vllm_probe import Probe, Reference, architecture_of, compare
+from starpo.ragen.agents.rollout.vllm_probe import Probe, ProbeReference, architecture_of, compare
 from starpo.ragen.agents.rollout.vllm_session import InFlight, VLLMSession
 from starpo.ragen.agents.vision.families import family_of
 from starpo.ragen.agents.vision.image import PlacedImage
@@ -74,7 +74,7 @@ class VLLMEngine:
         self._num_adapters = 0
         self._in_flight: dict[str, InFlight] = {}
         self._names = count()
-        self._reference = Reference()
+        self._reference = ProbeReference()
         self.update_s = 0.0
         self.probe_gap = 0.0
 

@@ -81,7 +81,7 @@ class Probe:
         return [number not in shown for number in range(1, len(self.ids))]
 
 
-class Reference:
+class ProbeReference:
     """A policy in transformers, in float32 on the CPU: 4 bytes per parameter, kept between checkpoints."""
 
     def __init__(self) -> None:

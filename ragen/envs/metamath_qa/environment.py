@@ -13,7 +13,7 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
-from starpo.ragen.envs.metamath_qa.questions import Question, normalised, stored_questions, sum_in_words
+from starpo.ragen.envs.metamath_qa.questions import MathQuestion, normalised, stored_questions, sum_in_words
 from starpo.ragen.envs.sources import kept_digest
 
 _GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
@@ -50,11 +50,11 @@ class MetaMathQA(Environment[MetaMathQASettings]):
 
     def __init__(self, settings: MetaMathQASettings) -> None:
         super().__init__(settings)
-        self._question: Question | None = None
+        self._question: MathQuestion | None = None
         self._tried: tuple[str, ...] = ()
 
     @property
-    def question(self) -> Question:
+    def question(self) -> MathQuestion:
         """Question of the current episode, with its answer."""
         if self._question is None:
             raise EnvironmentFault("metamath_qa: there is no question before the first reset; call reset")

@@ -21,7 +21,7 @@ _LOSSES = ("loses", "sells", "drops", "lends")
 
 
 @dataclass(frozen=True)
-class Question:
+class MathQuestion:
     """One question.
 
     Attributes:
@@ -37,7 +37,7 @@ class Question:
     changes: tuple[tuple[str, int], ...] = ()
 
 
-def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> Question:
+def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> MathQuestion:
     """Generate a question such as `Ann has 3 bags of 4 pens and loses 5. How many pens has Ann?`.
 
     Args:
@@ -61,17 +61,19 @@ def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> Question:
         changes.append(("+" if is_gain else "-", number))
         total += number if is_gain else -number
         told += f" and {rng.choice(_GAINS if is_gain else _LOSSES)} {number}"
-    return Question(f"{told}. How many {thing} has {name}?", str(total), start, tuple(changes))
+    return MathQuestion(f"{told}. How many {thing} has {name}?", str(total), start, tuple(changes))
 
 
 @lru_cache(4)
-def stored_questions(path: str, digest: str) -> tuple[Question, ...]:
+def stored_questions(path: str, digest: str) -> tuple[MathQuestion, ...]:
     """Read the questions of a file: objects with `query`, and `response` that ends in `The answer is:` and the answer.
 
     Raises:
         EnvironmentFault: See `read_rows`.
     """
-    return tuple(Question(row["query"].strip(), after_mark(row["response"])) for row in read_rows(path, digest, _fault))
+    return tuple(
+        MathQuestion(row["query"].strip(), after_mark(row["response"])) for row in read_rows(path, digest, _fault)
+    )
 
 
 def after_mark(text: str) -> str:

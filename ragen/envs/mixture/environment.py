@@ -32,7 +32,7 @@ _LEAST_SHARE = 1e-4
 """Minimum share of the total: seeds are redrawn until one belongs to the wanted part."""
 
 
-class Part(Settings):
+class MixturePart(Settings):
     """One environment of a mixture."""
 
     share: float = Field(1.0, gt=0.0, le=1_000_000.0)
@@ -45,13 +45,13 @@ class MixtureSettings(EnvironmentSettings):
     """The parts of a mixture with their tags and shares."""
 
     type: Literal["mixture"] = "mixture"
-    parts: dict[str, Part] = Field(min_length=1)
+    parts: dict[str, MixturePart] = Field(min_length=1)
     """Tag -> `{ share = 1.0, environment = { type = "...", ... } }`. The tag names the part in the column `env`, in
     metrics (`rollout/success_rate/TAG`) and for `filter.scope = "environment"`. Shares are relative to one another."""
 
     @field_validator("parts")
     @classmethod
-    def _tags_tell_parts_apart(cls, parts: dict[str, Part]) -> dict[str, Part]:
+    def _tags_tell_parts_apart(cls, parts: dict[str, MixturePart]) -> dict[str, MixturePart]:
         total = sum(part.share for part in parts.values())
         for tag, part in parts.items():
             kind = part.environment.type

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from starpo.ragen.envs.grammar import Pattern
 from starpo.ragen.envs.suites.games import Split, content_digest, folder_digest, game_of, games_of
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, values_digest
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, values_digest
 from starpo.ragen.envs.suites.world import World, library
 
 _GRAMMAR = Pattern(
@@ -103,12 +103,12 @@ class AlfworldGame(Suite[AlfworldSettings]):
         """Return the digest of the game's bytes, regardless of its name."""
         return content_digest(self._path)
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """Send the command to the game."""
         world = self.world
         world.say(action)
         reward = self.settings.reward if world.is_won else 0.0
-        return Outcome(self._seen(world), reward, world.is_over, world.is_won)
+        return StepResult(self._seen(world), reward, world.is_over, world.is_won)
 
     def random_action(self, rng: random.Random) -> str:
         """Return one of `actions`."""

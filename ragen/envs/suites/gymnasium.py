@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText, Grammar, Names
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, differs_by_chance, missing, values_digest
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, differs_by_chance, missing, values_digest
 
 _HIGHLIGHTED = re.compile(r"\x1b\[\d+(?:;\d+)*m(.*?)\x1b\[0m", re.DOTALL)
 _FIELDS = re.compile(r"values|ansi|\d+")
@@ -124,15 +124,15 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         """See `Environment.reseed`."""
         self._world.unwrapped.np_random = np.random.default_rng(derive_seed(dynamics_seed, "gymnasium"))
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """See `Suite.take`."""
         space = self._world.action_space
         given = int(space.start) + self._names.index(action) if self._names else action
         if not self._names and not space.contains(action):
-            return Outcome(self._text())
+            return StepResult(self._text())
         self._seen, reward, terminated, truncated, _ = self._world.step(given)
         is_over = bool(terminated or truncated)
-        return Outcome(self._text(), float(reward), is_over, is_over and float(reward) > self.settings.success_above)
+        return StepResult(self._text(), float(reward), is_over, is_over and float(reward) > self.settings.success_above)
 
     def random_action(self, rng: random.Random) -> str:
         """Return a name, or a text of the space's characters."""

@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import EnvironmentFault, first_line
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText
 from starpo.ragen.envs.suites.bridge import begun, finished
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, missing
 
 _WORD = re.compile(r"\w+")
 _SEEDS = 2**31
@@ -68,14 +68,14 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
         chosen = self.settings.config | {"seed": derive_seed(seed, "openenv") % _SEEDS}
         return _text(_answer(self._session.reset(**chosen), self.settings), self.settings)
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """See `Suite.take`."""
         result = _answer(self._session.step({self.settings.action_field: action}), self.settings)
         reward = float(result.reward or 0.0)
         self._total += reward
         is_over = bool(result.done)
         is_success = is_over and self._total >= self.settings.success_at
-        return Outcome(_text(result, self.settings), reward, is_over, is_success)
+        return StepResult(_text(result, self.settings), reward, is_over, is_success)
 
     def clone(self, dynamics_seed: int) -> Self:
         """Raise an error: a session cannot be copied.

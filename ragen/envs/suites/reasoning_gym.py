@@ -19,7 +19,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.grammar import FreeText
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing, values_digest
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, missing, values_digest
 
 _EVALUATES = frozenset(["eval", "exec", "compile", "parse_expr", "sympify"])
 """Functions that execute text; sympy's pass it to Python's `eval`."""
@@ -83,7 +83,7 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
         """Return a digest of the question and its answer, regardless of its index."""
         return values_digest([self._item["question"], self._item["answer"]])
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """Score an answer; the score is the reward. A score of 1 is success."""
         self._num_answers += 1
         score = self._score(action)
@@ -91,7 +91,7 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
         told = f"{str(self._item['question']).strip()}\nYour answer {action} scores {score:g}."
         if score < 1.0 and left:
             told += f" You may answer {left} more {'time' if left == 1 else 'times'}."
-        return Outcome(told, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
+        return StepResult(told, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
 
     def _score(self, answer: str) -> float:
         try:

@@ -37,7 +37,7 @@ S = TypeVar("S", bound=SuiteSettings)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResult:
     """Result of an action.
 
     Attributes:
@@ -64,7 +64,7 @@ class Suite(Environment[S]):
 
     def __init__(self, settings: S) -> None:
         super().__init__(settings)
-        self._now: Outcome | None = None
+        self._now: StepResult | None = None
         self._said: list[str] = []
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Suite(Environment[S]):
         """Begin an episode and return the first observation."""
 
     @abstractmethod
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """Carry out an action in the grammar's canonical spelling."""
 
     def origin(self, seed: int) -> str:
@@ -91,7 +91,7 @@ class Suite(Environment[S]):
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """See `Environment.reset`."""
-        self._now = Outcome(self.begin(seed, dynamics_seed))
+        self._now = StepResult(self.begin(seed, dynamics_seed))
         self._said = [self.origin(seed)]
         return self.render(), {}
 
@@ -108,7 +108,7 @@ class Suite(Environment[S]):
         return self.render(), now.reward, now.is_over, False, info
 
     @property
-    def now(self) -> Outcome:
+    def now(self) -> StepResult:
         """Outcome of the latest action, or of the reset."""
         if self._now is None:
             raise EnvironmentFault(f"{self._place}: there is nothing before the first reset; call reset")
@@ -143,7 +143,7 @@ class Suite(Environment[S]):
 
 
 @lru_cache(maxsize=256)
-def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, which: int) -> tuple[Outcome, ...]:
+def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, which: int) -> tuple[StepResult, ...]:
     """Play a few random steps in a fresh environment.
 
     Args:
@@ -153,7 +153,7 @@ def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, 
         which: Cache key that distinguishes otherwise identical episodes.
     """
     world, rng = kind(settings), python_random("trial of a suite")
-    world._now = Outcome(world.begin(0, dynamics_seed))
+    world._now = StepResult(world.begin(0, dynamics_seed))
     outcomes = [world.now]
     while not world.now.is_over and len(outcomes) <= _TRIAL_STEPS:
         world._now = world.take(world.random_action(rng))

@@ -18,7 +18,7 @@ from pydantic import Field
 from starpo.ragen.core.errors import ConfigError, MissingPackageError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, missing
 
 _GLOBAL = threading.Lock()
 _BRACKETED = re.compile(r"\[[^\[\]\n]{1,40}\]")
@@ -76,16 +76,16 @@ class TextArenaGame(Suite[TextArenaSettings]):
         """See `Environment.reseed`."""
         self._generators = _generators(derive_seed(dynamics_seed, "textarena chance"))
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """See `Suite.take`."""
         with self._own_chance():
             is_over, _ = self._game.step(action)
         if not is_over:
-            return Outcome(self._seen())
+            return StepResult(self._seen())
         rewards, facts = self._game.close()
         reward = float((rewards or {}).get(0, 0.0))
         reason = str(facts.get(0, {}).get("reason", ""))
-        return Outcome(f"{self._seen()}\n{reason}".strip(), reward, True, reward >= 1.0)
+        return StepResult(f"{self._seen()}\n{reason}".strip(), reward, True, reward >= 1.0)
 
     def random_action(self, rng: random.Random) -> str:
         """Return a bracketed part of the observation, or a number in brackets."""

@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import ConfigError, EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText
 from starpo.ragen.envs.suites.bridge import finished
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing, values_digest
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings, missing, values_digest
 
 _WORD = re.compile(r"\w+")
 
@@ -67,10 +67,10 @@ class VerifiersTask(Suite[VerifiersSettings]):
         """Return the identity of the task, regardless of its index; the seed if it cannot be replayed."""
         return super().origin(seed) if self.replay_fault else _identity(self._task)
 
-    def take(self, action: str) -> Outcome:
+    def take(self, action: str) -> StepResult:
         """Score the answer; the reward is the weighted sum of the task's rewards."""
         reward = finished(_score(self._task, action), self.settings.timeout_s)
-        return Outcome(f"The answer scores {reward:g}.", reward, True, reward >= self.settings.success_at)
+        return StepResult(f"The answer scores {reward:g}.", reward, True, reward >= self.settings.success_at)
 
     def random_action(self, rng: random.Random) -> str:
         """Return a word of the task."""

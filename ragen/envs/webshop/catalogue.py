@@ -10,11 +10,11 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.envs.webshop.files import Refusal, files_digest, read_products
+from starpo.ragen.envs.webshop.files import OmittedEntry, files_digest, read_products
 from starpo.ragen.envs.webshop.goals import Goals, price_of
 from starpo.ragen.envs.webshop.product import Product
 from starpo.ragen.envs.webshop.score import Nouns, guessed_nouns, listed_nouns, tagged_nouns
-from starpo.ragen.envs.webshop.search import Index, needed_packages
+from starpo.ragen.envs.webshop.search import ProductIndex, needed_packages
 from starpo.ragen.envs.webshop.synthetic import make_products
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _NUM_NAMED = 50
 _NOUNS: dict[str, Nouns] = {"list": listed_nouns, "rule": guessed_nouns, "spacy": tagged_nouns}
 
 
-class Source(NamedTuple):
+class CatalogueSource(NamedTuple):
     """Source of a catalogue; the fields are those of the settings."""
 
     folder: str
@@ -51,7 +51,7 @@ class Catalogue:
     """
 
     def __init__(
-        self, products: Sequence[Product], digest: str, refused: Sequence[Refusal], goals: str, nouns_rule: str
+        self, products: Sequence[Product], digest: str, refused: Sequence[OmittedEntry], goals: str, nouns_rule: str
     ) -> None:
         """Price and index the products, and list the goals.
 
@@ -61,7 +61,7 @@ class Catalogue:
         """
         self.products, self.digest, self.refused = tuple(products), digest, tuple(refused)
         self.prices = tuple(price_of(product, digest) for product in products)
-        self.index = Index([product.indexed for product in products], [product.asin for product in products])
+        self.index = ProductIndex([product.indexed for product in products], [product.asin for product in products])
         self.goals = Goals(self.products, self.prices, digest, goals)
         self.nouns_rule = nouns_rule
         self.nouns = _NOUNS[nouns_rule]
@@ -83,7 +83,7 @@ class Catalogue:
 
 
 @lru_cache(maxsize=4)
-def load_catalogue(source: Source) -> Catalogue:
+def load_catalogue(source: CatalogueSource) -> Catalogue:
     """Generate the synthetic catalogue, or read the user's files.
 
     Raises:

@@ -13,13 +13,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import Pattern
-from starpo.ragen.envs.webshop.catalogue import Catalogue, Source, load_catalogue
+from starpo.ragen.envs.webshop.catalogue import Catalogue, CatalogueSource, load_catalogue
 from starpo.ragen.envs.webshop.files import files_digest
 from starpo.ragen.envs.webshop.goals import Goal, Split
 from starpo.ragen.envs.webshop.pages import write_compact, write_text
-from starpo.ragen.envs.webshop.score import Score, score
+from starpo.ragen.envs.webshop.score import PurchaseScore, score
 from starpo.ragen.envs.webshop.search import words
-from starpo.ragen.envs.webshop.visit import BUY, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BUY, PageVisit, Shop
 
 GRAMMAR = Pattern(
     regex=r"(?:search|click)\[[^\[\]\x00-\x1f\x7f-\x9f]+\]",
@@ -28,7 +28,7 @@ GRAMMAR = Pattern(
     max_chars=400,
 )
 _WON = 1.0 - 1e-9
-_PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_text, "compact": write_compact}
+_PAGES: dict[str, Callable[[Shop, Goal, PageVisit, float], str]] = {"text": write_text, "compact": write_compact}
 
 
 def search_for(text: str) -> str:
@@ -110,7 +110,7 @@ class WebShop(Environment[WebShopSettings]):
             ConfigError, MissingPackageError: See `load_catalogue`; or if the split has no goals.
         """
         super().__init__(settings)
-        self._source = Source(
+        self._source = CatalogueSource(
             settings.folder,
             settings.digest,
             settings.num_products,
@@ -121,9 +121,9 @@ class WebShop(Environment[WebShopSettings]):
         )
         self.catalogue.goals.index(settings.split, seed=0)
         self._goal: Goal | None = None
-        self._visit = Visit()
-        self._clicks: dict[str, Visit] | None = None
-        self._score: Score | None = None
+        self._visit = PageVisit()
+        self._clicks: dict[str, PageVisit] | None = None
+        self._score: PurchaseScore | None = None
 
     @property
     def catalogue(self) -> Catalogue:
@@ -147,12 +147,12 @@ class WebShop(Environment[WebShopSettings]):
         return self._goal
 
     @property
-    def visit(self) -> Visit:
+    def visit(self) -> PageVisit:
         """The current page and choices."""
         return self._visit
 
     @property
-    def clicks(self) -> dict[str, Visit]:
+    def clicks(self) -> dict[str, PageVisit]:
         """Clickable label in lower case -> visit that it leads to; empty on the search page."""
         if self._clicks is None:
             self._clicks = self.shop.clicks(self._visit)
@@ -168,7 +168,7 @@ class WebShop(Environment[WebShopSettings]):
         goals = self.catalogue.goals
         index = goals.index(self.settings.split, seed)
         self._goal, self._score = goals.goal(index), None
-        self._go(Visit())
+        self._go(PageVisit())
         return self.render(), {"goal": index, "num_refused": len(self.catalogue.refused)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -183,7 +183,7 @@ class WebShop(Environment[WebShopSettings]):
         if kind == "click":
             self._go(self.clicks.get(said.lower(), before))
         elif before.page == "search" and words(said):
-            self._go(Visit("results", said))
+            self._go(PageVisit("results", said))
         info: Info = {"effective": self._visit != before, "page": self._visit.page}
         if self._visit.page != "done":
             return self.render(), 0.0, False, False, info
@@ -203,7 +203,7 @@ class WebShop(Environment[WebShopSettings]):
         }
         return self.render(), reward, True, False, info
 
-    def _go(self, visit: Visit) -> None:
+    def _go(self, visit: PageVisit) -> None:
         self._visit, self._clicks = visit, None
 
     @property

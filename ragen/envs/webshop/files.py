@@ -30,7 +30,7 @@ _UNCLICKABLE = str.maketrans({"[": "(", "]": ")"})
 _BLOCK = 1 << 20
 
 
-class Refusal(NamedTuple):
+class OmittedEntry(NamedTuple):
     """An entry left out of a catalogue, and the reason."""
 
     what: str
@@ -57,7 +57,7 @@ def files_digest(folder: str) -> str:
     return total.hexdigest()
 
 
-def read_products(folder: str, num_products: int | None) -> tuple[list[Product], list[Refusal]]:
+def read_products(folder: str, num_products: int | None) -> tuple[list[Product], list[OmittedEntry]]:
     """Read the products and the wishes for them.
 
     Args:
@@ -75,7 +75,7 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
     wishes = _read(files["wishes"], dict)
     human = _read(files["human"], dict) if "human" in files else {}
     products: dict[str, Product] = {}
-    refused: list[Refusal] = []
+    refused: list[OmittedEntry] = []
     for number, item in enumerate(listed):
         name = item.get("asin") if isinstance(item, dict) else None
         what = name if isinstance(name, str) and name else f"product {number}"
@@ -84,10 +84,10 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
             if product.asin.lower() in products:
                 raise _UnusableError("an earlier product has the same asin")
         except _UnusableError as error:
-            refused.append(Refusal(quoted(what), str(error)))
+            refused.append(OmittedEntry(quoted(what), str(error)))
             continue
         asked, unasked = _human_wishes(human.get(what, []))
-        refused += [Refusal(f"wish {place} for {quoted(what)}", why) for place, why in unasked]
+        refused += [OmittedEntry(f"wish {place} for {quoted(what)}", why) for place, why in unasked]
         products[product.asin.lower()] = replace(product, human_wishes=asked)
     if not products:
         raise ConfigError(

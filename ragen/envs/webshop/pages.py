@@ -6,7 +6,7 @@
 
 from starpo.ragen.envs.webshop.goals import Goal
 from starpo.ragen.envs.webshop.product import Product
-from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, PageVisit, Shop
 
 _WRITTEN = {BACK: "Back to Search", PREVIOUS: "< Prev", NEXT: "Next >", BUY: "Buy Now"}
 _SEPARATOR = " [SEP] "
@@ -14,7 +14,7 @@ _NOTHING = "There is nothing on this page."
 _NO_REVIEWS = "There are no reviews."
 
 
-def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
+def write_text(shop: Shop, goal: Goal, visit: PageVisit, score: float) -> str:
     """Write a page like WebShop's text observation, plus the chosen options, which the original does not show.
 
     Args:
@@ -44,7 +44,7 @@ def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
     return _SEPARATOR.join([*instruction, *buttons, *options, *chosen, *facts, *sub_pages, _WRITTEN[BUY]])
 
 
-def write_compact(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
+def write_compact(shop: Shop, goal: Goal, visit: PageVisit, score: float) -> str:
     """Write a page in few lines; see `write_text`."""
     if visit.page == "done":
         return f"{goal.terse}\nbought {visit.asin.lower()}\nscore {score:.2f}"
@@ -68,7 +68,7 @@ def _bracketed(labels: tuple[str, ...]) -> str:
     return " ".join(f"[{label}]" for label in labels)
 
 
-def _sub_page(product: Product, visit: Visit) -> list[str]:
+def _sub_page(product: Product, visit: PageVisit) -> list[str]:
     texts = {
         "description": [product.description],
         "features": list(product.bullets),

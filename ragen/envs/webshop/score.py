@@ -31,7 +31,7 @@ _SPACY_MODEL = "en_core_web_sm"
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class PurchaseScore:
     """Score of a purchase and its parts.
 
     Attributes:
@@ -51,7 +51,7 @@ class Score:
     is_price_met: bool
 
 
-def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nouns: Nouns) -> Score:
+def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nouns: Nouns) -> PurchaseScore:
     """Score a purchase.
 
     Args:
@@ -66,7 +66,7 @@ def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nou
     attributes, options = attributes_met(product, goal.attributes), options_met(chosen, goal.options)
     is_price_met = price <= goal.price_limit
     share = (attributes + options + is_price_met) / (len(goal.attributes) + len(goal.options) + 1)
-    return Score(share * kind, kind, title, attributes, options, is_price_met)
+    return PurchaseScore(share * kind, kind, title, attributes, options, is_price_met)
 
 
 def title_score(bought: str, wanted: str, nouns: Nouns) -> float:

@@ -44,7 +44,7 @@ def needed_packages() -> tuple[Any, Any]:
     return bm25s, fuzz
 
 
-class Index:
+class ProductIndex:
     """A search index over texts."""
 
     def __init__(self, texts: Sequence[str], names: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ Edge = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Work:
+class LineageStep:
     """A unit of work: everything that a stage produced from the same inputs.
 
     Attributes:
@@ -75,8 +75,8 @@ class Lineage:
             names.
     """
 
-    root: Work
-    works: dict[str, Work]
+    root: LineageStep
+    works: dict[str, LineageStep]
     edges: tuple[Edge, ...]
     missing: tuple[str, ...]
     unreadable: tuple[str, ...]
@@ -139,7 +139,7 @@ class _Graph:
     manifests: dict[str, Manifest]
     damaged: dict[str, ArtifactDamagedError]
     names: dict[str, list[str]]
-    works: dict[str, Work] = field(default_factory=dict)
+    works: dict[str, LineageStep] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._readers: dict[str, list[str]] = {}
@@ -151,7 +151,7 @@ class _Graph:
         if distance <= 0 and key in self.damaged:
             raise self.damaged[key]
         manifest = self.manifests.get(key)
-        self.works[key] = Work(
+        self.works[key] = LineageStep(
             key=key,
             stage=manifest.stage.name if manifest else "",
             kinds=tuple(sorted(self.kinds.get(key, ()))),

@@ -26,7 +26,7 @@ from starpo.ragen.evidence.exchange.content import (
     tools_of,
 )
 from starpo.ragen.evidence.exchange.image_parts import DATA_URL, ImageParts
-from starpo.ragen.evidence.exchange.played import Part, Played
+from starpo.ragen.evidence.exchange.played import ExportedMessage, Played
 from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
 
 Line = dict[str, Any]
@@ -97,14 +97,14 @@ def turns_of(messages: list[Any]) -> list[TraceTurn]:
     return turns
 
 
-def _message(part: Part) -> Line:
+def _message(part: ExportedMessage) -> Line:
     message: Line = {"role": part.role, "content": content_of(part, _image_url)}
     if part.message is not None and not part.images:
         message = dict(part.message)
     return message if part.is_new or part.role != "assistant" else {**message, "weight": 0}
 
 
-def content_of(part: Part, described: Callable[[Image], Line]) -> str | list[Line]:
+def content_of(part: ExportedMessage, described: Callable[[Image], Line]) -> str | list[Line]:
     """Return the text of a message; with images a list of texts and images, each as `described` describes it."""
     if not part.images:
         return part.text

@@ -34,7 +34,7 @@ _ROWS_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedMessage:
     """A message of a context.
 
     Attributes:
@@ -53,12 +53,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Context:
+class ExportedContext:
     """Messages that the model saw as one context, including its responses, and the tools that it could call."""
 
     first_turn: int
     last_turn: int
-    parts: list[Part]
+    parts: list[ExportedMessage]
     tools: list[Any] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ class Played:
     rows: Sequence[Row]
     rewards: Sequence[Row] | None
     is_kept: bool | None
-    told: Sequence[Sequence[Part]]
+    told: Sequence[Sequence[ExportedMessage]]
     opening: str = ""
     places: Sequence[Sequence[PlacedImage]] = ()
 
@@ -117,22 +117,22 @@ class Played:
             "status": last["status"],
         }
 
-    def told_anew(self, turn: int) -> list[Part]:
+    def told_anew(self, turn: int) -> list[ExportedMessage]:
         """Return the messages of a turn's prompt after the last response that it repeats."""
         parts = list(self.told[turn])
         repeated = [number for number, part in enumerate(parts) if part.role == "assistant"]
         return parts[repeated[-1] + 1 :] if repeated else parts
 
-    def contexts(self) -> list[Context]:
+    def contexts(self) -> list[ExportedContext]:
         """Return the contexts that the model saw, in order; turns without a response are skipped."""
-        found: list[Context] = []
+        found: list[ExportedContext] = []
         for turn, row in enumerate(self.rows):
             if row["finish_reason"] == "none":
                 continue
             response, tools = messages_of(row)[1:] if is_text(row) else (None, [])
-            said = Part("assistant", self.opening + row["response"], message=response)
+            said = ExportedMessage("assistant", self.opening + row["response"], message=response)
             if row["is_context_start"] or not found:
-                found.append(Context(turn, turn, [*self.told[turn], said], tools))
+                found.append(ExportedContext(turn, turn, [*self.told[turn], said], tools))
             else:
                 context = found.pop()
                 found.append(replace(context, last_turn=turn, parts=[*context.parts, *self.told[turn], said]))
@@ -213,7 +213,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
 
 def _told(
     rows: Sequence[Row], transcriber: Transcriber | None, places: Sequence[Sequence[PlacedImage]]
-) -> tuple[list[list[Part]], str]:
+) -> tuple[list[list[ExportedMessage]], str]:
     """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""
     found, opening = None, ""
     if transcriber is not None and all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
@@ -221,7 +221,7 @@ def _told(
     if found is None:
         told, opening = [_said_by_row(row) for row in rows], ""
     else:
-        told = [[Part(*message) for message in messages] for messages in found]
+        told = [[ExportedMessage(*message) for message in messages] for messages in found]
     if places and (found is not None or imported_facts(rows[0])):
         told = [_with_images(parts, [one.image for one in shown]) for parts, shown in zip(told, places, strict=True)]
     return told, opening
@@ -234,7 +234,7 @@ def _marked(rows: Sequence[Row], places: Sequence[Sequence[PlacedImage]]) -> Seq
     return [{**row, "prompt_ids": mark_images(row["prompt_ids"], own)} for row, own in zip(rows, spans, strict=True)]
 
 
-def _with_images(parts: list[Part], images: list[Image]) -> list[Part]:
+def _with_images(parts: list[ExportedMessage], images: list[Image]) -> list[ExportedMessage]:
     """Give the messages of a prompt their images; a mark in what a model said is text."""
     waiting = iter(images)
     return [
@@ -243,9 +243,9 @@ def _with_images(parts: list[Part], images: list[Image]) -> list[Part]:
     ]
 
 
-def _said_by_row(row: Row) -> list[Part]:
+def _said_by_row(row: Row) -> list[ExportedMessage]:
     return [
-        Part(message["role"], message["content"], message["role"] != "assistant", message=message)
+        ExportedMessage(message["role"], message["content"], message["role"] != "assistant", message=message)
         for message in messages_of(row)[0]
     ]
 

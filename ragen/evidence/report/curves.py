@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """Curves on one pair of axes.
 
     Attributes:
@@ -73,7 +73,7 @@ _SINGLE = (
 additional curve per part (`<metric>/<tag>`)."""
 
 
-def main_panels(series: Mapping[str, Series], remark: str = "") -> list[Panel]:
+def main_panels(series: Mapping[str, Series], remark: str = "") -> list[CurvePanel]:
     """Return the panels at the top of every report; panels without measurements are left out.
 
     Args:
@@ -87,16 +87,16 @@ def main_panels(series: Mapping[str, Series], remark: str = "") -> list[Panel]:
             parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
             lines = [smoothed_line("all" if parts else title, values)]
             lines += [smoothed_line(tag, series[name]) for tag, name in parts.items()]
-            panels.append(Panel(title, note, lines, is_share, is_log))
+            panels.append(CurvePanel(title, note, lines, is_share, is_log))
     return panels
 
 
-def other_panels(series: Mapping[str, Series]) -> list[Panel]:
+def other_panels(series: Mapping[str, Series]) -> list[CurvePanel]:
     """Return a small panel for every other metric with at least two points, sorted by name."""
     shown = {metric for _, _, metric, _, _ in _SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
-        Panel(name, "", [smoothed_line(name, values)])
+        CurvePanel(name, "", [smoothed_line(name, values)])
         for name, values in sorted(series.items())
         if name not in shown and len(values) > 1 and not name.endswith(("/success", "/success_low", "/success_high"))
     ]
@@ -119,7 +119,7 @@ def smoothed_line(label: str, values: Series) -> Line:
     return Line(label, points, [(iterations[n], fmean(measured[n - REACH : n + REACH + 1])) for n in inner])
 
 
-def _evaluation(series: Mapping[str, Series], remark: str) -> Panel:
+def _evaluation(series: Mapping[str, Series], remark: str) -> CurvePanel:
     """Build the panel of evaluation success; never smoothed, as points are sparse and have intervals."""
     lines = []
     for name, values in series.items():
@@ -128,7 +128,7 @@ def _evaluation(series: Mapping[str, Series], remark: str) -> Panel:
             lines.append(Line(cell, list(values.items()), band=_band(series, cell)))
     lines.sort(key=lambda line: -len(line.raw))
     note = "; ".join(filter(None, ("share of the fixed panel, with the 95% interval", remark)))
-    return Panel("Evaluation success", note, lines, is_share=True)
+    return CurvePanel("Evaluation success", note, lines, is_share=True)
 
 
 def _band(series: Mapping[str, Series], cell: str) -> Points:

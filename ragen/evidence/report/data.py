@@ -20,18 +20,18 @@ from starpo.ragen.evidence.cost import Cost, cost
 from starpo.ragen.evidence.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.boards import read_settings
 from starpo.ragen.evidence.report.decisions import Decision, read_decisions
-from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
+from starpo.ragen.evidence.report.embedding import Embedded, TrajectoryBatch, embed, sampled
 from starpo.ragen.evidence.report.evaluations import read_change, read_evaluation
 from starpo.ragen.evidence.report.failures import Failures, failures_of
 from starpo.ragen.evidence.report.images import read_images
 from starpo.ragen.evidence.report.tokens import TokenLengths
 from starpo.ragen.evidence.report.trajectories import read_outcomes, read_rollout
-from starpo.ragen.learning.control.collapse import Verdict, diagnose
+from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
 from starpo.ragen.runs.counting import updates_by_iteration
 from starpo.ragen.runs.stored_policy import checkpoints_of, find_tokenizer
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, RunState
+from starpo.ragen.store.records.runs import RunRecord, RunState
 from starpo.schemas.manifest import Manifest
 
 MAX_ROLLOUT_BYTES = 8 * 2**20
@@ -71,11 +71,11 @@ class ReportData:
         missing: Parts that could not be read.
     """
 
-    run: Run
+    run: RunRecord
     state: RunState | None
     store_url: str
     series: dict[str, Series]
-    verdict: Verdict
+    verdict: RunVerdict
     change: PanelDifference | None
     manifests: dict[Place, Manifest]
     cost: Cost
@@ -136,7 +136,7 @@ def gather(
     collected = sorted(set(first_use.values()))
     failures: dict[int, Failures] = {}
 
-    def batches() -> Iterator[Batch]:
+    def batches() -> Iterator[TrajectoryBatch]:
         others = sampled(collected, [first_use[i] for i in signalled if i in first_use], max_sampled_iterations)
         for iteration in dict.fromkeys([*wanted, *others]):
             on_batch(f"rollout of iteration {iteration}")
@@ -146,7 +146,7 @@ def gather(
                     failures[iteration] = failures_of(iteration, read_outcomes(reader, of_iteration))
                 yield batch
 
-    def evaluations() -> Iterator[Batch]:
+    def evaluations() -> Iterator[TrajectoryBatch]:
         by_iteration = _by_iteration(artifacts, "episodes")
         own = f"evaluate:{record.config['environment']['type']}"
         for iteration in sampled(list(by_iteration), [*wanted, *signalled], max_sampled_iterations):
@@ -207,14 +207,14 @@ def _first_uses(rollouts: Mapping[int, list[Place]]) -> dict[int, int]:
     }
 
 
-def _drawn_settings(run: Run) -> EnvironmentSettings | None:
+def _drawn_settings(run: RunRecord) -> EnvironmentSettings | None:
     try:
         return read_settings(run.config["environment"])
     except (KeyError, StarPOError, ValidationError):
         return None
 
 
-def _check_wanted(run: Run, wanted: Sequence[int], rollouts: Mapping[int, list[Place]]) -> None:
+def _check_wanted(run: RunRecord, wanted: Sequence[int], rollouts: Mapping[int, list[Place]]) -> None:
     for iteration in wanted:
         if iteration not in rollouts:
             known = f"{min(rollouts)} to {max(rollouts)}" if rollouts else "none yet"

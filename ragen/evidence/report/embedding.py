@@ -18,7 +18,7 @@ MAX_TEXT_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrajectoryBatch:
     """Trajectories sampled together.
 
     Attributes:
@@ -81,7 +81,7 @@ def sampled(iterations: Sequence[int], preferred: Iterable[int], limit: int) -> 
     return chosen[:limit]
 
 
-def embed(batches: Iterable[Batch], max_bytes: int, wanted: Collection[int] = ()) -> list[Embedded]:
+def embed(batches: Iterable[TrajectoryBatch], max_bytes: int, wanted: Collection[int] = ()) -> list[Embedded]:
     """Pack batches in order of importance until the next one does not fit.
 
     The first batch is always included, with as many groups as fit, but at least one.
@@ -163,7 +163,7 @@ class _Packing:
         self._num_bytes += len(self._compressor.compress(text))
         self.min_bytes = self._num_bytes * 4 // 5
 
-    def packed(self, batch: Batch, num_groups: int) -> Embedded:
+    def packed(self, batch: TrajectoryBatch, num_groups: int) -> Embedded:
         """Return the first groups as they go into the page."""
         groups = self._groups[:num_groups]
         texts = list(self.texts)[: groups[-1].num_texts if groups else 0]

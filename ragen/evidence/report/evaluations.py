@@ -14,7 +14,7 @@ from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
-from starpo.ragen.evidence.report.embedding import Batch, shortened
+from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.manifest import Manifest
 
@@ -46,7 +46,7 @@ def read_change(
     return compare_counts(counts_by_prompt(last)[0], counts_by_prompt(first)[0])
 
 
-def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch | None:
+def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> TrajectoryBatch | None:
     """Read all episodes of one cell at one iteration, in panel order, as one group.
 
     Args:
@@ -72,7 +72,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch |
     if cell.startswith(_OF_BASE):  # both ends of a replay are evaluated at one iteration
         cell = f"{cell.removeprefix(_OF_BASE)} of the base run"
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
-    return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
+    return TrajectoryBatch(place.iteration, cell, [{**group, "reason": "", "members": members}], len(members))
 
 
 def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.report import words
 from starpo.ragen.evidence.report.audited import Audited
-from starpo.ragen.evidence.report.curves import Panel, main_panels, other_panels
+from starpo.ragen.evidence.report.curves import CurvePanel, main_panels, other_panels
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
@@ -106,7 +106,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _packed_panel(panel: Panel) -> dict[str, Any]:
+def _packed_panel(panel: CurvePanel) -> dict[str, Any]:
     """Return the fields of a panel and its lines, without the copy of every point that `asdict` would make."""
     return {**vars(panel), "lines": [vars(line) for line in panel.lines]}
 

@@ -16,7 +16,7 @@ from starpo.ragen.agents.vision.image_tokens import MARK
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.reading import Place, Reader
 from starpo.ragen.evidence.report.boards import replay_frames
-from starpo.ragen.evidence.report.embedding import Batch, shortened
+from starpo.ragen.evidence.report.embedding import TrajectoryBatch, shortened
 from starpo.ragen.evidence.report.failures import kinds_of
 from starpo.ragen.evidence.report.images import shown_images
 from starpo.ragen.evidence.report.tokens import TokenLengths, utf16_units
@@ -88,7 +88,7 @@ def read_rollout(
     settings: EnvironmentSettings | None,
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
-) -> Batch | None:
+) -> TrajectoryBatch | None:
     """Read all trajectories of an iteration, by group, those ranked best by the filter first.
 
     Args:
@@ -129,7 +129,7 @@ def read_rollout(
     groups = (
         {"id": group, **decided.get(group, undecided), "members": members(group)} for group in turns.order(decided)
     )
-    return Batch(places[0].iteration, None, groups, turns.num_trajectories)
+    return TrajectoryBatch(places[0].iteration, None, groups, turns.num_trajectories)
 
 
 def read_outcomes(reader: Reader, places: Sequence[Place]) -> Iterator[Row]:

@@ -14,9 +14,9 @@ from starpo.ragen.core.counts import counted
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.failures import Failures
-from starpo.ragen.learning.control.collapse import Verdict
+from starpo.ragen.learning.control.collapse import RunVerdict
 from starpo.ragen.learning.metrics.table import Series
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 
 UNKNOWN = "unknown"
 """Value of a fact that a run does not state."""
@@ -72,7 +72,7 @@ def _points(change: PanelDifference) -> str:
     return f"{mean} points (95% interval {low} to {high}, {over})"
 
 
-def strange_panels(run: Run) -> str:
+def strange_panels(run: RunRecord) -> str:
     """Say of which panels a tiny policy cannot read the observations, as it never met their symbols; "" of none."""
     config = run.config
     if config.get("policy", {}).get("type") != "tiny":
@@ -96,7 +96,7 @@ def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
     return value
 
 
-def verdict_words(verdict: Verdict) -> str:
+def verdict_words(verdict: RunVerdict) -> str:
     """Describe the verdict in a line; its signals are listed separately."""
     holding = [signal for signal in verdict.signals if signal.ended is None]
     if holding:
@@ -144,7 +144,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     return [(name, value) for name, value in found if value != UNKNOWN]
 
 
-def iterations_asked(run: Run) -> str:
+def iterations_asked(run: RunRecord) -> str:
     """Return the planned number of iterations: of the settings, a replay's range, or an import's files."""
     start, stop = run.parameters.get("start"), run.parameters.get("stop")
     if run.flow == "replay" and isinstance(start, int) and isinstance(stop, int):
@@ -201,7 +201,7 @@ def _image_words(data: ReportData) -> list[str]:
     return [words + f"{shown:,} are shown, the others named by their digest; `ragen sql` reads them (images.png)."]
 
 
-def why_not_drawn(run: Run) -> str:
+def why_not_drawn(run: RunRecord) -> str:
     """Explain why some trajectories of the run have no pictures."""
     if run.flow == "import":
         return "they were played elsewhere"

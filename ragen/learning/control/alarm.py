@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from starpo.ragen.config.diagnostics import DiagnosticsConfig
-from starpo.ragen.learning.control.collapse import SUCCESS, WATCHED, Status, Verdict, diagnose
+from starpo.ragen.learning.control.collapse import SUCCESS, WATCHED, RunVerdict, Status, diagnose
 from starpo.ragen.learning.control.smoothing import exponential_moving_average
 from starpo.ragen.learning.control.thresholds import CollapseThresholds
 from starpo.ragen.learning.metrics.table import Series
@@ -23,7 +23,7 @@ class Alarm:
         self._series: dict[str, Series] = {name: {} for name in WATCHED}
         self._verdicts: dict[int, Status] = {}
 
-    def observe(self, iteration: int, metrics: Mapping[str, float]) -> Verdict:
+    def observe(self, iteration: int, metrics: Mapping[str, float]) -> RunVerdict:
         """Add the metrics of an iteration and return the verdict on the run so far.
 
         Args:
@@ -56,6 +56,6 @@ class Alarm:
         return now > (before[-1] if before else 0)
 
 
-def is_due(config: DiagnosticsConfig, verdict: Verdict) -> bool:
+def is_due(config: DiagnosticsConfig, verdict: RunVerdict) -> bool:
     """Whether the settings require a reaction to this verdict."""
     return config.on_collapse != "log" and _BADNESS.index(verdict.status) >= _BADNESS.index(config.alarm)

@@ -56,7 +56,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """Verdict on a run at its last iteration.
 
     Attributes:
@@ -96,7 +96,7 @@ class _Curve:
     num_baseline: int
 
 
-def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None = None) -> Verdict:
+def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None = None) -> RunVerdict:
     """Judge a run.
 
     Args:
@@ -113,7 +113,7 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
     signals += _drift(series.get(DRIFT, {}), limits)
     signals += _standstills(series, limits)
     signals.sort(key=lambda signal: (signal.iteration, signal.name, signal.severity))
-    return Verdict(_status([signal for signal in signals if signal.ended is None]), tuple(signals))
+    return RunVerdict(_status([signal for signal in signals if signal.ended is None]), tuple(signals))
 
 
 def _status(holding: Sequence[Signal]) -> Status:

@@ -23,7 +23,7 @@ from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
 
 
-class Context(Protocol):
+class TokenContext(Protocol):
     """Tokens that the model sees as one context: a `Segment`, or an example of supervised learning."""
 
     @property
@@ -39,7 +39,7 @@ class Contexts(Protocol):
     """Contexts whose response tokens are numbered one after the other, such as `ResponseTokens`."""
 
     @property
-    def segments(self) -> Sequence[Context]:
+    def segments(self) -> Sequence[TokenContext]:
         """The contexts."""
 
     @property

@@ -27,14 +27,14 @@ class Heard:
         ids: As sampled. [num_response_tokens]
     """
 
-    prompt: "Prompt"
+    prompt: "ConversationPrompt"
     said: ChatMessage
     shown: ChatMessage
     ids: list[int]
 
 
 @dataclass(frozen=True, eq=False)
-class Prompt:
+class ConversationPrompt:
     """The context of a request.
 
     Attributes:
@@ -72,7 +72,7 @@ class Conversations:
         self._heard: dict[tuple[str, tuple[ChatMessage, ...]], Heard] = {}  # by tools and messages, its own the last
         self._last: list[Heard | None] = []  # of each conversation; None while a response is being sampled
 
-    def prompt(self, request: ChatRequest) -> Prompt:
+    def prompt(self, request: ChatRequest) -> ConversationPrompt:
         """Return the context of a request; `answered` or `withdrawn` must follow before the conversation goes on.
 
         Raises:
@@ -102,10 +102,10 @@ class Conversations:
             number = len(self._last)
             self._last.append(None)
         self._last[number] = None
-        return Prompt(messages, shown, tools, known, before + added.prompt_ids, (*images, *placed), number)
+        return ConversationPrompt(messages, shown, tools, known, before + added.prompt_ids, (*images, *placed), number)
 
     def answered(
-        self, prompt: Prompt, said: ChatMessage, response_ids: list[int], shown: ChatMessage | None = None
+        self, prompt: ConversationPrompt, said: ChatMessage, response_ids: list[int], shown: ChatMessage | None = None
     ) -> None:
         """Record the response to a prompt.
 
@@ -119,6 +119,6 @@ class Conversations:
         place = prompt.tools, (*prompt.messages, said)
         self._heard[place] = min(heard, self._heard.get(place, heard), key=lambda one: one.prompt.number)
 
-    def withdrawn(self, prompt: Prompt) -> None:
+    def withdrawn(self, prompt: ConversationPrompt) -> None:
         """Record that a prompt will get no response."""
         self._last[prompt.number] = prompt.follows

@@ -27,13 +27,13 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.methods.programs.chat import RunSampling
-from starpo.ragen.methods.programs.conversations import Prompt
+from starpo.ragen.methods.programs.conversations import ConversationPrompt
 from starpo.ragen.methods.programs.endpoint import MAX_REFUSED, Endpoint, PendingCall, Served
 from starpo.ragen.methods.programs.process import RunningProgram, stop_waiting
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import Policy, Trajectory
+from starpo.ragen.methods.programs.trajectory import Policy, ProgramTrajectory
 
 MAX_RUNNING = 64
 """Programs that run at a time; further episodes of a shard begin as others end."""
@@ -72,7 +72,9 @@ def play(
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
     policy = Policy(contexts, tokenizer, _spelling(tokenizer, contexts), sampling, max_context_tokens)
-    trajectories = [Trajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes]
+    trajectories = [
+        ProgramTrajectory(episode, settings, task_of(settings, episode.env_seed), policy) for episode in episodes
+    ]
     with Endpoint() as endpoint:
         Shard(as_stream(session), endpoint, settings, policy, trajectories).play(stop_at)
     rows = [row for trajectory in trajectories for row in trajectory.rows]
@@ -94,7 +96,7 @@ class Shard:
         endpoint: Endpoint,
         settings: ProgramSettings,
         policy: Policy,
-        trajectories: Sequence[Trajectory],
+        trajectories: Sequence[ProgramTrajectory],
     ) -> None:
         self._stream = stream
         self._endpoint = endpoint
@@ -102,12 +104,12 @@ class Shard:
         self._policy = policy
         self._order = {one.episode.trajectory_id: place for place, one in enumerate(trajectories)}
         self._to_start = list(reversed(trajectories))
-        self._live: dict[str, tuple[Trajectory, RunningProgram, str]] = {}
+        self._live: dict[str, tuple[ProgramTrajectory, RunningProgram, str]] = {}
         self._to_spell: dict[str, deque[PendingCall]] = {}
-        self._spelled: dict[str, Future[Prompt]] = {}  # of the first of these
+        self._spelled: dict[str, Future[ConversationPrompt]] = {}  # of the first of these
         self._ready: list[tuple[int, Request]] = []
         self._ready_since = 0.0
-        self._in_flight: dict[str, Trajectory] = {}
+        self._in_flight: dict[str, ProgramTrajectory] = {}
         self._polled_at = 0.0
         self._rewarded: list[Future[None]] = []
         self._spellers = ThreadPoolExecutor(MAX_RUNNING, thread_name_prefix="spelling")

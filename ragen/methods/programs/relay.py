@@ -29,13 +29,13 @@ from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.envs.grammar import write_call
 from starpo.ragen.methods.programs.chat import Call, ChatMessage, ChatRequest, Refusal, instructed, spelled
-from starpo.ragen.methods.programs.conversations import Prompt
+from starpo.ragen.methods.programs.conversations import ConversationPrompt
 from starpo.ragen.methods.programs.endpoint import Endpoint, PendingCall
 from starpo.ragen.methods.programs.player import POLL_S, Shard
 from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import Policy, Trajectory, Turn
+from starpo.ragen.methods.programs.trajectory import Policy, ProgramTrajectory, Turn
 from starpo.schemas.datasets import UNKNOWN_FINISH
 from starpo.schemas.texts import text_facts
 
@@ -260,7 +260,7 @@ class _RelayShard(Shard):
                 trajectory.take(sequence_id, answer)
 
 
-class RelayedTrajectory(Trajectory):
+class RelayedTrajectory(ProgramTrajectory):
     """The calls of one program that a server answers."""
 
     def __init__(self, episode: Episode, settings: ProgramSettings, task: Mapping[str, Any], policy: Policy) -> None:
@@ -268,7 +268,7 @@ class RelayedTrajectory(Trajectory):
         self._reasoning: dict[int, str] = {}
         self._failure = ""
 
-    def ask(self, call: PendingCall, spelled: Future[Prompt]) -> Request | None:
+    def ask(self, call: PendingCall, spelled: Future[ConversationPrompt]) -> Request | None:
         """See `Trajectory.ask`."""
         request = super().ask(call, spelled)
         return None if request is None else RelayedRequest(**vars(request), chat=call.request)

@@ -37,7 +37,7 @@ from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs.grammar import write_call
 from starpo.ragen.methods.programs.chat import CALL_LIMIT, ChatMessage, ChatRequest, Refusal
-from starpo.ragen.methods.programs.conversations import Conversations, Prompt
+from starpo.ragen.methods.programs.conversations import ConversationPrompt, Conversations
 from starpo.ragen.methods.programs.endpoint import PendingCall, Served
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.replies import Reply
@@ -75,7 +75,7 @@ class Policy:
 class Turn:
     """A call that was answered."""
 
-    prompt: Prompt
+    prompt: ConversationPrompt
     response: Response
     text: str
     said: ChatMessage
@@ -83,7 +83,7 @@ class Turn:
     required: str
 
 
-class Trajectory:
+class ProgramTrajectory:
     """The calls of one program, and what becomes of them.
 
     Attributes:
@@ -100,7 +100,7 @@ class Trajectory:
         self._policy = policy
         self._opening = prefilled_tag(policy.contexts.agent)
         self._conversations = Conversations(policy.spelling, policy.contexts.agent.earlier_thoughts == "kept")
-        self._asked: dict[str, tuple[int, PendingCall, Prompt]] = {}
+        self._asked: dict[str, tuple[int, PendingCall, ConversationPrompt]] = {}
         self._turns: dict[int, Turn] = {}
         self._num_calls = self._num_abandoned = 0
         self._limit = ""
@@ -110,7 +110,7 @@ class Trajectory:
         """Whether the program waits for a response."""
         return bool(self._asked)
 
-    def ask(self, call: PendingCall, spelled: "Future[Prompt]") -> Request | None:
+    def ask(self, call: PendingCall, spelled: "Future[ConversationPrompt]") -> Request | None:
         """Return the request for a call; None if the call was refused instead.
 
         Args:
@@ -130,7 +130,7 @@ class Trajectory:
         turn_seed = derive_seed(seed, "turn", number)
         return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
 
-    def prompt(self, request: ChatRequest) -> Prompt:
+    def prompt(self, request: ChatRequest) -> ConversationPrompt:
         """Return the context of a request; `ask` must follow before the next one. May be called in any thread.
 
         Raises:

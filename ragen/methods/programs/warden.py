@@ -155,7 +155,7 @@ def _unlock(name: str, parent: int | None = None) -> None:
         os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
 
 
-class Output:
+class ProgramOutput:
     """What a program writes: the number of bytes, and the end of each stream."""
 
     def __init__(self, streams: tuple[int, int], kept_bytes: int) -> None:
@@ -204,7 +204,7 @@ def _watch(spec: dict[str, Any], report: int, task: int, become: Become) -> dict
         _begin(spec, become, (task, outs[1], errors[1]), (report, woken, wake, outs[0], errors[0]))
     os.close(outs[1])
     os.close(errors[1])
-    output = Output((outs[0], errors[0]), spec["kept_bytes"])
+    output = ProgramOutput((outs[0], errors[0]), spec["kept_bytes"])
     for stream in output.open:
         os.set_blocking(stream, False)
     status, code = "", None

@@ -19,7 +19,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import name_digits
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
-from starpo.ragen.store.records.runs import Run, StageKeys
+from starpo.ragen.store.records.runs import RunRecord, StageKeys
 
 REPLAYED = ("reward", "filter", "update")
 """Stages, and thus tables of settings, that a replay may change."""
@@ -54,7 +54,7 @@ class ReplayPlan:
         should_update: Whether updates are replayed too; if False, only reward and filter are.
     """
 
-    base: Run
+    base: RunRecord
     start: int
     stop: int
     base_config: StarPOConfig

@@ -38,7 +38,7 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class Verification:
+class IntegrityCheck:
     """Result of a check."""
 
     num_artifacts: int
@@ -51,7 +51,7 @@ class Verification:
 
 def verify_store(
     location: Location, on_progress: Callable[[int, int], None] = lambda done, total: None
-) -> Verification:
+) -> IntegrityCheck:
     """Check every artifact, and that everything a run needs exists.
 
     Args:
@@ -88,7 +88,7 @@ def verify_store(
         for fault in reach.faults
         if fault.artifact not in folders and fault.artifact not in store.inventory.dropped
     }
-    return Verification(len(folders), total, sorted([*damages, *missing.values()], key=lambda damage: damage.place))
+    return IntegrityCheck(len(folders), total, sorted([*damages, *missing.values()], key=lambda damage: damage.place))
 
 
 def _checked_roots(location: Location) -> tuple[Roots, list[Damage]]:

@@ -18,7 +18,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Run(_Record):
+class RunRecord(_Record):
     """The record of a run, written when it was created."""
 
     name: str
@@ -76,17 +76,17 @@ class RunState(_Record):
     """Digest of the last record of a completed run. Empty: the run has not completed."""
 
 
-def other_settings(earlier: Run, later: Run) -> str:
+def other_settings(earlier: RunRecord, later: RunRecord) -> str:
     """Describe the differences in flow, parameters or settings between two runs of one name; "" if there are none."""
     return _listed(_identity(earlier), _identity(later))
 
 
-def other_code(earlier: Run, later: Run) -> str:
+def other_code(earlier: RunRecord, later: RunRecord) -> str:
     """Describe the differences in the code that they were made with; "" if there are none."""
     return _listed(earlier.code, later.code)
 
 
-def _identity(run: Run) -> dict[str, Any]:
+def _identity(run: RunRecord) -> dict[str, Any]:
     """Return the values on which runs of the same name must agree."""
     return {"flow": run.flow, "parameters": run.parameters, **run.config}
 

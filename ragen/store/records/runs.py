@@ -26,7 +26,7 @@ from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name, is_name
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
-from starpo.ragen.store.records.run import Run, RunState, RunStatus, other_code, other_settings
+from starpo.ragen.store.records.run import RunRecord, RunState, RunStatus, other_code, other_settings
 from starpo.ragen.store.records.seals import (
     IterationRecord,
     RecordChain,
@@ -60,7 +60,7 @@ RECORD_ADVICE = (
 """What to do about a record that was changed."""
 
 
-def _how_to_change(earlier: Run, later: Run) -> str:
+def _how_to_change(earlier: RunRecord, later: RunRecord) -> str:
     """Advise on what a run of another length reuses, and on `ragen fork`."""
     if earlier.flow != "starpo" or later.flow != "starpo":
         return ""
@@ -94,7 +94,7 @@ class Runs:
         config: Mapping[str, Any],
         parameters: Mapping[str, Any] | None = None,
         code: Mapping[str, str] | None = None,
-    ) -> Run:
+    ) -> RunRecord:
         """Create a run, or resume it: the same name with the same configuration and code is the same run.
 
         Args:
@@ -109,7 +109,7 @@ class Runs:
             StoreError: If the name is taken by a run of another flow, configuration, code or other parameters; the
                 message says what differs.
         """
-        record = Run(
+        record = RunRecord(
             name=checked_name(run, "run name"),
             flow=flow,
             preset=preset,
@@ -123,7 +123,7 @@ class Runs:
             earlier = self.check_name(record)  # another process was faster
         return earlier or record
 
-    def check_name(self, record: Run) -> Run | None:
+    def check_name(self, record: RunRecord) -> RunRecord | None:
         """Return the existing run of this name; None if the name is free.
 
         Raises:
@@ -178,7 +178,7 @@ class Runs:
         holder, state = holder_of(self._location, checked_name(run, "run name")), self.state(run)
         return max([*([holder.heard] if holder else []), *([state.heartbeat] if state else [])], default=None)
 
-    def adopt(self, record: Run, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
+    def adopt(self, record: RunRecord, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
         """Add the records of a run from another store, whose artifacts have already been copied.
 
         Stages that only this store has are kept; of two states the one with the later heartbeat is kept. The records
@@ -206,7 +206,7 @@ class Runs:
             self._write(f"runs/{run}/run.json", record)
         _CHAINS.pop((self._location.name, run), None)
 
-    def merged(self, record: Run, iterations: Mapping[int, IterationRecord]) -> dict[int, StageKeys]:
+    def merged(self, record: RunRecord, iterations: Mapping[int, IterationRecord]) -> dict[int, StageKeys]:
         """Return the records that `adopt` would produce, without writing. Raises the same errors."""
         self.check_name(record)
         run, merged = record.name, self.iterations(record.name)
@@ -237,11 +237,11 @@ class Runs:
             self._location.delete([f"runs/{run}/run.json"])
         self._location.remove_empty(f"runs/{run}")
 
-    def find(self, run: str) -> Run | None:
+    def find(self, run: str) -> RunRecord | None:
         """Return a run by its name; None if there is none."""
-        return self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
+        return self._read(RunRecord, f"runs/{checked_name(run, 'run name')}/run.json")
 
-    def get(self, run: str) -> Run:
+    def get(self, run: str) -> RunRecord:
         """Return a run by its name.
 
         Raises:
@@ -263,7 +263,7 @@ class Runs:
         """
         return tuple(name for name in self._location.names("runs") if is_name(name))
 
-    def list(self) -> list[Run]:
+    def list(self) -> list[RunRecord]:
         """Return all runs whose `run.json` can be read, newest first; the log names the others."""
         records = []
         for name in self.names():

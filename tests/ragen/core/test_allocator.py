@@ -25,6 +25,7 @@ print(kept - resident())
 """
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 def test_freed_memory_is_kept_until_it_is_given_back():
     out = subprocess.run(

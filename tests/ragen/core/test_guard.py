@@ -114,6 +114,7 @@ def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> N
     assert re.fullmatch(r"reward component 'mine' has not returned for \d+ s; its limit is 60 s \(RAGEN_MINE_S\)", text)
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(30)
 def test_an_import_that_takes_long_is_named_while_it_does(monkeypatch, caplog, tmp_path: Path) -> None:
     monkeypatch.setattr(guard, "SLOW_S", 0.1)
@@ -123,6 +124,7 @@ def test_an_import_that_takes_long_is_named_while_it_does(monkeypatch, caplog, t
     assert "the import of module 'mine_slow' has not returned for" in caplog.text
 
 
+@pytest.mark.ci
 def test_importing_torch_first_changes_no_settings(tmp_path: Path) -> None:
     (tmp_path / "mine_first.py").write_text(
         "import torch\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\nX = 1\n"

@@ -244,6 +244,7 @@ def install(folder: Path, version: str, text: str = "X = 1\n", *, record: bool =
 USES = "import lib_of_others\n" + R
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("record", [True, False])
 def test_a_distribution_counts_by_version_in_any_folder(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
@@ -381,6 +382,7 @@ def project(tmp_path: Path) -> Callable[..., str]:
     return identity
 
 
+@pytest.mark.ci
 def test_this_projects_methods_are_followed_not_floors(project: Callable[..., str]) -> None:
     first = project()
     assert len(first) == 16

@@ -17,6 +17,7 @@ from starpo.ragen.envs.frozen_lake.map import ACTIONS
 from starpo.ragen.envs.variants import VARIANTS
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_passes(variant):
     first = {one.type: name for name, one in reversed(VARIANTS.items()) if one.type not in SUITES}.values()

@@ -130,6 +130,7 @@ def test_reverse_play_makes_gym_sokobans_rooms(gym_sokoban, height, width, num_b
         assert ours.to_text() == theirs.to_text()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("height", "width", "num_boxes"), [(6, 6, 1), (6, 9, 4)])
 def test_transitions_and_rewards_step_by_step(gym_sokoban, monkeypatch, height, width, num_boxes):
     monkeypatch.setattr(gym_sokoban.sokoban_env.SokobanEnv, "render", lambda self, mode: None)

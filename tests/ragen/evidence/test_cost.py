@@ -7,11 +7,11 @@ import pytest
 from starpo.ragen.evidence.cost import cost
 from starpo.ragen.evidence.reading import Place
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 from starpo.schemas.manifest import Manifest, Stage
 from tests.examples import example
 
-RUN = Run(
+RUN = RunRecord(
     name="a", flow="starpo", preset=None, created=datetime(2026, 11, 24, 12, tzinfo=UTC), config={"iterations": 2}
 )
 CPU = {"cpu": "Xeon", "cpus": 2, "machine": "x86_64"}

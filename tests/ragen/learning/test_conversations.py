@@ -179,6 +179,7 @@ def test_tools_need_a_place_in_the_template_or_another_template() -> None:
         examples(tokenizer_of(None), conversation(user("q"), said("a")))
 
 
+@pytest.mark.ci
 def test_templates_that_open_the_reasoning_or_do_not_end_a_message() -> None:
     tokenizer = chatml()
     body, talk = tokenizer.chat_template, conversation(user("q"), said("so", "hm"))

@@ -60,11 +60,13 @@ def logprob(folder: str) -> float:
     return -sum(losses) / len(losses)
 
 
+@pytest.mark.ci
 def test_muon_has_the_matrices(folder: str, tmp_path: Path) -> None:
     without, with_muon = (tuned(folder, config, tmp_path / name) for name, config in (("a", FULL), ("m", MUON)))
     assert with_muon["loss"] < without["loss"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
 def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
     before, seen = torch.get_rng_state(), []

@@ -159,6 +159,7 @@ def test_a_demonstration_is_cut_at_the_actions_of_a_turn() -> None:
     assert max(ids.count(separator) for ids in demonstrate(agent=agent, turns=60).responses) == 1
 
 
+@pytest.mark.ci
 def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path) -> None:
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     seen = []
@@ -192,6 +193,7 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
     assert not (tmp_path / "policy").exists()
 
 
+@pytest.mark.ci
 def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

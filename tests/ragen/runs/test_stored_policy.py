@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "policy"
 
 
+@pytest.mark.ci
 def test_the_first_checkpoint_that_can_be_read_is_taken(store: Store, folder: Path):
     dropped, kept = put(store, folder, 0), put(store, folder, 1)
     store.drop("checkpoint", dropped)

@@ -49,6 +49,7 @@ def test_an_estimator_of_ones_own_that_raises_is_one_message(
         run_update(store, Calling(), settings, stored_rows(store), 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("was_believed", "warnings"), [(1.0, 0), (0.0, 1), (None, 0)])
 def test_log_probs_of_the_rollout_that_were_not_believed_are_said(
     store: Store, caplog: pytest.LogCaptureFixture, was_believed: float | None, warnings: int

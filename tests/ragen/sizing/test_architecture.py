@@ -69,6 +69,7 @@ def test_the_embedded_policy_and_its_critic(name: str, form: str) -> None:
     assert count(Critic.from_policy(policy)) == architecture.num_critic_parameters
 
 
+@pytest.mark.ci
 def test_adapters_are_counted_as_peft_makes_them() -> None:
     peft = pytest.importorskip("peft")
     config = TinyPolicy(num_layers=2)

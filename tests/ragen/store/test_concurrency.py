@@ -63,6 +63,7 @@ def gate(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_same", [True, False])
 def test_of_several_writers_at_once_one_wins_and_all_agree(tmp_path: Path, gate: Path, is_same: bool) -> None:
     """All have written their rows before any may commit; if their contents differ, exactly one of them is stored."""
@@ -86,6 +87,7 @@ def test_of_several_writers_at_once_one_wins_and_all_agree(tmp_path: Path, gate:
     assert list((tmp_path / "store" / "tmp").iterdir()) == []
 
 
+@pytest.mark.ci
 def test_a_killed_writer_leaves_nothing_visible(tmp_path: Path, gate: Path, work: Facts) -> None:
     url = str(tmp_path / "store")
     writer = start(url, 0, 0, gate)

@@ -90,6 +90,7 @@ def test_what_its_maker_meets_elsewhere_is_no_fault_of_the_store(store: Store, e
     assert met.value is error
 
 
+@pytest.mark.ci
 def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
     """A limit on the file size (EFBIG) needs no root; it is set in a subprocess, because it persists."""
     code = (

@@ -58,6 +58,7 @@ def test_data_that_cannot_be_quarantined_are_refused(local: Store, work: Facts, 
         local.put_table("turns", example("turns").slice(1), work)
 
 
+@pytest.mark.ci
 def test_every_value_is_kept_even_what_the_schema_forbids(local: Store, work: Facts) -> None:
     table = example("turns")
     rows = table.to_pylist()

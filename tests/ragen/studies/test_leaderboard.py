@@ -9,7 +9,7 @@ from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.studies.checkpoints import SweepCell
 from starpo.ragen.studies.leaderboard import Score, SweepResult, summarise
-from starpo.ragen.studies.outcomes import Outcome
+from starpo.ragen.studies.outcomes import CellOutcome
 from starpo.ragen.studies.sweep import Sweep
 from starpo.ragen.studies.tables import sweep_tables
 
@@ -34,14 +34,14 @@ def cell(
     )
 
 
-def outcome(num_successes: int, num_errors: int = 0) -> Outcome:
+def outcome(num_successes: int, num_errors: int = 0) -> CellOutcome:
     counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[: 10 - num_errors])}
-    return Outcome({"success": num_successes / max(1, len(counts)), "num_errors": float(num_errors)}, counts)
+    return CellOutcome({"success": num_successes / max(1, len(counts)), "num_errors": float(num_errors)}, counts)
 
 
 def summed(
     cells: list[SweepCell],
-    outcomes: list[Outcome | None],
+    outcomes: list[CellOutcome | None],
     errors: dict[str, str] | None = None,
     is_matrix: bool = False,
 ) -> SweepResult:
@@ -140,12 +140,12 @@ def test_a_result_survives_json_and_is_the_same_again() -> None:
     assert summed([cell("a"), cell("b")], [outcome(3), outcome(9)]).model_dump_json() == result.model_dump_json()
 
 
-def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> Outcome:
+def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> CellOutcome:
     """Outcome whose last `num_seen` prompts are states of training; the first prompts of each part succeed."""
     cut = len(PROMPTS) - num_seen
     counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
     seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
-    return Outcome({"success": num_successes / cut}, counts, seen)
+    return CellOutcome({"success": num_successes / cut}, counts, seen)
 
 
 def test_prompts_that_one_training_met_count_for_none() -> None:

@@ -40,6 +40,7 @@ def test_impossible_counts_are_refused(successes, trials):
         cluster_bootstrap_interval([successes], [trials], seed=0)
 
 
+@pytest.mark.ci
 @given(st.integers(1, 5000), st.data())
 def test_wilson_holds_the_share_and_mirrors(trials, data):
     successes = data.draw(st.integers(0, trials))

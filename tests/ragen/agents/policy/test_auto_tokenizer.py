@@ -58,6 +58,7 @@ def prompts() -> list[str]:
     return found
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_exported", [False, True])
 def test_auto_tokenizer_reads_a_checkpoint_as_it_was_meant(tmp_path: Path, is_exported: bool) -> None:
     assert {settings.type for settings in WORLDS} == VOCABULARY.keys()

@@ -117,6 +117,7 @@ def test_weights_of_another_shape_are_named(folder: Path) -> None:
         load.load_policy(folder)
 
 
+@pytest.mark.ci
 def test_an_architecture_that_does_not_generate(folder: Path) -> None:
     edit_config(folder, model_type="vit", architectures=["ViTModel"])
     with pytest.raises(PolicyError, match="cannot be loaded as a causal language model"):

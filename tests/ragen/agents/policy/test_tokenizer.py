@@ -18,6 +18,7 @@ def tokens(text: str) -> list[str]:
     return TOKENIZER.tokenize(text)
 
 
+@pytest.mark.ci
 @settings(deadline=None)
 @given(st.text() | st.text(alphabet="#_O X|<>/thinkaswer012\n√"))
 def test_any_text_is_decoded_back_exactly(text: str) -> None:

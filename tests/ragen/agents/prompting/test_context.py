@@ -140,6 +140,7 @@ def test_role_markers_are_split_where_they_are_no_special_tokens(qwen, words):
     assert tokenizer.encode("<|User|>", add_special_tokens=False) == ids[:1]  # the tokenizer itself is unchanged
 
 
+@pytest.mark.ci
 @given(
     turns=st.lists(
         st.tuples(st.text(max_size=8), st.lists(st.integers(0, 258), max_size=6), st.booleans()), min_size=1, max_size=5

@@ -59,6 +59,7 @@ def test_a_template_that_asks_too_much_or_fails_has_an_error(template, problem):
     assert problem in error
 
 
+@pytest.mark.ci
 def test_a_template_that_never_ends_is_stopped():
     started = time.monotonic()
     loops = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.agents.rollout.batch import Batch
+from starpo.ragen.agents.rollout.batch import CacheBatch
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
 
 SHAPE = CacheShape(num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32, device=torch.device("cpu"))
@@ -13,7 +13,7 @@ SHAPE = CacheShape(num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32
 
 def test_sequences_part_where_they_draw_differently():
     cache = KVCache(SHAPE, num_rows=3, capacity=4)
-    batch = Batch(cache, np.array([0, 0, 1]), num_rows=2, keeps_ended=True)
+    batch = CacheBatch(cache, np.array([0, 0, 1]), num_rows=2, keeps_ended=True)
     going = np.zeros(3, dtype=bool)
     tokens, sequences = batch.advance(np.array([7, 7, 7]), going)
     assert (tokens.tolist(), sequences.tolist()) == ([7, 7], [1, 2])  # the first two still share a row
@@ -33,7 +33,7 @@ def test_every_row_holds_what_its_sequences_have_read(num_sequences, num_prompts
     cache = KVCache(SHAPE, num_sequences, capacity=11)
     slots = cache.append_block(np.ones(num_prompts, dtype=np.int64), 1)
     cache.buffer[..., :num_prompts, :, slots, 0] = torch.arange(num_prompts).float()[:, None, None]
-    batch = Batch(cache, prompts.copy(), num_prompts, keeps_ended)
+    batch = CacheBatch(cache, prompts.copy(), num_prompts, keeps_ended)
     read = [[prompt] for prompt in prompts.tolist()]
     for _ in range(10):
         drawn = rng.integers(3, size=len(batch.going))

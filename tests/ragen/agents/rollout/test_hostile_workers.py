@@ -45,6 +45,7 @@ class Player(_Worker):
         return super().play(replace(job, folder=self.step), episodes)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("step", "said"),
     [
@@ -60,6 +61,7 @@ def test_the_end_of_a_worker_is_explained(job, step, said):
         Player(step).play(job)
 
 
+@pytest.mark.ci
 def test_what_it_raises_is_an_error_and_the_worker_stays(job):
     player = Player()
     for step, said in (
@@ -76,6 +78,7 @@ def test_what_it_raises_is_an_error_and_the_worker_stays(job):
     player.kill()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "step",
     [
@@ -92,6 +95,7 @@ def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, cap
     assert "in step" in capfd.readouterr().err  # the stack
 
 
+@pytest.mark.ci
 def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
     """The child of a killed worker lives on, and the run goes on without it."""
     started = time.monotonic()
@@ -100,6 +104,7 @@ def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.ci
 def test_a_busy_worker_ends_with_its_parent(job):
     player = Player()
     process = psutil.Process(player._process.pid)
@@ -111,6 +116,7 @@ def test_a_busy_worker_ends_with_its_parent(job):
     assert process.wait(30) == 1
 
 
+@pytest.mark.ci
 def test_the_shard_and_the_environment_are_named_at_the_end(job):
     pool = Pool(lambda: Player("os._exit(7)"), 1, is_continuous=False)
     said = (

@@ -352,6 +352,7 @@ def test_engine_that_breaks_its_protocol_is_named(tokenizer, corridor):
 WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ", "Left", "right", "Jump", "<|im_end|>"])
 
 
+@pytest.mark.ci
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     texts=st.lists(st.lists(WORDS, max_size=7).map("".join), min_size=10, max_size=10),

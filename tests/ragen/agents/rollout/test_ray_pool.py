@@ -24,7 +24,7 @@ from starpo.ragen.core.registry import ENGINES
 from starpo.schemas.digest import content_digest
 
 pytestmark = [
-    pytest.mark.integration,
+    pytest.mark.ci,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
 ]
 
@@ -188,6 +188,7 @@ def test_stop_ends_shards_at_work(job, pool, reference):
     assert play_shards(pool, job, SHARDS).equals(reference)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
@@ -209,6 +210,7 @@ def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
         pool_of(1, EngineSpec("vllm", '{"tensor_parallel_size": 4}'), actor_gpus=2)
 
 
+@pytest.mark.ci
 def test_an_actor_that_finds_no_room_is_given_up(ray, job):
     """The cluster is declared to autoscale but does not grow."""
     waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
@@ -216,6 +218,7 @@ def test_an_actor_that_finds_no_room_is_given_up(ray, job):
         play_shards(waiting, job, SHARDS)
 
 
+@pytest.mark.ci
 def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     """An actor on another node than the caller reads the store; if it cannot, its error says so."""
     from starpo.ragen.agents.rollout.ray_pool import ShardActor

@@ -140,6 +140,7 @@ def test_another_batch_composition_gives_the_same_tokens(engines, context):
             np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["qwen2", "llama"])
 def test_the_fused_pass_equals_transformers_own(policies, name):
     folder, model = policies[name]
@@ -169,6 +170,7 @@ def digest_of_a_shard(folder):
     return digest.hexdigest()
 
 
+@pytest.mark.ci
 def test_the_same_shard_gives_the_same_bytes_in_another_process(policies):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "

@@ -11,15 +11,16 @@ from safetensors.torch import load_file, save_file
 
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.rollout.engine import Request, Response
-from starpo.ragen.agents.rollout.vllm_probe import NUM_PROBE_TOKENS, Probe, Reference, compare
+from starpo.ragen.agents.rollout.vllm_probe import NUM_PROBE_TOKENS, Probe, ProbeReference, compare
 from starpo.ragen.core.errors import EngineError, PolicyError
 from tests.ragen.agents.rollout.policies import MIXTURES, save_policy
 from tests.visual_policies import FAMILIES, forward, save_random
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["qwen2", *MIXTURES])
 def test_logprobs_are_those_of_each_checkpoint(tmp_path, name):
-    reference = Reference()
+    reference = ProbeReference()
     for seed in (1, 2):
         folder = str(tmp_path / str(seed))
         model = save_policy(folder, name, seed)
@@ -38,11 +39,11 @@ def test_weights_of_another_configuration_are_refused(tmp_path, name):
     norm = weights.pop("model.norm.weight")
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(PolicyError, match=r"missing: model.norm.weight; config and weights do not belong together"):
-        Reference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
+        ProbeReference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
     if name == "qwen2":
         save_file({**weights, "model.norm.weight": norm, "stranger": norm.clone()}, file, {"format": "pt"})
         with pytest.raises(PolicyError, match="1 weights are unknown to its configuration, such as stranger"):
-            Reference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
+            ProbeReference().logprobs(str(tmp_path), Probe.of(str(tmp_path), 100))
 
 
 @pytest.mark.parametrize("place", [0, 50, 126])
@@ -86,7 +87,7 @@ def test_smollm2_in_bfloat16_passes_and_with_two_layers_swapped_fails(smollm2):
             logprobs_TV = scored(input_ids=ids[None]).logits[0].float().log_softmax(-1)
         return logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0].tolist()
 
-    right = Reference().logprobs(smollm2, probe)
+    right = ProbeReference().logprobs(smollm2, probe)
     assert compare(logprobs(deepcopy(model).to(torch.bfloat16)), right, 0.08, "key") < 0.05
     layers = model.model.layers
     layers[27], layers[28] = layers[28], layers[27]
@@ -100,7 +101,7 @@ def test_the_encoder_of_images_is_probed_too(tmp_path, family):
     probe = Probe.of(str(tmp_path), 1000)
     (place,) = probe.images
     assert sum(probe.is_text) == len(probe.ids) - 1 - place.num_tokens
-    reference = Reference()
+    reference = ProbeReference()
     before = reference.logprobs(str(tmp_path), probe)
     model, _ = load_policy(tmp_path)
     response = Response(probe.ids[40:], [], "length")

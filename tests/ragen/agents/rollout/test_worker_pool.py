@@ -49,10 +49,12 @@ def workers():
     return [child for child in alive if "starpo.ragen.agents.rollout.worker" in child.cmdline()]
 
 
+@pytest.mark.ci
 def test_job_survives_its_text(job):
     assert RolloutJob.from_json(job.to_json()) == job
 
 
+@pytest.mark.ci
 def test_rows_are_those_of_this_process(job, pool):
     here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
     there = play_shards(pool, job, SHARDS)
@@ -78,6 +80,7 @@ def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
     assert victim.pid not in {worker.pid for worker in workers() if worker.is_running()}
 
 
+@pytest.mark.ci
 def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
     long = replace(job, sampling=SamplingConfig(max_response_tokens=400))
     reference = play_shards(pool, long, SHARDS)
@@ -107,6 +110,7 @@ def test_a_worker_that_hangs_in_its_end_is_lost(job, monkeypatch):
     assert not worker.is_alive
 
 
+@pytest.mark.ci
 def test_errors_keep_their_type(job, pool, tmp_path):
     with pytest.raises(ConfigError, match=r"raise rollout.max_context_tokens"):
         play_shards(pool, replace(job, max_context_tokens=16), SHARDS)
@@ -130,6 +134,7 @@ def test_stop_ends_shards_at_work(job, pool):
     assert play_shards(pool, job, SHARDS).num_rows > 12
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 @pytest.mark.parametrize("asked", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
 def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):

@@ -46,6 +46,7 @@ def shown():
     return [Image(rng.integers(0, 256, (128, 96, 3), np.uint8)) for _ in range(3)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("num_in_sight", [3, 2], ids=["full", "window"])
 def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
     """Three turns; in a window of two, the context of the third turn does not continue that of the second."""
@@ -89,6 +90,7 @@ def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
     torch.testing.assert_close(scored, torch.cat(expected).float(), atol=1e-4, rtol=0)
 
 
+@pytest.mark.ci
 def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkeypatch):
     """Log-probs, and the gradient of a weighted sum of them, through the encoder of images too."""
 
@@ -130,6 +132,7 @@ def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkey
         torch.testing.assert_close(gradients[name], gradient, atol=1e-8, rtol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.ci
 def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
     model, processor = smolvlm(make_tokenizer())
     model.base_model.image_processor = processor

@@ -148,6 +148,7 @@ def test_without_slip_the_goal_is_certain_at_its_distance(seed):
     assert values.tolist() == [float(left >= distance) for left in range(17)]
 
 
+@pytest.mark.ci
 def test_the_best_player_succeeds_as_often_as_the_bound_says():
     environment = start(11, slip=2 / 3)
     successes = 0

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def test_the_thought_is_true_and_the_first_push_moves_something(seed, skill, num
     assert 1 <= len(demonstration.actions) <= 4
 
 
+@pytest.mark.ci
 def test_who_looks_ahead_wins_more_often():
     anywhere = success(lambda environment, rng: demonstrate(environment, 0.0, rng).actions, 80)
     greedy = success(lambda environment, rng: demonstrate(environment, 1.0, rng).actions, 80)

@@ -33,6 +33,7 @@ def test_it_keeps_the_conventions_in_every_process():
     assert check(MIXTURE) == []
 
 
+@pytest.mark.ci
 def test_parts_that_know_their_action_cost():
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     taxi = VARIANTS["GymTaxi"].settings

@@ -10,7 +10,7 @@ from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.grammar import FreeText
 from starpo.ragen.envs.make import settings_type
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings
+from starpo.ragen.envs.suites.suite import StepResult, Suite, SuiteSettings
 from starpo.ragen.envs.variants import variant
 
 
@@ -27,7 +27,7 @@ class Echo(Suite[SuiteSettings]):
 
     def take(self, action):
         self.left -= 1
-        return Outcome(action, 0.5, self.left == 0, self.left == 0)
+        return StepResult(action, 0.5, self.left == 0, self.left == 0)
 
 
 def echo(seed=0):

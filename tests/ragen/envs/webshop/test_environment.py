@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
-from starpo.ragen.envs.webshop.search import Index, words
+from starpo.ragen.envs.webshop.search import ProductIndex, words
 from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 
 SMALL = {"num_products": 600, "split": "all"}
@@ -173,7 +173,7 @@ def test_environments_share_a_catalogue():
 
 
 def test_equally_good_results_come_in_the_order_of_their_numbers():
-    index = Index(["red coat", "red coat", "blue coat", "red hat"], ["B3", "B1", "B2", "B0"])
+    index = ProductIndex(["red coat", "red coat", "blue coat", "red hat"], ["B3", "B1", "B2", "B0"])
     assert index.search("red coat") == (1, 0, 3, 2)  # each word is in three of four: blue coat and red hat tie
     assert index.search("nothing known") == ()
     assert words("A5 is-it x soft") == ["a5", "is", "it", "soft"]

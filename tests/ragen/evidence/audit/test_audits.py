@@ -40,6 +40,7 @@ def found(name: str, database: Any) -> Finding:
     return finding
 
 
+@pytest.mark.ci
 def test_a_sound_run_has_no_fault(filled: Store) -> None:
     with open_database(filled, ["mine"]) as database:
         findings = dict(run_audits(database))

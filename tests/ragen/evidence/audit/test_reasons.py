@@ -66,6 +66,7 @@ def paid_turns(returns: list[list[float | None]]) -> pa.Table:
 RETURNS: list[list[float | None]] = [[1.0, 3.0], [2.0, 2.0], [None, None], [0.0, 9.0], [None, 4.0], [5.0, 6.0]]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("config", configs(), ids=lambda c: f"{c.strategy}-{c.metric}-{c.should_keep_largest}")
 def test_every_reason_names_what_decided(config: FilterConfig, tables: Ask) -> None:
     turns = paid_turns(RETURNS)

@@ -261,6 +261,7 @@ def flip(file: Path, share: float) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.ci
 def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None:
     tokenizer, store = make_tokenizer(), Store(str(tmp_path / "store"))
     tokenizer.save_pretrained(tmp_path / "policy")

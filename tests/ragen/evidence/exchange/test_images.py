@@ -113,6 +113,7 @@ def test_atif_with_images_read_back_is_the_same(visual_run, tmp_path):
     assert imported(visual_run, tmp_path / "twice", "atif", "third") == tables
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("visual_run", [AgentConfig(prompt="state", observation="both")], indirect=True, ids=["full"])
 def test_messages_with_images_read_back_show_the_same(visual_run, tmp_path):
     """Texts, images in their places and rewards; tokens are absent."""

@@ -209,6 +209,7 @@ def test_an_export_that_was_changed_is_told(store, put_run, take: TakeIn, tmp_pa
 COLUMNS = ["trajectory_id", "group_id", "member", "env", "env_seed", "initial_state_digest", "turn", "response"]
 
 
+@pytest.mark.ci
 def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     table = put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))

@@ -6,7 +6,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.evidence.report.curves import main_panels, other_panels, smoothed_line
 from starpo.ragen.evidence.report.words import headline, strange_panels
-from starpo.ragen.store.records.run import Run
+from starpo.ragen.store.records.run import RunRecord
 
 
 def test_evaluation_has_its_interval_and_is_not_smoothed() -> None:
@@ -66,7 +66,7 @@ def test_gradient_norms_above_zero_are_logarithmic() -> None:
 
 def test_panel_in_unknown_symbols_expects_0_percent():
     config = preset("sokoban").model_dump(mode="json")
-    run = Run(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
+    run = RunRecord(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
     remark = strange_panels(run)
     assert remark == "SokobanNewVocab: drawn in symbols not trained on, so low success, even 0%, is expected"
     (panel,) = main_panels({"evaluation/sokoban/success": {0: 0.5}}, remark)

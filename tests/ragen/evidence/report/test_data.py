@@ -24,6 +24,7 @@ def rollouts(data) -> list[int]:
     return [embedded.iteration for embedded in data.rollouts]
 
 
+@pytest.mark.ci
 def test_every_metric_of_every_stage_is_a_series(data) -> None:
     assert data.series["evaluation/sokoban/success"] == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
     assert list(data.series["rollout/success_rate"]) == [0, 1, 2, 3]
@@ -110,6 +111,7 @@ def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> No
         gather(stored_run, "hostile", wanted=[9])
 
 
+@pytest.mark.ci
 def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -> None:
     recorded = damaged_run.runs.iterations("hostile")
     for stage in ("rollout", "reward", "variance_filter"):
@@ -136,6 +138,7 @@ def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
     assert data.missing == []
 
 
+@pytest.mark.ci
 def test_an_environment_that_is_not_known_here_is_not_drawn(damaged_run: Store, tmp_path) -> None:
     path = tmp_path / "store" / "runs" / "hostile" / "run.json"
     path.write_text(path.read_text().replace('"type": "sokoban"', '"type": "no_such_world"'))

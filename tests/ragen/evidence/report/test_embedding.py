@@ -2,10 +2,11 @@ import gzip
 import json
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.evidence.report.embedding import Batch, embed, sampled
+from starpo.ragen.evidence.report.embedding import TrajectoryBatch, embed, sampled
 
 
 def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
@@ -24,7 +25,7 @@ def test_a_sample_is_as_large_as_it_may_be_and_repeats_nothing(iterations, prefe
     assert set(chosen) <= iterations
 
 
-def batch(iteration: int, num_groups: int = 4) -> Batch:
+def batch(iteration: int, num_groups: int = 4) -> TrajectoryBatch:
     noise = random.Random(iteration)  # hardly compressible
     groups = [
         {
@@ -33,7 +34,7 @@ def batch(iteration: int, num_groups: int = 4) -> Batch:
         }
         for g in range(num_groups)
     ]
-    return Batch(iteration, None, groups, 2 * num_groups)
+    return TrajectoryBatch(iteration, None, groups, 2 * num_groups)
 
 
 def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
@@ -53,12 +54,13 @@ def test_large_first_batch_is_cut_to_fit() -> None:
     assert [g["id"] for g in groups] == [f"g{n}" for n in range(len(groups))]
 
 
+@pytest.mark.ci
 def test_no_more_groups_are_made_than_may_fit() -> None:
     made: list[str] = []
 
-    def counted(of: Batch) -> Batch:
+    def counted(of: TrajectoryBatch) -> TrajectoryBatch:
         groups = (made.append(group["id"]) or group for group in of.groups)
-        return Batch(of.iteration, None, groups, of.num_trajectories)
+        return TrajectoryBatch(of.iteration, None, groups, of.num_trajectories)
 
     room = len(embed([batch(0, 16)], 10**9)[0].packed)
     (part,) = embed([counted(batch(0, 640))], room)

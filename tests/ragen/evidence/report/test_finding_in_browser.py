@@ -10,7 +10,7 @@ from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
 from tests.ragen.evidence.report.stored import rows
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.ci
 
 
 def find(page, **choices: str) -> str:

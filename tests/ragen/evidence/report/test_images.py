@@ -60,7 +60,7 @@ def test_a_picture_of_other_pixels_is_left_out_and_said(visual_run, tmp_path):
     assert "the pixels of image" in missing.reason
 
 
-@pytest.mark.integration
+@pytest.mark.ci
 def test_a_browser_draws_them(visual_run, browser, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(render_report(gather(visual_run, "seen")), encoding="utf-8")

@@ -12,7 +12,7 @@ from starpo.ragen.agents.evaluation.comparison import PanelDifference
 from starpo.ragen.evidence.report.data import ReportData, gather
 from starpo.ragen.evidence.report.document import coded
 from starpo.ragen.evidence.report.page import render_report
-from starpo.ragen.learning.control.collapse import Signal, Verdict
+from starpo.ragen.learning.control.collapse import RunVerdict, Signal
 from starpo.ragen.store import Store
 
 
@@ -50,6 +50,7 @@ class Elements(HTMLParser):
             self.scripts[-1] += data
 
 
+@pytest.mark.ci
 def test_the_page_is_whole_by_itself(page: str) -> None:
     for tag, attributes in Elements(page).elements:
         assert not {"src", "data", "srcset", "poster"} & attributes.keys(), (tag, attributes)
@@ -134,13 +135,13 @@ def signal(iteration: int, ended: int | None) -> Signal:
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
-        (Verdict("healthy", ()), "healthy: no signal of a collapse holds."),
-        (Verdict("healthy", (signal(2, 4),)), "healthy: no signal of a collapse holds; 1 did in the past."),
-        (Verdict("warning", (signal(2, 4), signal(7, None))), "warning: a signal holds, since iteration 7."),
-        (Verdict("warning", (signal(9, None), signal(7, None))), "warning: 2 signals hold, since iteration 7."),
+        (RunVerdict("healthy", ()), "healthy: no signal of a collapse holds."),
+        (RunVerdict("healthy", (signal(2, 4),)), "healthy: no signal of a collapse holds; 1 did in the past."),
+        (RunVerdict("warning", (signal(2, 4), signal(7, None))), "warning: a signal holds, since iteration 7."),
+        (RunVerdict("warning", (signal(9, None), signal(7, None))), "warning: 2 signals hold, since iteration 7."),
     ],
 )
-def test_the_verdict_is_one_line(data: ReportData, verdict: Verdict, words: str) -> None:
+def test_the_verdict_is_one_line(data: ReportData, verdict: RunVerdict, words: str) -> None:
     assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
 
 

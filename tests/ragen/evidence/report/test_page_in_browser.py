@@ -10,7 +10,7 @@ from starpo.ragen.evidence.report.failures import Failures
 from starpo.ragen.store import Store
 from tests.ragen.evidence.report.stored import rows
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.ci
 
 
 def test_every_part_is_drawn(page) -> None:

@@ -20,12 +20,14 @@ def flip_a_byte(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+@pytest.mark.ci
 def test_an_intact_run_misses_nothing(stored_run: Store) -> None:
     data = gather(stored_run, "hostile")
     assert data.missing == []
     assert 'id="missing"' not in render_report(data)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("stage", "kind", "has_trajectories", "has_decisions"),
     [
@@ -51,6 +53,7 @@ def test_missing_artifact_leaves_a_named_gap(
     assert f"{kind} of {stage} ({key})" in page
 
 
+@pytest.mark.ci
 def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Store) -> None:
     flip_a_byte(folder(damaged_run, 0, "variance_filter", "metrics") / "part-00000.parquet")
     manifest = folder(damaged_run, 2, "evaluate:sokoban", "episodes") / "manifest.json"
@@ -63,6 +66,7 @@ def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Sto
     assert [e.iteration for e in data.evaluations] == [0, 4]
 
 
+@pytest.mark.ci
 def test_damaged_records_of_the_run_itself_are_done_without(damaged_run: Store) -> None:
     runs = Path(damaged_run.url) / "runs" / "hostile"
     (runs / "state.json").write_text("{")
@@ -74,6 +78,7 @@ def test_damaged_records_of_the_run_itself_are_done_without(damaged_run: Store) 
     assert "state.json" in render_report(data)
 
 
+@pytest.mark.ci
 def test_a_checkpoint_that_was_dropped_is_not_missing(damaged_run: Store) -> None:
     key = damaged_run.runs.iteration("hostile", 0)["warm_start"]["checkpoint"]
     damaged_run.drop("checkpoint", key)

@@ -23,6 +23,7 @@ def place(iteration: int, stage: str, key: str = "") -> Place:
     return Place(iteration, stage, "metrics", key or f"{stage}-{iteration}")
 
 
+@pytest.mark.ci
 def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
     seconds = stage_seconds(gather(stored_run, "hostile").manifests)
     assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
@@ -30,6 +31,7 @@ def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
     assert seconds["warm_start"] == {0: 9.0}
 
 
+@pytest.mark.ci
 def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
     first = damaged_run.runs.iteration("hostile", 0)["rollout"]
     damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does

@@ -16,6 +16,7 @@ def test_three_points_by_hand():
     np.testing.assert_allclose(exponential_moving_average([2, 4, 8], decay=0.5), [2, 10 / 3, 6], rtol=1e-12)
 
 
+@pytest.mark.ci
 @given(curves)
 def test_without_decay_a_curve_stays_as_it_is(values):
     np.testing.assert_allclose(exponential_moving_average(values, 0.0), values)

@@ -224,6 +224,7 @@ def test_rewards_of_other_turns_are_refused(make_turns):
         select_groups(turns, rewards, FilterConfig())
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(
     strategy=st.sampled_from(STRATEGIES),
@@ -245,6 +246,7 @@ def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep
     assert (selection["return_std"].to_numpy()[kept] > 0).all()
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, data=st.data())
 def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, groups, data):
@@ -259,6 +261,7 @@ def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, g
     assert sorted(scores[name] for name in _kept(one)) == sorted(scores[name] for name in _kept(other))
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, shift=st.integers(-16, 16))
 def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, shift):
@@ -269,6 +272,7 @@ def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, sh
     assert _kept_scores(one) == pytest.approx(_kept_scores(other))
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(groups=some_groups, keep=st.floats(0.01, 1.0))
 def test_how_many_are_kept(make_turns, groups, keep):
@@ -307,6 +311,7 @@ def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
     assert [reason.startswith(SURPLUS) for reason in selection["reason"].to_pylist()] == [False, False, True]
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
 def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
@@ -319,6 +324,7 @@ def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, g
     assert some.drop_columns(["kept", "reason"]).equals(everything.drop_columns(["kept", "reason"]))
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
 def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
@@ -331,6 +337,7 @@ def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first,
     assert before + after == _kept(_select(_turns(make_turns, dict(named)), **config))
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(groups=some_groups, strategy=st.sampled_from(STRATEGIES), metric=st.sampled_from(["std", "entropy_std"]))
 def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, metric):

@@ -109,6 +109,7 @@ def ranks() -> Iterator[RankProcesses]:
     processes.close()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("base", "stage"),
     [
@@ -128,6 +129,7 @@ def test_three_updates_agree_with_the_torch_learner(
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("stage", "lora"),
     [(3, None), pytest.param(2, LORA, marks=pytest.mark.thorough), pytest.param(3, LORA, marks=pytest.mark.thorough)],
@@ -196,6 +198,7 @@ def test_rank_0_alone_keeps_what_all_gather(monkeypatch, rank, kept):
     assert len(gathered) == 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("stage", [pytest.param(2, marks=pytest.mark.thorough), 3])
 def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories, context, tmp_path, ranks, stage):
     """LoRA of policy and critic, with the policy without its adapters as reference, and activation checkpointing."""
@@ -207,6 +210,7 @@ def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories,
     assert not (tmp_path / "deepspeed" / "model.safetensors").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("stage", "lora"),
     [(3, None), (2, LORA), pytest.param(2, None, marks=pytest.mark.thorough),
@@ -227,6 +231,7 @@ def test_images_agree_with_the_torch_learner(visual_folder, make_trajectories, c
         assert not any(torch.equal(stored[name], before[name]) for name in trained)
 
 
+@pytest.mark.ci
 def test_a_run_changes_learner_between_updates_moments_included(
     policy_folder, make_trajectories, context, tmp_path, ranks
 ):
@@ -324,6 +329,7 @@ def update_for_ever(learner: DeepSpeedLearner, trajectories: list[Trajectory], c
         learner.update(trajectories, context)
 
 
+@pytest.mark.ci
 def test_ranks_that_do_not_start_are_told_with_what_they_said(tmp_path, monkeypatch):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no room today >&2; test $RANK = 1 && exit 3; exec sleep 600\n")

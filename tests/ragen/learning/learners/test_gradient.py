@@ -57,6 +57,7 @@ def other_folder(tmp_path_factory) -> str:
     return str(folder)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("estimator", "placement", "acts"),
     [("k1", "loss", False), ("k1", "reward", True), ("k3", "loss", True), ("k3", "reward", True)],
@@ -73,6 +74,7 @@ def test_a_kl_acts_if_its_gradient_sees_the_reference(
     assert torch.equal(one, other) != acts
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectories, context, config, tmp_path) -> None:
     trajectories = make_trajectories(6)
@@ -85,6 +87,7 @@ def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectorie
     assert digest(plain, tmp_path / "plain") == digest(asked, tmp_path / "asked")
 
 
+@pytest.mark.ci
 def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
     trajectories = make_trajectories(6)
     plain = initial_gradient(loaded(GRPO, policy_folder), trajectories, context)
@@ -96,6 +99,7 @@ def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, mak
     assert not torch.equal(plain, initial_gradient(loaded(rewarded, policy_folder), trajectories, context))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_gradients_of_groups_and_terms_add_up_to_it(
     policy_folder, other_folder, make_trajectories, context, config, tmp_path

@@ -70,6 +70,7 @@ def test_only_adapters_and_the_critics_head_learn(policy_folder, make_trajectori
         assert all("lora_" in name or name.startswith("head.") for name in critic)
 
 
+@pytest.mark.ci
 def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_them_off(
     policy_folder, make_trajectories, context, tmp_path
 ):
@@ -88,6 +89,7 @@ def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_t
     assert all(p.requires_grad for name, p in policy.named_parameters() if "lora_" in name)
 
 
+@pytest.mark.ci
 def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, make_trajectories, context, tmp_path):
     """Merged at load, as rollouts read it; by transformers, which adds the adapter; by PEFT, on the base."""
     from peft import PeftModel
@@ -131,6 +133,7 @@ def test_transformers_never_meets_the_adapter_beside_the_weights(
     assert not all(torch.equal(weight, base[name]) for name, weight in model.state_dict().items())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_a_stored_checkpoint_goes_on_as_if_never_stored(policy_folder, make_trajectories, context, tmp_path, base):
     config, trajectories = change(base, kl_coefficient=0.1), make_trajectories(4)
@@ -151,6 +154,7 @@ def test_a_stored_checkpoint_goes_on_as_if_never_stored(policy_folder, make_traj
     assert json.loads((tmp_path / "resumed" / "base.json").read_text()) == {"checkpoint": "base"}
 
 
+@pytest.mark.ci
 def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_trajectories, context, tmp_path):
     trajectories = make_trajectories(4)
     learner, _ = trained(PPO, policy_folder, trajectories, context, tmp_path / "c")

@@ -57,6 +57,7 @@ def found(policy_folder, trajectories, context) -> MeasuredObjectives:
     return measured_objectives(learner_of(able_to_measure(configs), policy_folder), trajectories, context, configs)
 
 
+@pytest.mark.ci
 def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, trajectories, context) -> None:
     alone = {
         name: initial_gradient(learner_of(config, policy_folder), trajectories, context)
@@ -87,6 +88,7 @@ def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, tra
     assert measured.noise == pytest.approx(alone["task"].noise, rel=1e-3)
 
 
+@pytest.mark.ci
 def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
     policy_folder, make_trajectories, context, tmp_path
 ) -> None:
@@ -116,6 +118,7 @@ def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_tr
     assert found.cosines[1, 1] == 1.0
 
 
+@pytest.mark.ci
 def test_measuring_changes_nothing_and_does_not_depend_on_threads(
     policy_folder, make_trajectories, context, tmp_path
 ) -> None:

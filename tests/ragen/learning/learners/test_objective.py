@@ -90,6 +90,7 @@ def test_masks_of_all_kinds_add_up_to_the_whole(policy_folder, make_trajectories
     torch.testing.assert_close(sum(parts), whole, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("surrogate", "ratio"), [*product(sorted(set(SURROGATES) - {"gmpo"}), RATIOS), ("gmpo", "token")]
 )
@@ -165,6 +166,7 @@ def test_reasoning_without_a_loss_moves_no_ratio_of_answers(policy_folder, make_
         assert result.samples["mean_ratio"].to_pylist() == pytest.approx([1] * 4, abs=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("loss_on", ["all", "answer", "think"])
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize(

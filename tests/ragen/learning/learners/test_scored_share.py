@@ -130,6 +130,7 @@ def test_at_least_one_group_is_scored(policy_folder, played, context, share, cou
     assert len(groups_with(result.samples, "entropy")) == count
 
 
+@pytest.mark.ci
 def test_the_choice_is_the_updates_own(policy_folder, played, context):
     chosen = [
         groups_with(

@@ -213,6 +213,7 @@ def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
     assert row_tokens(random_model(name, **settings)) == 64
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("row_tokens", [0, 20, 500])
 @pytest.mark.parametrize("num_at_a_time", [1, 7, 10_000])

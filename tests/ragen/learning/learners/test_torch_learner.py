@@ -176,6 +176,7 @@ def in_two_processes(
     return digest(tmp_path / "1")
 
 
+@pytest.mark.ci
 def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(policy_folder, tmp_path):
     muon = OptimiserConfig(type="muon", learning_rate=1e-3)
     config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)

@@ -60,6 +60,7 @@ def test_bi_level_gae_of_vagens_own_test():
     assert bi_level_gae(inputs).advantages_BT[0].tolist() == pytest.approx(expected)
 
 
+@pytest.mark.ci
 @given(random_inputs(), st.floats(-1000, 1000))
 @pytest.mark.parametrize("estimator", [group_relative, batch_relative, leave_one_out])
 @pytest.mark.parametrize("scale", ["none", "group", "batch"])
@@ -78,6 +79,7 @@ def test_equal_returns_give_no_advantage_and_no_division_by_zero(scale):
     assert scale_advantages(group_relative(inputs), inputs, scale).abs().max() < 1e-15
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ALL)
 @given(inputs=random_inputs(), poison=st.sampled_from([math.nan, math.inf, -7.0]))
 @settings(max_examples=30)

@@ -216,6 +216,7 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
 @given(inputs=random_inputs())
 @settings(max_examples=60)

@@ -136,6 +136,7 @@ def test_only_so_many_texts_are_frequent(make_turns):
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_texts=2)), [-0.1] * 5)
 
 
+@pytest.mark.ci
 @given(texts=st.lists(st.sampled_from([TRUE, HALF, AFTER, "", ALL_SIDES]) | st.text(max_size=20), max_size=6))
 def test_payments_are_bounded_and_do_not_depend_on_the_order_of_rows(make_turns, texts):
     rows = [

@@ -210,6 +210,7 @@ def put_turns(store: Store) -> str:
     return key
 
 
+@pytest.mark.ci
 def test_the_stage_stores_no_secret_and_no_address(server, store, tmp_path):
     key = reward(config(server), put_turns(store)).carry_out(store)["rewards"]
     manifest = store.manifest("rewards", key)
@@ -220,6 +221,7 @@ def test_the_stage_stores_no_secret_and_no_address(server, store, tmp_path):
     assert server.url.encode() not in written
 
 
+@pytest.mark.ci
 def test_the_stage_goes_on_where_it_was_stopped(server, store):
     turns = put_turns(store)
     server.say = lambda prompt: 500 if len(server.asked) > 1 else "NO"

@@ -79,6 +79,7 @@ def arguments(here, call: Call):
     return call.arguments if takes_text else json.loads(call.arguments)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("template", "settings"),
     [
@@ -130,6 +131,7 @@ def test_every_shipped_template_is_tested():
     assert CHAT_TEMPLATES.keys() < FORM_OF.keys()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
 def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
     here = policy(template)
@@ -259,6 +261,7 @@ def test_two_requests_at_a_time_from_one_response_are_two_conversations():
     assert left.ids[: len(first.ids) + 1] == right.ids[: len(first.ids) + 1] == [*first.ids, 5]
 
 
+@pytest.mark.ci
 def test_what_the_template_does_not_take_is_refused():
     remedy = r"^set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\): the chat template of this policy "
     with pytest.raises(Refusal, match=remedy + "has no place for tools$"):

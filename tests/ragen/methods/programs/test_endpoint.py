@@ -24,8 +24,6 @@ from starpo.ragen.methods.programs.replies import Reply
 from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.responses import as_chat
 
-pytestmark = pytest.mark.integration
-
 AGREEING = RunSampling(0.7, 1.0, must_agree=True)
 HELLO = {"model": "policy", "messages": [{"role": "user", "content": "hello"}]}
 BROKEN = {"function": {"name": "f", "arguments": "["}}
@@ -454,6 +452,7 @@ def test_a_hundred_megabytes_are_refused_after_four():
         assert post(endpoint, key, HELLO)[0] == 200
 
 
+@pytest.mark.ci
 def test_slow_senders_are_ended(monkeypatch):
     monkeypatch.setattr(served, "SENDING_S", 0.3)
     with answering() as endpoint:
@@ -469,6 +468,7 @@ def test_slow_senders_are_ended(monkeypatch):
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.ci
 def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
     monkeypatch.setattr(served, "MAX_CONNECTIONS", 64)
     with answering() as endpoint:

@@ -46,7 +46,7 @@ from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import Trajectory
+from starpo.ragen.methods.programs.trajectory import ProgramTrajectory
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -114,6 +114,7 @@ def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_conte
     return table
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("game", "changes"),
     [
@@ -199,6 +200,7 @@ def run(tmp_path):
     return rows
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("code", "limits", "num_answered", "status", "error"),
     [
@@ -240,6 +242,7 @@ def test_the_reward_is_that_of_the_last_turn(run):
     assert json.loads(rows[1]["info"])["conversations"] == 2
 
 
+@pytest.mark.ci
 def test_a_limit_of_calls_truncates_and_may_be_caught(run):
     program = "answers = [ask(user(str(n))) for n in range(3)]; end(1)"
     last = run(program, max_calls=2)[1]
@@ -252,6 +255,7 @@ def test_a_limit_of_calls_truncates_and_may_be_caught(run):
     assert "refusals" not in info
 
 
+@pytest.mark.ci
 def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
     code = "first = ask(user('a'))\nif first['finish_reason'] == 'length': raise ValueError('half')\nend(1)"
     for row in run(code, lambda *_: "Left Right Down Up" * 9):
@@ -264,7 +268,7 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
     tokenizer = make_tokenizer()
     contexts = ContextBuilder(tokenizer, AGENT, 12)
     policy = Policy(contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400)
-    trajectory = Trajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
+    trajectory = ProgramTrajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
     body = json.dumps({"model": "policy", "messages": [{"role": "user", "content": "a"}]}).encode()
     first, second = (PendingCall("g-0", read_request(body, RunSampling())) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
@@ -278,6 +282,7 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
     assert "1 of its requests were refused, as: this trajectory has had its 1 responses" in row["info"]
 
 
+@pytest.mark.ci
 def test_calls_that_nobody_waited_for_are_no_turns_and_end_one_episode(run):
     code = """
 for _ in range(9):
@@ -357,6 +362,7 @@ end(float(first["content"] == CONTENT))
     assert (info["required"], info["overridden"]) == ("json_schema", {"temperature": 1})
 
 
+@pytest.mark.ci
 def test_interleaved_conversations_are_contexts_with_the_sampled_tokens(run):
     code = """
 left, right = [user("left")], [user("right")]
@@ -374,6 +380,7 @@ end(1)
     assert rows[2]["observation"] == "go on 0"
 
 
+@pytest.mark.ci
 def test_program_gets_the_calls_that_follow_the_reasoning(run):
     code = """
 tools = [{"type": "function", "function": {"name": name}} for name in ("buy", "look")]
@@ -424,6 +431,7 @@ end(1)
     assert [row["terminated"] for row in rows] == [False] * 4 + [True] * 2
 
 
+@pytest.mark.ci
 def test_a_response_is_cut_to_what_the_program_hears(run):
     code = """
 first = ask(user("a"), stop=["Right"])
@@ -444,6 +452,7 @@ end(1)
         assert (row["finish_reason"], row["status"]) == ("stop" if is_stopped else "length", "ok")
 
 
+@pytest.mark.ci
 def test_a_response_that_was_not_heard_is_no_turn(run):
     code = """
 import socket
@@ -485,6 +494,7 @@ def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     assert "loop" not in environment_code(GAMES["sokoban"])
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("code", "reward"),

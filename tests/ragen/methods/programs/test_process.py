@@ -132,6 +132,7 @@ def test_a_function_is_imported_once_and_called_in_processes_of_its_own(folder, 
     assert RunningProgram(settings, {"n": 4}, "", "").wait().status == "done"
 
 
+@pytest.mark.ci
 def test_a_function_is_limited_as_a_command_is(folder, program):
     (folder / "mine.py").write_text(PLAYED)
     hung = run(program("", command="mine:hang", time_limit_s=5.0))
@@ -226,6 +227,7 @@ def test_a_program_that_kills_its_warden_has_died_and_is_ended(folder, program):
     assert all(gone(int(pid)) for pid in until(folder / "pids").split())
 
 
+@pytest.mark.ci
 def test_a_program_that_stops_its_warden_is_ended_after_its_time(folder, program, monkeypatch):
     monkeypatch.setattr(process, "LATE_S", 1.0)
     code = """
@@ -283,6 +285,7 @@ def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, tempora
     assert (outside / "kept").read_text() == "kept"
 
 
+@pytest.mark.ci
 def test_folders_within_folders_are_removed_at_any_depth(program, temporary):
     code = """
         import os

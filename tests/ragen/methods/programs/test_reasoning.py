@@ -45,6 +45,7 @@ LOOP = (
 )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("num_messages", [1, 3, 5, 7, 9])
 @pytest.mark.parametrize(
     ("template", "settings"), [("qwen3", {"earlier_thoughts": "dropped"}), ("hermes_tools", {}), ("writes_anew", {})]

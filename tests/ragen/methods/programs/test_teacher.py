@@ -50,6 +50,7 @@ def config(folder) -> StarPOConfig:
     return apply_overrides(base, {"environment": program})
 
 
+@pytest.mark.ci
 def test_what_a_teacher_says_is_in_the_words_of_the_new_policy(config, folder):
     turns = record_for_new_policy(config, "taught:teach", folder / "tiny", 3, 1)
     rows = turns.to_pylist()
@@ -71,6 +72,7 @@ def test_what_a_teacher_says_is_in_the_words_of_the_new_policy(config, folder):
         record_for_new_policy(config, "taught:teach", folder / "tiny", 3, 1)
 
 
+@pytest.mark.ci
 def test_a_teacher_that_says_nothing_ends_the_recording(config, folder):
     with pytest.raises(EngineError, match="taught:mumble returned"):
         record_for_new_policy(config, "taught:mumble", folder / "tiny", 1, 1)

@@ -202,6 +202,7 @@ def test_slips_of_a_searched_walk_can_be_executed_again(searched):
         assert searched(search, script, environment=settings, episodes=episodes).turns.num_rows > 12
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("context", ["full", "window"])
 def test_a_searched_walk_shows_and_stores_its_own_pictures(searched, context):
     """`searched` executes the actions again and draws the states: these are the pictures of the prompts."""
@@ -231,6 +232,7 @@ def workers():
     return WorkerPool(EngineSpec("torch"), 2)
 
 
+@pytest.mark.ci
 def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, search, workers):
     job = replace(job, environment=FrozenLakeSettings(slip=0.3), search=search)
     here = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))

@@ -88,6 +88,7 @@ def test_what_has_no_json_form_is_refused(value: object) -> None:
         canonical_json({"a": [value]})
 
 
+@pytest.mark.ci
 def test_same_key_in_another_process_with_another_hash_seed() -> None:
     """Known fault of the reference implementation: it derives seeds from Python's salted `hash()`."""
     code = (

@@ -89,6 +89,7 @@ def test_age_is_that_of_the_newest_file(
 WORK = st.integers(0, 11)
 
 
+@pytest.mark.ci
 @given(inputs=st.lists(st.sets(WORK), min_size=12, max_size=12), named=st.lists(st.sets(WORK), min_size=1, max_size=3))
 def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set[int]]) -> None:
     """Holds for any records over any graph of work; work n is made from work with lower numbers."""
@@ -116,6 +117,7 @@ def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set
     assert find_garbage(location, now=LATER).faults == []
 
 
+@pytest.mark.ci
 def test_what_a_run_names_meanwhile_stays(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     kind, key = make_run(store, "b", 1, keep=0.25)[-1]

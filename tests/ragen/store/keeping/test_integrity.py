@@ -93,6 +93,7 @@ def test_a_wrong_address_does_not_pass(tmp_path: object) -> None:
         verify_store(Location(str(tmp_path)))
 
 
+@pytest.mark.ci
 def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
     kind, key = make_run(store, "a", 1)[-1]
     location = Location(store.url)

@@ -89,6 +89,7 @@ def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
             pass
 
 
+@pytest.mark.ci
 def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) -> None:
     contenders = [python(CONTENDER, local.url) for _ in range(3)]
 
@@ -218,6 +219,7 @@ def test_lease_not_given_back_does_not_lock_its_process_out(store: Store) -> Non
         again.check()
 
 
+@pytest.mark.ci
 def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

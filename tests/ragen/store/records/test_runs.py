@@ -7,7 +7,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.store.records.runs import Run, Runs
+from starpo.ragen.store.records.runs import RunRecord, Runs
 
 CONFIG = {"seed": 1, "filter": {"keep": 0.25, "strategy": "top_fraction"}}
 
@@ -67,7 +67,7 @@ def test_second_run_of_one_name_is_refused(store: Store, monkeypatch: pytest.Mon
     """Otherwise the run would have the settings of one and the artifacts of the other."""
     find = Runs.find
 
-    def find_and_be_overtaken(runs: Runs, run: str) -> Run | None:
+    def find_and_be_overtaken(runs: Runs, run: str) -> RunRecord | None:
         found = find(runs, run)
         monkeypatch.setattr(Runs, "find", find)
         runs.create(run, flow="starpo", preset=None, config=CONFIG)
