@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment as Templates
 
-from starpo.flows.presets import FOLDER, names, preset
+from starpo.flows.presets import PRESETS, names, preset
 from starpo.ragen.advice import LORA_FACTOR, usual_learning_rate
 from starpo.ragen.agents.prompting.lengths import NUM_STATES
 from starpo.ragen.config.agent import AgentConfig
@@ -130,7 +130,7 @@ def _load(text: str) -> StarPOConfig:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "experiment.toml"
         path.write_text(text, encoding="utf-8")
-        return load_config(path, search_path=FOLDER, overrides={})
+        return load_config(path, search_path=PRESETS.folders, overrides={})
 
 
 def _response(draft: StarPOConfig) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from starpo.flows.cli.commands import STYLE, Commands
+from starpo.flows.cli.commands import STYLE, Commands, unusable
 from starpo.ragen.core.errors import NoVerdictError, StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
@@ -22,6 +22,7 @@ app = typer.Typer(
     help="Train language-model agents with StarPO; every stage is stored, validated and replayable.",
     no_args_is_help=True,
     cls=Commands,
+    epilog=unusable() or None,
     **{**STYLE, "add_completion": True},  # type: ignore[arg-type]
 )
 

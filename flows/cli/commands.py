@@ -7,14 +7,20 @@ importing them: the libraries that commands need take seconds to import, and hel
 
 import ast
 import importlib
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.gone import replaced
+
+if TYPE_CHECKING:
+    from starpo.ragen.core.lookup import Registry
 
 COMMANDS = {
     "Train": ("train", "fork", "follow", "cancel"),
@@ -37,6 +43,9 @@ COMMANDS = {
 }
 """Panel of `ragen --help` -> its commands, in this order."""
 _PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}
+GROUP = "starpo.commands"
+"""Entry-point group by which packages declare commands: a `typer.Typer`, or a function (docs/extend.md)."""
+_OF_PACKAGES = "Of installed packages"
 STYLE = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "add_completion": False}
 """Typer options of every command."""
 
@@ -46,10 +55,12 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
-        return list(_PANELS)
+        return [*_PANELS, *sorted(_of_packages())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stub of a command with its help text; None if there is no such command."""
+        if package := _of_packages().get(cmd_name):
+            return TyperCommand(cmd_name, help=f"Of {package}.", rich_help_panel=_OF_PACKAGES)
         if cmd_name not in _PANELS:
             if hint := replaced("command", cmd_name):
                 ctx.fail(f"No such command '{cmd_name}'{hint}")
@@ -62,14 +73,58 @@ class Commands(TyperGroup):
         return name, load(name) if name and stub else stub, rest
 
 
+@cache
+def _outside() -> "Registry | None":
+    """Return the commands of packages; None if there are none, so that help needs no more than their metadata."""
+    if not metadata.entry_points(group=GROUP):
+        return None
+    from starpo.ragen.core.lookup import Registry
+
+    return Registry(GROUP, {name: f"{__package__}.{_stem(name)}:{_stem(name)}" for name in _PANELS})
+
+
+def _of_packages() -> dict[str, str]:
+    return outside.packages if (outside := _outside()) is not None else {}
+
+
+def unusable() -> str:
+    """Say which commands of packages are not offered, and why; empty if all are."""
+    outside = _outside()
+    return "" if outside is None else "\n\n".join((*outside.shadowed.values(), *outside.faults.values()))
+
+
 def load(name: str) -> Any:
-    """Import a command."""
+    """Import a command.
+
+    Raises:
+        RegistryError: If it is a package's, and cannot be imported, or is neither a `typer.Typer` nor a function.
+        ConfigError: If two packages declare it.
+    """
+    if name in _of_packages():
+        return _loaded_outside(name)
     module = importlib.import_module(f"{__package__}.{_stem(name)}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(**STYLE)  # type: ignore[arg-type]
         app.command(name)(getattr(module, _stem(name)))
     return get_command(app)
+
+
+def _loaded_outside(name: str) -> Any:
+    from starpo.ragen.core.lookup import load as load_entry
+
+    outside = _outside()
+    assert outside is not None
+    made = load_entry(outside, name)
+    if not isinstance(made, typer.Typer):
+        if not callable(made):
+            raise RegistryError(
+                f"command '{name}' of {outside.packages[name]} ({outside[name]}) is {type(made).__name__}; expected a "
+                "typer.Typer or a function"
+            )
+        made, function = typer.Typer(**STYLE), made  # type: ignore[arg-type]
+        made.command(name)(function)
+    return get_command(made)
 
 
 def _stem(name: str) -> str:

@@ -6,6 +6,7 @@ import typer
 
 from starpo.flows.cli.options import JsonOption
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.terminal import Console, say
 from starpo.flows.presets import FRAGMENTS, METHODS, PRESETS, preset
 from starpo.ragen.core.errors import ConfigError
 
@@ -22,9 +23,13 @@ def presets(
             [{"method": name, "about": METHODS.description(name)} for name in METHODS.names()], as_json, "methods", ""
         )
         return
+    for fault in PRESETS.faults:
+        say(Console(stderr=True), f"warning: {fault}")
     rows: list[dict[str, Any]] = []
     for name in PRESETS.names():
         about = PRESETS.description(name)
+        if package := PRESETS.packages.get(name):
+            about = f"{about} Of {package}."
         try:
             config = preset(name)
         except ConfigError:  # such as an environment that cannot be loaded

@@ -1,10 +1,11 @@
-"""Shipped TOML files: presets, which `extend` each other, methods and grids of ablations.
+"""TOML files by name: presets, which `extend` each other, methods and grids of ablations; ours and those of packages.
 
 `names()` lists the presets that define complete runs.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from starpo.ragen.config.load import load_config, read_fragment
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.gone import replaced
+from starpo.ragen.core.lookup import installed_folders
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = (
@@ -23,21 +25,54 @@ FRAGMENTS = (
 
 @dataclass(frozen=True)
 class Shipped:
-    """The files of one folder, which users may refer to by name instead of by path.
+    """The files of one folder, and of installed packages, which users may refer to by name instead of by path.
 
     Attributes:
         word: Word for one of them, such as "a preset".
         folder: The folder.
         advice: Advice at the end of the error message about an unknown name.
+        group: Entry-point group by which packages declare folders of such files (docs/extend.md); '' if there is none.
     """
 
     word: str
     folder: Path
     advice: str = ""
+    group: str = ""
+
+    @cached_property
+    def _found(self) -> "tuple[dict[str, Path], dict[str, str], list[str]]":
+        """Name -> file; name -> the package that declares it; what cannot be used, a sentence each."""
+        files = {path.stem: path for path in self.folder.glob("*.toml")}
+        packages: dict[str, str] = {}
+        folders, faults = installed_folders(self.group) if self.group else ({}, [])
+        for package, folder in folders.items():
+            for path in sorted(folder.glob("*.toml")):
+                if path.stem in files:
+                    owner = packages.get(path.stem)
+                    taken = f"is one of {owner}" if owner else "is a built-in name"
+                    faults.append(f"{package}: {path.stem}.toml is not used, since '{path.stem}' {taken}: rename it")
+                else:
+                    files[path.stem], packages[path.stem] = path, package
+        return files, packages, faults
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Name -> the package that declares it, of names that are not built in."""
+        return self._found[1]
+
+    @property
+    def faults(self) -> list[str]:
+        """What packages declare that cannot be used, a sentence each."""
+        return self._found[2]
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of all files, the built-in one first."""
+        return list(dict.fromkeys([self.folder, *(path.parent for path in self._found[0].values())]))
 
     def names(self) -> list[str]:
         """Return the names of the files, without fragments."""
-        return sorted(path.stem for path in self.folder.glob("*.toml") if path.stem not in FRAGMENTS)
+        return sorted(name for name in self._found[0] if name not in FRAGMENTS)
 
     def path(self, name_or_path: str) -> Path:
         """Return the path of the file with this name, or of the user's file at this path.
@@ -46,7 +81,7 @@ class Shipped:
             ConfigError: If neither exists.
         """
         names = self.names()
-        path = self.folder / f"{name_or_path}.toml" if name_or_path in names else Path(name_or_path)
+        path = self._found[0][name_or_path] if name_or_path in names else Path(name_or_path)
         if not path.is_file():
             if name_or_path in FRAGMENTS:
                 raise ConfigError(
@@ -65,7 +100,7 @@ class Shipped:
 
     def description(self, name: str) -> str:
         """Return the description in the file's first line."""
-        text = (self.folder / f"{name}.toml").read_text(encoding="utf-8")
+        text = self._found[0][name].read_text(encoding="utf-8")
         return text.partition("\n")[0].removeprefix("#").strip()
 
 
@@ -74,9 +109,10 @@ PRESETS = Shipped(
     FOLDER,
     ". `ragen presets` describes them. --method NAME applies a method to one. The model is a setting: "
     "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME",
+    "starpo.presets",
 )
 METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
-GRIDS = Shipped("a grid", FOLDER / "grids")
+GRIDS = Shipped("a grid", FOLDER / "grids", group="starpo.grids")
 names = PRESETS.names
 
 
@@ -90,7 +126,7 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     Raises:
         ConfigError: If there is no such preset or file, or the settings are invalid.
     """
-    return load_config(PRESETS.path(name_or_path), search_path=FOLDER, overrides=overrides or {})
+    return load_config(PRESETS.path(name_or_path), search_path=PRESETS.folders, overrides=overrides or {})
 
 
 _SWITCHED_OFF = ("update.importance_cap", "update.effective_sample_reference")
@@ -106,7 +142,7 @@ def method(name_or_path: str) -> dict[str, Any]:
     Raises:
         ConfigError: If there is no such method or file, or the file contains anything but tables.
     """
-    tables = read_fragment(METHODS.path(name_or_path), FOLDER)
+    tables = read_fragment(METHODS.path(name_or_path), PRESETS.folders)
     for table, values in tables.items():
         if not isinstance(values, dict):
             raise ConfigError(

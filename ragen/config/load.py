@@ -33,24 +33,24 @@ class Layer:
     values: Table
 
 
-def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> StarPOConfig:
+def load_config(path: Path, search_path: Sequence[Path], overrides: Mapping[str, Any]) -> StarPOConfig:
     """Load the configuration of a run.
 
     Args:
         path: A TOML file. Its top-level `extends = ["a", "b"]` names files to start from, merged left to right: each is
-            `a.toml` in `search_path` or in its subfolder `methods`; failing that, a path relative to the file that
-            names it.
-        search_path: Folder of the presets.
+            `a.toml` in a folder of `search_path` or in its subfolder `methods`; failing that, a path relative to the
+            file that names it.
+        search_path: Folders of presets.
         overrides: Dotted path -> value, such as `{"filter.keep": 0.5}`; a value may be a table.
 
     Raises:
         ConfigError: If a file is missing, is not TOML or extends itself, or if a setting is unknown or invalid.
     """
-    name = path.stem if path.parent == search_path else str(path)
+    name = path.stem if path.parent in search_path else str(path)
     return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], name)
 
 
-def read_fragment(path: Path, search_path: Path) -> Table:
+def read_fragment(path: Path, search_path: Sequence[Path]) -> Table:
     """Return the settings of a file that is not a complete run, and of the files it extends, nested as in TOML.
 
     Args:
@@ -165,7 +165,7 @@ def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
         raise ConfigError(f"{name}: {explain(error, StarPOConfig, sources)}") from error
 
 
-def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list[Layer]:
+def _file_layers(path: Path, search_path: Sequence[Path], chain: tuple[Path, ...]) -> list[Layer]:
     """Return the layers of a file, extended files first; `chain` contains the files that led here."""
     resolved = path.resolve()
     if resolved in chain:
@@ -183,8 +183,8 @@ def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list
     return [*layers, Layer(path.name, values)]
 
 
-def _extended(name: str, path: Path, search_path: Path) -> Path:
-    folders = (search_path, search_path / "methods")
+def _extended(name: str, path: Path, search_path: Sequence[Path]) -> Path:
+    folders = [folder for root in search_path for folder in (root, root / "methods")]
     candidates = (*(folder / f"{name}.toml" for folder in folders), path.parent / name)
     for candidate in candidates:
         if candidate.is_file():

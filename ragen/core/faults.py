@@ -75,6 +75,6 @@ def os_error_of(error: BaseException) -> OSError | None:
 def _file(module: str) -> str | None:
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError, AttributeError):  # its parent package is missing
+    except (Exception, SystemExit):  # its parent package is missing, or may do anything when it is imported
         return None
     return spec.origin if spec is not None else None

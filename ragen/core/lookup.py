@@ -9,6 +9,8 @@ Listing names needs no import, so settings can be validated and shown without to
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, WithJsonSchema, create_model
@@ -90,6 +92,28 @@ class Registry(dict[str, str]):
             return
         self[point.name] = point.value
         self.packages[point.name] = package
+
+
+def installed_folders(group: str) -> tuple[dict[str, Path], list[str]]:
+    """Find folders that installed packages declare as entry points of a group: `name = "package.with.files"`.
+
+    Returns:
+        Package with its version -> the folder; and a sentence for each that cannot be had.
+    """
+    folders, faults = {}, []
+    for point in sorted(_INSTALLED.select(group=group), key=lambda point: (point.name, point.value)):
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        try:
+            with guarded(f"the import of module '{point.value}'"):
+                spec = find_spec(point.value)
+        except FOREIGN as error:
+            faults.append(f"{package}: '{point.value}' cannot be imported: {describe_fault(error, point.value)}")
+            continue
+        if spec is None or not spec.submodule_search_locations:
+            faults.append(f"{package}: '{point.value}' (group {group}) is no package, whose folder holds the files")
+        else:
+            folders[package] = Path(spec.submodule_search_locations[0])
+    return folders, faults
 
 
 def resolve(target: str) -> Any:
@@ -205,9 +229,18 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
     return AfterValidator(lambda name: known(registry, name)), WithJsonSchema(schema)
 
 
-def with_tables(registry: Mapping[str, str], kind: str) -> Callable[[type[M]], type[M]]:
-    """Return a decorator that adds to a settings model a table for each entry with options, under its name."""
+def with_tables(registry: Registry, kind: str) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that adds to a settings model a table for each entry with options, under its name.
+
+    A package declares the options of what it registers in the group with `.options` at its end, apart from the
+    implementation: settings are read before engines and learners can be imported.
+    """
     models = {name: resolve(entry.options) for name, entry in registry.items() if isinstance(entry, Entry)}
+    for point in _INSTALLED.select(group=f"{registry.group}.options"):
+        try:
+            models |= {point.name: resolve(point.value)} if point.name in registry.packages else {}
+        except RegistryError as error:
+            registry.faults[point.name] = f"the options of {kind} '{point.name}': {error}"
     fields: dict[str, Any] = {
         name: (own, Field(own(), description=f"Settings of {kind} '{name}'; no effect on others."))
         for name, own in models.items()

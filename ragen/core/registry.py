@@ -2,7 +2,7 @@
 
 Extending this package takes one new file and one line here; an engine or a learner, two files. A third-party package
 declares entry points in the group `starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most settings also accept
-`module:attribute`.
+`module:attribute`. Commands, presets and grids have such groups too (`flows.cli.commands`, `flows.presets`).
 """
 
 from starpo.ragen.core.lookup import Entry, Registry
@@ -101,10 +101,13 @@ REWARDS = Registry(
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total reward is the sum of those in
 `reward.components`. A component that needs the store receives it as third argument."""
 
-SCENES: dict[str, str] = {
-    "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
-    "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
-}
+SCENES = Registry(
+    "starpo.scenes",
+    {
+        "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
+        "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
+    },
+)
 """Environment -> `(observation, actions, info) -> Scene`: object positions, for rewards of statements about them."""
 
 _SEARCH = "starpo.ragen.methods.search"
@@ -246,20 +249,28 @@ _CONFIG = "starpo.ragen.config"
 _ROLLOUT = "starpo.ragen.agents.rollout"
 _LEARNING = "starpo.ragen.learning.learners"
 
-ENGINES: dict[str, str] = {
-    "torch": Entry(f"{_ROLLOUT}.torch_engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
-    "vllm": Entry(f"{_ROLLOUT}.vllm_engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
-    "openai": Entry(f"{_ROLLOUT}.openai_engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"),
-}
+ENGINES = Registry(
+    "starpo.engines",
+    {
+        "torch": Entry(f"{_ROLLOUT}.torch_engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
+        "vllm": Entry(f"{_ROLLOUT}.vllm_engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
+        "openai": Entry(
+            f"{_ROLLOUT}.openai_engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"
+        ),
+    },
+)
 """Classes that implement `ragen.agents.rollout.engine.RolloutEngine`, named after their package; options are a subclass
 of `ragen.config.engine.EngineConfig`."""
 
-LEARNERS: dict[str, str] = {
-    "torch": f"{_LEARNING}.torch_learner:TorchLearner",
-    "deepspeed": Entry(
-        f"{_LEARNING}.deepspeed_learner:DeepSpeedLearner", options=f"{_CONFIG}.deepspeed_learner:DeepSpeedConfig"
-    ),
-}
+LEARNERS = Registry(
+    "starpo.learners",
+    {
+        "torch": f"{_LEARNING}.torch_learner:TorchLearner",
+        "deepspeed": Entry(
+            f"{_LEARNING}.deepspeed_learner:DeepSpeedLearner", options=f"{_CONFIG}.deepspeed_learner:DeepSpeedConfig"
+        ),
+    },
+)
 """Classes that implement `ragen.learning.learners.learner.Learner`, named after their package; options are a subclass
 of `ragen.config.learner.LearnerConfig`."""
 
@@ -281,7 +292,7 @@ AUDITS = Registry(
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS,
-    AUDITS,
+    ENVIRONMENTS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES,
+    TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

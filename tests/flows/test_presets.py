@@ -222,7 +222,7 @@ def test_methods_are_listed_and_validated_by_name() -> None:
 def test_the_page_of_objectives_has_every_method_as_it_is() -> None:
     """A row has a method's name, its description, and its differences from the defaults."""
     page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
-    fragment = read_fragment(FOLDER / "objective.toml", FOLDER)["update"]
+    fragment = read_fragment(FOLDER / "objective.toml", [FOLDER])["update"]
     for name in METHODS.names():
         settings = {path.removeprefix("update."): value for path, value in method(name).items()}
         changed = [f"`{path} = {json.dumps(value)}`" for path, value in settings.items() if fragment.get(path) != value]

@@ -89,7 +89,7 @@ def test_what_breaks_the_contract_is_told_before_the_run(
     file.write_text(file.read_text().replace("random.Random(seed)", "random.Random()"))
     sys.modules.pop(NAME, None)
     settings_type.cache_clear()
-    found = obstacles(load_config(folder / f"{NAME}.toml", Path(preset.__code__.co_filename).parent, {}))
+    found = obstacles(load_config(folder / f"{NAME}.toml", [Path(preset.__code__.co_filename).parent], {}))
     assert found
     assert all(TARGET in line for line in found)
     with pytest.raises(typer.Exit):

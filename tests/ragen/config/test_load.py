@@ -42,7 +42,7 @@ def presets(tmp_path):
 
 
 def _load(folder, name="run", overrides=None):
-    return load_config(folder / f"{name}.toml", folder, overrides or {})
+    return load_config(folder / f"{name}.toml", [folder], overrides or {})
 
 
 def _message(folder, name="run", overrides=None) -> str:
@@ -78,7 +78,7 @@ def test_extends_is_left_to_right_and_the_file_itself_comes_last(presets):
 
 def test_extends_may_be_a_path_relative_to_the_file(presets):
     folder = presets({"own/start": "iterations = 9", "own/run": 'extends = ["base", "start.toml"]'})
-    assert load_config(folder / "own" / "run.toml", folder, {}).iterations == 9
+    assert load_config(folder / "own" / "run.toml", [folder], {}).iterations == 9
 
 
 def test_a_changed_alternative_replaces_the_inherited_one(presets):
