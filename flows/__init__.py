@@ -1,6 +1,6 @@
 """What starts runs and shows them: the command line, the Python interface, and Prefect, which this folder alone knows.
 
-cli/        the `ragen` command: one file per command
+cli/        the `starpo` command: one file per command
 api/        the Python interface: `import starpo`
 console/    output for people, shared by both; a run's start and its progress
 

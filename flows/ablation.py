@@ -2,7 +2,7 @@
 
     grid -> plan_ablation (which runs are finished) -> starpo, one process per run -> flows.study.finish
 
-With one process per run, a killed run does not affect the others, and each frees its memory. With RAGEN_POOL = ray,
+With one process per run, a killed run does not affect the others, and each frees its memory. With STARPO_POOL = ray,
 runs are tasks on the cluster instead (`flows.runners`).
 """
 
@@ -53,7 +53,7 @@ def ablation(
     Args:
         grid: Base, axes and seeds.
         config: All settings of the base. None for those of the grid's preset or run.
-        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        store: Store URL. None for that of the serving process (STARPO_STORE).
         concurrency: Maximum number of concurrent runs; they share this machine's cores.
         allow_few_seeds: Accept fewer than three seeds.
 

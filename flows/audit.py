@@ -25,7 +25,7 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
     Args:
         run: Name of the run. None for all running ones, or the newest if none is running.
         names: Names of audits. None for all.
-        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        store: Store URL. None for that of the serving process (STARPO_STORE).
 
     Returns:
         Completed; or Failed if the stored data of a run contradict themselves or cannot be read. One run's failure does
@@ -63,7 +63,7 @@ def due_runs(store: Store) -> list[str]:
         return running
     runs = []
     for name in names:
-        with suppress(StoreError):  # `ragen runs` lists it
+        with suppress(StoreError):  # `starpo runs` lists it
             runs.append(store.runs.get(name))
     return [max(runs, key=lambda run: (run.created, run.name)).name] if runs else []
 

@@ -1,4 +1,4 @@
-"""All deployments, for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
+"""All deployments, for `starpo up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
 
 Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings. `replay/updates` replays a
 run. `ablation/custom` takes any grid and `eval-sweep/custom` any sweep. `audit/hourly` audits the running runs.
@@ -31,7 +31,7 @@ CPU_POOL, GPU_POOL = "starpo", "gpu"
 _BY_MODULE = EntrypointType.MODULE_PATH
 
 _HEADER = """\
-# Generated from flows/deployments.py by `make deployments`; `ragen up` serves the same without a pool. With pools:
+# Generated from flows/deployments.py by `make deployments`; `starpo up` serves the same without a pool. With pools:
 #   prefect work-pool create starpo --type process    and the same for the pool gpu
 #   prefect --no-prompt deploy --all
 #   prefect worker start --pool starpo                and one for gpu, where evaluations of sweeps go
@@ -64,7 +64,7 @@ class Deployed:
         return f"{self.flow.name}/{self.name}"
 
     def to_runner(self) -> RunnerDeployment:
-        """Convert to the form that `ragen up` serves."""
+        """Convert to the form that `starpo up` serves."""
         parameters = self.parameters | self.settings
         if not self.cron:
             return _described(self.flow).model_copy(update={"name": self.name, "parameters": parameters})

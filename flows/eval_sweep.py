@@ -31,7 +31,7 @@ def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> 
 
     Args:
         sweep: Checkpoints, environments, temperatures and seeds.
-        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        store: Store URL. None for that of the serving process (STARPO_STORE).
         concurrency: Maximum number of concurrent cells.
 
     Returns:

@@ -180,8 +180,8 @@ def asking(what: str) -> Iterator[None]:
         if status >= 500:
             raise ServerError(
                 f"the Prefect server at {address} was asked {what} and failed (HTTP {status}): its database may be "
-                "gone, damaged, or on a full disk. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
-                "`ragen down`, then the same command, restarts it"
+                "gone, damaged, or on a full disk. Its log is server.log in the state folder (STARPO_STATE_DIR, var); "
+                "`starpo down`, then the same command, restarts it"
             ) from error
         raise ServerError(
             f"the Prefect server at {address} was asked {what} and refused (HTTP {status}): {_detail(error.response)}"

@@ -38,7 +38,7 @@ def replay(
         overrides: Individual settings by dotted path, such as {"filter.keep": 0.5}.
         should_update: Whether to replay updates; False for reward and filter only.
         should_evaluate: Evaluate both checkpoints `stop`, the branch's and the run's, on the panel.
-        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        store: Store URL. None for that of the serving process (STARPO_STORE).
         run: Name of the replay. None to derive it from the run's name, the range, the changes and the code.
 
     Returns:

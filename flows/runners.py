@@ -1,6 +1,6 @@
 """Task runners for the cells of sweeps and ablations: on Ray if configured, else on this machine.
 
-RAGEN_POOL -> cell_runner -> runner.submit(task, parameters), one task per cell -> future
+STARPO_POOL -> cell_runner -> runner.submit(task, parameters), one task per cell -> future
 
 For cells only: a Ray task has about 150 ms of Prefect overhead, too much for a stage of a small run.
 """
@@ -30,7 +30,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
 
     Args:
         concurrency: Concurrent cells on this machine: one at a time in this process, more in separate processes. On
-            Ray, the resources requested per cell (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES) and those of the cluster
+            Ray, the resources requested per cell (STARPO_RAY_CELL_CPUS, _GPUS, _RESOURCES) and those of the cluster
             decide.
 
     Raises:
@@ -51,7 +51,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
 
 
 def stop_with_parent(flow: Any, flow_run: Any, state: Any) -> None:
-    """Hook of a flow: when the parent of this process has died, stop it as `ragen cancel` does, by SIGTERM."""
+    """Hook of a flow: when the parent of this process has died, stop it as `starpo cancel` does, by SIGTERM."""
 
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -87,18 +87,18 @@ def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
         from prefect_ray.context import remote_options
     except ImportError as error:
         raise MissingPackageError(
-            "cells run on Ray (RAGEN_POOL = ray) by prefect-ray, which is not installed here: pip install 'starpo[ray]'"
+            "cells run on Ray (STARPO_POOL = ray) by prefect-ray, which is not installed: pip install 'starpo[ray]'"
         ) from error
     asked = settings.cell
     if not settings.autoscales:
-        check_room(ray.nodes(), asked, 1, "cell (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES)")
+        check_room(ray.nodes(), asked, 1, "cell (STARPO_RAY_CELL_CPUS, _GPUS, _RESOURCES)")
     num_threads = max(1, int(settings.cell_cpus))
     options = {
         "num_cpus": asked.pop("CPU", 0),
         "num_gpus": asked.pop("GPU", 0),
         "resources": asked,
         # a cell plays in its own process, on its own resources: separate actors would wait forever for free resources
-        "runtime_env": {"env_vars": {"RAGEN_POOL": "processes", "RAGEN_THREADS": str(num_threads)}},
+        "runtime_env": {"env_vars": {"STARPO_POOL": "processes", "STARPO_THREADS": str(num_threads)}},
     }
     with remote_options(**options), RayTaskRunner() as runner:
         yield runner

@@ -1,7 +1,7 @@
 """A local Prefect server and the process that serves the deployments: start, supervise, stop.
 
-Both use loopback only, run in the background, log to the state folder, and leave a pid file there, so that `ragen down`
-stops exactly what `ragen up` started.
+Both use loopback only, run in the background, log to the state folder, and leave a pid file there, so that
+`starpo down` stops exactly what `starpo up` started.
 """
 
 import fcntl
@@ -127,7 +127,7 @@ class Process:
 
 
 def _unwritable(path: Path, error: OSError) -> ServerError:
-    return ServerError(f"{path} cannot be written ({error.strerror}); set RAGEN_STATE_DIR to a folder that can")
+    return ServerError(f"{path} cannot be written ({error.strerror}); set STARPO_STATE_DIR to a folder that can")
 
 
 def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
@@ -222,7 +222,7 @@ def _start(state_dir: str) -> str:
         elif urlsplit(other := (server.environment() or {}).get("PREFECT_API_URL", url)).port != urlsplit(url).port:
             raise ServerError(
                 f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
-                "PREFECT_API_URL to that, or stop it with `ragen down` and run the same command again"
+                "PREFECT_API_URL to that, or stop it with `starpo down` and run the same command again"
             )
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
     if serve.running() is None:
@@ -231,7 +231,7 @@ def _start(state_dir: str) -> str:
         store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
         retries = {"PREFECT_CLIENT_MAX_RETRIES": os.environ.get("PREFECT_CLIENT_MAX_RETRIES", _RETRIES)}
         # which runs inherit
-        env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "RAGEN_STORE": store}
+        env = {**keeping_freed_memory(), **retries, "PREFECT_API_URL": url, "STARPO_STORE": store}
         serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not start")
     return url
@@ -249,7 +249,7 @@ def serve_again(state_dir: str) -> None:
             raise ServerError(
                 "the serving process was started before this deployment existed, and is busy with other runs. Wait "
                 "until they end, then run the same command again (a preset can be run as a file meanwhile: "
-                "`ragen train FILE.toml`); or stop everything with `ragen down`"
+                "`starpo train FILE.toml`); or stop everything with `starpo down`"
             )
         serve.stop()
         _start(state_dir)

@@ -35,7 +35,7 @@ with described_by_name():  # the decorator makes a schema, which nobody reads: a
             overrides: Individual settings by dotted path, such as {"filter.keep": 0.25}.
             seed: Shorthand for overriding `seed`.
             iterations: Shorthand for overriding `iterations`.
-            store: Store URL. None for that of the serving process (RAGEN_STORE).
+            store: Store URL. None for that of the serving process (STARPO_STORE).
             run: Name of the run. None to derive it from preset, seed, settings and code, so that the same ones continue
                 the same run.
 

@@ -103,7 +103,7 @@ def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
         StoreError: If it names a run that does not exist.
     """
     if not sweep.runs:
-        raise ConfigError(f"sweep {sweep.name} names no run; `ragen runs` lists them")
+        raise ConfigError(f"sweep {sweep.name} names no run; `starpo runs` lists them")
     expansion = expand(sweep, store)
     return SweepPlan(sweep, [_planned(store, cell) for cell in expansion.cells], expansion.waiting)
 

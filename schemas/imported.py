@@ -2,7 +2,7 @@
 
 An environment's `info` is sorted and has a key before 'imported' (`effective`, `error`), so the beginning tells the two
 apart, in earlier stores too. It is no column of its own: every column, null or not, is part of the content digest of
-every stored rollout, which `ragen verify` computes again.
+every stored rollout, which `starpo verify` computes again.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Rules of every dataset beyond its columns' own checks, as one table of rules per dataset.
 
 The rules of `turns` and `siblings` are in `schemas.turn_rules`, those of images in `schemas.image_rules`. What a stage
-derives from other stored tables is not checked here: `ragen verify` derives it again.
+derives from other stored tables is not checked here: `starpo verify` derives it again.
 
     rule -> rules -> models -> validate
 """

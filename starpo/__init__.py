@@ -6,6 +6,7 @@ For scripts and notebooks (docs/python.md): `train`, `play`, `open_run`, `runs`,
 base of every error that a user can cause. Each is imported when it is first used.
 """
 
+import os
 import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if find_spec("fcntl") is None or find_spec("resource") is None:
     # the command's user sees the sentence alone, without the traceback of an import
-    raise (SystemExit if Path(sys.argv[0]).stem == "ragen" else ImportError)(
+    raise (SystemExit if Path(sys.argv[0]).stem in ("starpo", "ragen") else ImportError)(
         "StarPO needs Linux or macOS (it locks files and limits processes as these do): on Windows, install and start "
         "it in WSL, the Windows Subsystem for Linux (`wsl --install`)"
     )
@@ -25,6 +26,12 @@ if PathFinder.find_spec("starpo.schemas", __path__) is None:
         "folders beside it, which some zip archives and Git on Windows leave out. Clone with 'git clone -c "
         "core.symlinks=true URL' (on Windows, with developer mode on), or put copies of the four folders there"
     )
+
+for _old in [name for name in os.environ if name.startswith("RAGEN_")]:  # names of variables before 0.1.0
+    _new = _old.replace("RAGEN_", "STARPO_", 1)
+    if _new not in os.environ:
+        os.environ[_new] = os.environ[_old]
+        sys.stderr.write(f"note: {_old} is read as {_new}, which is its name now\n")
 
 if TYPE_CHECKING:
     from starpo.flows.api.opened_run import Run, open_run, runs, sql

@@ -1,4 +1,4 @@
-"""The state that a run writes to the store while it works, for people and for `ragen follow`."""
+"""The state that a run writes to the store while it works, for people and for `starpo follow`."""
 
 import logging
 import time

@@ -52,7 +52,7 @@ def rollout(
     if config.rollout.engine_config.is_remote:
         raise ConfigError(
             f"rollout.engine = '{config.rollout.engine}' cannot be trained on: its responses have no log-probs of the "
-            "policy that sampled them, and its model is the server's, not the checkpoint. It can be evaluated: ragen "
+            "policy that sampled them, and its model is the server's, not the checkpoint. It can be evaluated: starpo "
             "evaluate (docs/vllm.md)"
         )
     search = config.rollout.search

@@ -57,7 +57,7 @@ def evaluate_checkpoint(
     strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
     if strangers:
         raise ConfigError(
-            f"override {strangers[0]}: `ragen evaluate` uses the settings of the checkpoint's run, except for the "
+            f"override {strangers[0]}: `starpo evaluate` uses the settings of the checkpoint's run, except for the "
             "engine (rollout.engine, and the table of its name) and evaluation.*, which can be changed"
         )
     recorded = recorded_config(run, store.runs.get(run).config, "Evaluate runs of this release")

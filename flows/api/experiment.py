@@ -101,9 +101,9 @@ def plan_experiment(model: str, environment: str, file: str) -> Experiment:
         told |= {"has_lora": True, "memory": f"adapters, as with all weights {lack}"}
         told |= _of_the_size(size, is_lora=True)
         if lack := _lack_of_memory(_load(_render(told))):
-            notes += (f"even with LoRA {lack}: `ragen plan {file}` says of what",)
+            notes += (f"even with LoRA {lack}: `starpo plan {file}` says of what",)
     if size is None:
-        notes += ("the model's size is not known here, so its memory was not checked: see `ragen plan`",)
+        notes += ("the model's size is not known here, so its memory was not checked: see `starpo plan`",)
     return Experiment(_render(told), notes)
 
 

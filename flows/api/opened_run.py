@@ -30,7 +30,7 @@ def open_run(name: str, store: Address | None = None) -> "Run":
 
     Args:
         name: The run's name.
-        store: Address of the store: a folder or an fsspec URL. None for the configured one (RAGEN_STORE).
+        store: Address of the store: a folder or an fsspec URL. None for the configured one (STARPO_STORE).
 
     Raises:
         StoreError: If there is no such run; the message suggests similar names.
@@ -52,7 +52,7 @@ def runs(store: Address | None = None) -> list["Run"]:
 
 
 def sql(query: str, *runs: str, store: Address | None = None) -> pa.Table:
-    """Query runs in SQL; `ragen sql --views` lists the views and their columns.
+    """Query runs in SQL; `starpo sql --views` lists the views and their columns.
 
     Args:
         query: One SELECT in DuckDB's SQL.
@@ -114,7 +114,7 @@ class Run:
         """Return one of its tables, checked against its digests; `polars.from_arrow` makes a frame of it.
 
         Args:
-            view: A view of `ragen sql --views`: the datasets turns, rewards, selection, samples, metrics and episodes,
+            view: A view of `starpo sql --views`: the datasets turns, rewards, selection, samples, metrics and episodes,
                 and what is derived from them, such as trajectories.
             iteration: Updates before it. None for all iterations; the column `iteration` tells them apart.
             columns: Columns, in this order. None for all.

@@ -31,10 +31,10 @@ def train(
     server.
 
     Args:
-        preset: A preset (`ragen presets` lists them), or the path of a TOML file of settings.
+        preset: A preset (`starpo presets` lists them), or the path of a TOML file of settings.
         overrides: Dotted path -> value, such as {"seed": 1, "filter.keep": 0.25}.
-        method: Settings of a whole method, applied before the overrides; `ragen presets --methods` lists them.
-        store: Address of the store: a folder or an fsspec URL. None for the configured one (RAGEN_STORE).
+        method: Settings of a whole method, applied before the overrides; `starpo presets --methods` lists them.
+        store: Address of the store: a folder or an fsspec URL. None for the configured one (STARPO_STORE).
         run: Name of the run. None to derive it from preset, seed, settings and code.
         server: Train on the local Prefect server, which is started if necessary; False: in this process.
         quiet: Print nothing.

@@ -1,4 +1,4 @@
-"""The `ragen` command: one file per command, listed in `commands`; shared output code is in `flows.console`."""
+"""The `starpo` command: one file per command, listed in `commands`; shared output code is in `flows.console`."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ _MAX_MESSAGE = 4_000
 """Maximum number of characters of an error message; its beginning states the problem, its end the remedy."""
 
 app = typer.Typer(
-    name="ragen",
+    name="starpo",
     help="Train language-model agents with StarPO; every stage is stored, validated and replayable.",
     no_args_is_help=True,
     cls=Commands,

@@ -1,4 +1,4 @@
-"""`ragen ablate`: check a grid, plan it or run its deployment, follow it, show the result."""
+"""`starpo ablate`: check a grid, plan it or run its deployment, follow it, show the result."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from starpo.tasks.loop.rollback import ended_as
 
 
 def ablate(
-    grid: Annotated[str | None, typer.Argument(help="A grid of `ragen ablate --list`, or a TOML file.")] = None,
+    grid: Annotated[str | None, typer.Argument(help="A grid of `starpo ablate --list`, or a TOML file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the stored and the new stages.")] = False,
     result: Annotated[bool, typer.Option("--result", help="Only show the stored result.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the grids.")] = False,
@@ -40,7 +40,7 @@ def ablate(
         print_known(studies, GRIDS, as_json)
         return
     if grid is None:
-        raise typer.BadParameter("name a grid, or a TOML file; `ragen ablate --list` lists the grids")
+        raise typer.BadParameter("name a grid, or a TOML file; `starpo ablate --list` lists the grids")
     if result:
         print_asked_result(studies, GRIDS, grid, as_json)
         return

@@ -1,4 +1,4 @@
-"""`ragen audit`: print the verdict, then faults, warnings and notes."""
+"""`starpo audit`: print the verdict, then faults, warnings and notes."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`ragen cancel`: have Prefect stop a run, wait until no process works on it, and record the outcome.
+"""`starpo cancel`: have Prefect stop a run, wait until no process works on it, and record the outcome.
 
 A run's process is stopped by the process that serves the deployments. Without the latter, or without the server,
 nothing is stopped: the error names the run's process.
@@ -20,7 +20,7 @@ from starpo.ragen.store import Store
 _PATIENCE_S = 90.0
 """Timeout. Prefect gives a run 30 s to end gracefully, and polls for cancelled ones at least every 15 s."""
 
-_CANCELLED = "by `ragen cancel`; the same settings continue it"
+_CANCELLED = "by `starpo cancel`; the same settings continue it"
 
 
 class CancelError(StarPOError):
@@ -67,7 +67,7 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
 def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
     """Whether a flow run with these parameters writes to a store; without `store`, to that of its serving process."""
     served = served_environment(Runtime.current().state_dir) or {}
-    address = parameters.get("store") or served.get("RAGEN_STORE")
+    address = parameters.get("store") or served.get("STARPO_STORE")
     return address is None or Store(address).address == store.address
 
 
@@ -83,7 +83,7 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
                 process = store.runs.process(run) if is_known else "not known"
                 raise CancelError(
                     f"run {run} was asked to stop, but has not within {_PATIENCE_S:.0f} s. Its process is {process}. "
-                    f"Is the process that serves the deployments running (`ragen up`)? {asked[0].page} shows the run"
+                    f"Is the process that serves the deployments running (`starpo up`)? {asked[0].page} shows the run"
                 )
             time.sleep(POLL_S)
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):

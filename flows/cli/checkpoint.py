@@ -1,4 +1,4 @@
-"""`ragen checkpoint`: list a run's checkpoints, or export one, which is derived again if it was dropped."""
+"""`starpo checkpoint`: list a run's checkpoints, or export one, which is derived again if it was dropped."""
 
 from collections.abc import Iterator
 from pathlib import Path

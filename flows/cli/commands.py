@@ -1,7 +1,7 @@
-"""The commands of `ragen`, and how one is loaded when it is used.
+"""The commands of `starpo`, and how one is loaded when it is used.
 
 A command is the function of the same name in the file of the same name, or, for a group, the `typer.Typer` called `app`
-in that file. The first paragraph of its docstring is its line in `ragen --help`. The help parses the files without
+in that file. The first paragraph of its docstring is its line in `starpo --help`. The help parses the files without
 importing them: the libraries that commands need take seconds to import, and help should be instant.
 """
 
@@ -41,7 +41,7 @@ COMMANDS = {
     "Stores and files": ("record", "import", "export", "store"),
     "Server": ("up", "down"),
 }
-"""Panel of `ragen --help` -> its commands, in this order."""
+"""Panel of `starpo --help` -> its commands, in this order."""
 _PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}
 GROUP = "starpo.commands"
 """Entry-point group by which packages declare commands: a `typer.Typer`, or a function (docs/extend.md)."""

@@ -1,4 +1,4 @@
-"""`ragen compare`: success of runs, their differences and the settings in which they differ; a figure or a table."""
+"""`starpo compare`: success of runs, their differences and the settings in which they differ; a figure or a table."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ _ABSENT = "absent"
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Names of runs; `ragen runs` lists them.")],
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; `starpo runs` lists them.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The curves as .svg, .pdf or .png; success by run as .csv or .tex."),

@@ -1,4 +1,4 @@
-"""`ragen diagnose`: whether a run is collapsing, and whether its reasoning depends on the prompt."""
+"""`starpo diagnose`: whether a run is collapsing, and whether its reasoning depends on the prompt."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`ragen down`."""
+"""`starpo down`."""
 
 from starpo.flows import server
 from starpo.flows.abandoned import crash_abandoned
@@ -16,7 +16,7 @@ def down() -> None:
     say(console, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if ended:
         say(console, f"active runs stopped: {', '.join(ended)}")
-        say(console, "What they stored is kept: the same `ragen train` continues them.")
+        say(console, "What they stored is kept: the same `starpo train` continues them.")
 
 
 def _at_work(state_dir: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`ragen envs`."""
+"""`starpo envs`."""
 
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ def envs(
             settings = one.settings
             checked = _checked(settings) if check else {}
         except RegistryError as error:
-            row["about"] = f"Cannot be loaded; `ragen play {name}` says why."
+            row["about"] = f"Cannot be loaded; `starpo play {name}` says why."
             checked = {"replayable": None, "replay_fault": "", "findings": [str(error)]} if check else {}
         except MissingPackageError as error:
             if names:

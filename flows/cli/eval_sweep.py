@@ -1,4 +1,4 @@
-"""`ragen eval-sweep`: define a sweep, plan it or run its deployment, follow it, show the result."""
+"""`starpo eval-sweep`: define a sweep, plan it or run its deployment, follow it, show the result."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def eval_sweep(
     ] = None,
     environments: Annotated[
         str | None,
-        typer.Option(help="Panels of the runs or names of `ragen envs`, comma-separated. Default: the runs' panels."),
+        typer.Option(help="Panels of the runs or names of `starpo envs`, comma-separated. Default: the runs' panels."),
     ] = None,
     temperatures: Annotated[str | None, typer.Option(help="Comma-separated. Default: the runs' own.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Comma-separated. Default: 0, as in training.")] = None,
@@ -59,7 +59,7 @@ def eval_sweep(
         print_result(studies, result, as_json)
         return
     if not runs:
-        raise typer.BadParameter("name a run (`ragen runs` lists them)")
+        raise typer.BadParameter("name a run (`starpo runs` lists them)")
     given = {
         "runs": runs, "iterations": "ends" if matrix and iterations is None else iterations,
         "is_matrix": matrix or None,
@@ -95,7 +95,7 @@ def asked_sweep(name: str | None, given: Mapping[str, Any]) -> Sweep:
         ConfigError: If the sweep is invalid.
     """
     values = {setting: _parsed(setting, value) for setting, value in given.items()}
-    return Sweep.make({"name": name or _default_name(values), **values}, "ragen eval-sweep")
+    return Sweep.make({"name": name or _default_name(values), **values}, "starpo eval-sweep")
 
 
 def _print_plan(plan: SweepPlan, store: Store, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`ragen evaluate`: the stage `evaluate` on a run's panels, in this process, and its metrics as a table."""
+"""`starpo evaluate`: the stage `evaluate` on a run's panels, in this process, and its metrics as a table."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated

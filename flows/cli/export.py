@@ -1,4 +1,4 @@
-"""`ragen export`: a run's trajectories in the formats of other tools."""
+"""`starpo export`: a run's trajectories in the formats of other tools."""
 
 from dataclasses import asdict
 from pathlib import Path

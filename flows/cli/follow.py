@@ -1,4 +1,4 @@
-"""`ragen follow`."""
+"""`starpo follow`."""
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.follow import follow_run

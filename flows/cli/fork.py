@@ -1,4 +1,4 @@
-"""`ragen fork`: continue training from a stored checkpoint with other settings."""
+"""`starpo fork`: continue training from a stored checkpoint with other settings."""
 
 import shlex
 from typing import Annotated
@@ -34,13 +34,13 @@ def fork(
 ) -> None:
     """Continue training from a run's checkpoint with other settings of rollout, reward, filter or update.
 
-    Everything before that checkpoint is shared with the run. `ragen runs --tree` draws forks.
+    Everything before that checkpoint is shared with the run. `starpo runs --tree` draws forks.
     """
     planned = plan_fork(open_store(store), run, start, parse_overrides(set_, method))
     if as_json:
         print_json(planned.config.model_dump(mode="json"))
         return
-    again = ["ragen", "fork", run, "--from", str(start)]
+    again = ["starpo", "fork", run, "--from", str(start)]
     again += ["--method", method] if method is not None else []
     again += [word for assignment in set_ or [] for word in ("--set", assignment)]
     again += ["--store", store] if store is not None else []

@@ -1,4 +1,4 @@
-"""`ragen import`: turn trajectories from other sources into a run that can be queried, audited and shown."""
+"""`starpo import`: turn trajectories from other sources into a run that can be queried, audited and shown."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -85,7 +85,7 @@ def import_(
         return
     for line in importer.notes:
         say(Console(), line)
-    write(f"run {run}: {len(files)} iterations, {importer.num_turns} turns. Check it: ragen audit {run}")
+    write(f"run {run}: {len(files)} iterations, {importer.num_turns} turns. Check it: starpo audit {run}")
 
 
 class Importer(Runner):

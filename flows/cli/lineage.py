@@ -1,4 +1,4 @@
-"""`ragen lineage`: the ancestors and descendants of an artifact, as a tree or JSON."""
+"""`starpo lineage`: the ancestors and descendants of an artifact, as a tree or JSON."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`ragen new`: working templates for a user's own environment, agent, prompt or experiment."""
+"""`starpo new`: working templates for a user's own environment, agent, prompt or experiment."""
 
 import keyword
 import os
@@ -34,7 +34,7 @@ _PACKAGES: Mapping[Framework, Mapping[str, str]] = {
 _LAST_WORDS = {"smolagents": '{"tool_calls": [{"name": "final_answer", "arguments": {"answer": "Done."}}]}'}
 """How a player ends, where it is not by words alone."""
 _RECORD = (
-    "ragen record demos --teacher tasks:teach --new-policy tiny --tasks tasks:TASKS --reward reward:score "
+    "starpo record demos --teacher tasks:teach --new-policy tiny --tasks tasks:TASKS --reward reward:score "
     "--num-tasks 800 --set environment.max_calls=8 -- agent:play"
 )
 _ELSEWHERE = "choose a folder that you may write to"
@@ -72,7 +72,7 @@ def agent(
         write(f"note: pip install {' '.join(missing)}")
     write(f"next: cd {folder}; export PYTHONPATH=$PWD")
     write(f"      {_RECORD}")
-    write("      ragen train agent.toml --run stock")
+    write("      starpo train agent.toml --run stock")
 
 
 @app.command()
@@ -96,13 +96,15 @@ def environment(
         text = _template(template)
         write_page(path, text.replace(_NAME, name).replace(_CLASS, _class_name(name)), _ELSEWHERE)
         write(f"wrote {path}")
-    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; ragen train {paths['settings.toml.txt']}")
+    write(
+        f"next: export PYTHONPATH={folder.resolve()}; pytest {paths[test]}; starpo train {paths['settings.toml.txt']}"
+    )
 
 
 @app.command()
 def experiment(
     model: Annotated[str, typer.Option("--model", help="As policy.name_or_path: a folder, or a name on the hub.")],
-    environment: Annotated[str, typer.Option("--environment", help="One of `ragen envs`, or module:attribute.")],
+    environment: Annotated[str, typer.Option("--environment", help="One of `starpo envs`, or module:attribute.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The file. Default: named after environment and model.")
     ] = None,
@@ -117,7 +119,7 @@ def experiment(
     write(f"wrote {path}")
     for note in made.notes:
         write(f"note: {note}")
-    write(f"next: ragen validate {path} --play 16; ragen train {path}")
+    write(f"next: starpo validate {path} --play 16; starpo train {path}")
 
 
 def _file_name(environment: str, model: str) -> str:
@@ -137,7 +139,7 @@ def prompt(
     _expect_new(file)
     write_page(file, FULL_TEMPLATE, _ELSEWHERE)
     write(f"wrote {file}")
-    write(f"next: ragen train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
+    write(f"next: starpo train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
 
 
 def _template(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`ragen objectives`: gradients that other objectives would have had on a run's stored rollouts."""
+"""`starpo objectives`: gradients that other objectives would have had on a run's stored rollouts."""
 
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ def objectives(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="Iteration to measure. Default: the last update.")] = None,
     with_: Annotated[
-        str, typer.Option("--with", help="Methods (`ragen presets --methods`) or TOML files, comma-separated.")
+        str, typer.Option("--with", help="Methods (`starpo presets --methods`) or TOML files, comma-separated.")
     ] = ALL,
     set_: SetOption = None,
     store: StoreOption = None,

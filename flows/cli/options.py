@@ -27,7 +27,7 @@ def _given(url: str | None) -> str | None:
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", callback=_given, help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store."
+        "--store", callback=_given, help="Store: a folder or an fsspec URL. Default: STARPO_STORE, or var/store."
     ),
 ]
 SetOption = Annotated[
@@ -35,13 +35,13 @@ SetOption = Annotated[
 ]
 MethodOption = Annotated[
     str | None,
-    typer.Option("--method", help="Settings of a whole method, applied before --set; `ragen presets --methods`."),
+    typer.Option("--method", help="Settings of a whole method, applied before --set; `starpo presets --methods`."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Train in this process, without a server: clusters, debuggers.")
 ]
-RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
+RunArgument = Annotated[str, typer.Argument(help="Name of the run; `starpo runs` lists them.")]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`ragen plan`: resources that a run will need, by component, and whether it fits."""
+"""`starpo plan`: resources that a run will need, by component, and whether it fits."""
 
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -162,7 +162,7 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
 def _time(name: str, run: str | None, seconds: dict[str, float] | None) -> str:
     if seconds is None:
         return (
-            f"no speed is measured: --speed-of RUN takes that of a stored run, such as one by `ragen train {name} "
+            f"no speed is measured: --speed-of RUN takes that of a stored run, such as one by `starpo train {name} "
             "--iterations 2`"
         )
     return f"about {in_words(seconds)} at the speed of run '{run}'; rewards and storing not counted"

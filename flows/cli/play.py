@@ -1,4 +1,4 @@
-"""`ragen play`: a person plays an environment in the terminal, with actions by name or by key."""
+"""`starpo play`: a person plays an environment in the terminal, with actions by name or by key."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ _MAX_ACTIONS = AgentConfig().max_actions
 
 
 def play(
-    env: Annotated[str, typer.Argument(help="A variant of `ragen envs`, or module:attribute.")],
+    env: Annotated[str, typer.Argument(help="A variant of `starpo envs`, or module:attribute.")],
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
     actions: Annotated[int, typer.Option(min=1, help="Number of actions allowed.")] = _MAX_ACTIONS,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`ragen presets`."""
+"""`starpo presets`."""
 
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ def presets(
         try:
             config = preset(name)
         except ConfigError:  # such as an environment that cannot be loaded
-            about = f"Cannot be used; `ragen validate {name}` says why."
+            about = f"Cannot be used; `starpo validate {name}` says why."
             rows.append({"preset": name, "environment": "", "policy": "", "iterations": None, "about": about})
             continue
         rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,

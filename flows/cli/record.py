@@ -1,4 +1,4 @@
-"""`ragen record`: keep what an agent program says to a policy as a run, without training."""
+"""`starpo record`: keep what an agent program says to a policy as a run, without training."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def record(
             "rollout.openai": {"base_url": server, "model": model, "protocol": protocol},
         }
     base = StarPOConfig.model_validate({"environment": {"type": "bandit"}})
-    config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `ragen record`")
+    config = apply_overrides(base, settings | parse_overrides(set_), "the settings of `starpo record`")
     failures: Counter[str] = Counter()
     if new_policy is not None:
         from starpo.ragen.methods.programs.teacher import record_for_new_policy
@@ -110,7 +110,7 @@ def record(
         write(f"{counted(number, 'call')} failed at the server: {reason}")
     won = f", {sum(turns['success'].to_pylist())} successful" if importer.are_paid[0] else ""
     write(f"run {run}: {facts['episodes']} episodes{won}, {num_failed} failed, {turns.num_rows} turns.")
-    write(f"Look at it: ragen report {run}; ragen audit {run}; ragen export {run}")
+    write(f"Look at it: starpo report {run}; starpo audit {run}; starpo export {run}")
 
 
 def _check_players(

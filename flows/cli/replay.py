@@ -1,4 +1,4 @@
-"""`ragen replay`: check, run the deployment `replay/updates`, follow it, print the comparison."""
+"""`starpo replay`: check, run the deployment `replay/updates`, follow it, print the comparison."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from starpo.tasks.loop.run_code import replay_code
 
 
 def replay(
-    run: Annotated[str, typer.Argument(help="The run whose rollouts are replayed; `ragen runs` lists them.")],
+    run: Annotated[str, typer.Argument(help="The run whose rollouts are replayed; `starpo runs` lists them.")],
     start: Annotated[
         int, typer.Option("--from", help="Checkpoint to start from: the number of updates before it.")
     ] = 0,

@@ -1,4 +1,4 @@
-"""`ragen report`."""
+"""`starpo report`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ def report(
     ] = None,
     audits: Annotated[
         bool,
-        typer.Option("--audits/--no-audits", help="Show what `ragen audit` finds; on large runs it takes minutes."),
+        typer.Option("--audits/--no-audits", help="Show what `starpo audit` finds; on large runs it takes minutes."),
     ] = True,
     store: StoreOption = None,
 ) -> None:

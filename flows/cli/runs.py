@@ -1,4 +1,4 @@
-"""`ragen runs`: the runs of a store, newest first, or as a tree of forks and replays."""
+"""`starpo runs`: the runs of a store, newest first, or as a tree of forks and replays."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -53,7 +53,7 @@ def print_tree(store: Store, as_json: bool) -> None:
     console = Console()
     names = store.runs.names()
     if not names:
-        say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
+        say(console, f"no runs in {store.url} yet: `starpo train sokoban` makes one")
     for root in roots:
         console.print(_drawn(facts, root))
     _print_banners(console, [facts(run) for run in names])
@@ -96,7 +96,7 @@ def print_runs(store: Store, as_json: bool) -> None:
         reverse=True,
     )
     rows = facts if as_json else [at_a_glance(row) for row in facts]
-    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
+    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `starpo train sokoban` makes one")
     if not as_json:
         _print_banners(Console(), facts)
 

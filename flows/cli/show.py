@@ -1,4 +1,4 @@
-"""`ragen show`: a run, its timings, one of its iterations, or one of its trajectories."""
+"""`starpo show`: a run, its timings, one of its iterations, or one of its trajectories."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""`ragen sql`: one SQL query over the stored data of runs; the result as a table, JSON, CSV or Parquet."""
+"""`starpo sql`: one SQL query over the stored data of runs; the result as a table, JSON, CSV or Parquet."""
 
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def sql(
 ) -> None:
     """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
     if not runs:
-        raise typer.BadParameter("name a run and a query: ragen sql RUN 'select count(*) from turns'")
+        raise typer.BadParameter("name a run and a query: starpo sql RUN 'select count(*) from turns'")
     opened = open_store(store)
     if sum((as_json, csv is not None, parquet is not None)) > 1:
         raise ConfigError("give only one of --json, --csv FILE and --parquet FILE")
@@ -59,7 +59,7 @@ def sql(
 
 
 def print_views(as_json: bool) -> None:
-    """Print the views of `ragen sql` with their columns, types and meaning."""
+    """Print the views of `starpo sql` with their columns, types and meaning."""
     columns = {
         view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         for view, schema in described_views().items()

@@ -1,4 +1,4 @@
-"""`ragen store`: the content of a store, garbage collection, integrity checks, and copies of runs."""
+"""`starpo store`: the content of a store, garbage collection, integrity checks, and copies of runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -72,7 +72,7 @@ def forget(
         typer.confirm(f"Forget run {run} in {opened.url}?", abort=True)
     opened.runs.forget(run)
     write(
-        f"{run} is forgotten; `ragen store gc` deletes what only it needed, once that is "
+        f"{run} is forgotten; `starpo store gc` deletes what only it needed, once that is "
         f"{_age(MIN_AGE.total_seconds())} old (sooner: --min-age 1h, or 0s while no run is active)"
     )
 
@@ -207,7 +207,7 @@ def print_verification(url: str, verification: IntegrityCheck, as_json: bool) ->
         + (f"faults: {len(damages)}" if damages else "files, rows and seals are as recorded"),
     )
     if not damages:
-        say(console, "whether results follow from their inputs: ragen verify RUN")
+        say(console, "whether results follow from their inputs: starpo verify RUN")
 
 
 def print_copy(url: str, copy: Copy, as_json: bool) -> None:

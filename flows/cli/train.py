@@ -1,4 +1,4 @@
-"""`ragen train`: train, on the local server or in this process, and write the run's report."""
+"""`starpo train`: train, on the local server or in this process, and write the run's report."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -11,7 +11,7 @@ from starpo.flows.console.terminal import Console
 
 
 def train(
-    preset: Annotated[str, typer.Argument(help="Preset (`ragen presets` lists them), or a TOML file of settings.")],
+    preset: Annotated[str, typer.Argument(help="Preset (`starpo presets` lists them), or a TOML file of settings.")],
     set_: SetOption = None,
     method: MethodOption = None,
     seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,

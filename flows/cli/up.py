@@ -1,4 +1,4 @@
-"""`ragen up`."""
+"""`starpo up`."""
 
 from starpo.flows import server
 from starpo.flows.console.deployment import register

@@ -1,4 +1,4 @@
-"""`ragen validate`."""
+"""`starpo validate`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`ragen verify`: verify with a progress bar, print a table of stages and every difference."""
+"""`starpo verify`: verify with a progress bar, print a table of stages and every difference."""
 
 import os
 from collections import Counter

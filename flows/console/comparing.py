@@ -119,7 +119,7 @@ def remarks(runs: Sequence[ComparedRun]) -> list[str]:
         )
     if found:
         said.append(
-            "intervals are over initial states, for these runs alone; `ragen ablate` compares settings over seeds"
+            "intervals are over initial states, for these runs alone; `starpo ablate` compares settings over seeds"
         )
     return said
 

@@ -54,16 +54,16 @@ def follow_deployment(
         raise server.ServerError(
             f"the flow run completed, but its run '{run}' is not in {store.url}: another process serves the same "
             f"deployments at {server.api_url()}, such as that of another clone, and wrote to its own store. Stop it "
-            "there (`ragen down`), or give this one its own server: another port in PREFECT_API_URL"
+            "there (`starpo down`), or give this one its own server: another port in PREFECT_API_URL"
         )
     return run
 
 
 def _without_server(store: Store, run: str) -> str:
     if store.runs.is_running(run):
-        return f"Run {run} is still running without it: `ragen follow {run}` shows its progress"
+        return f"Run {run} is still running without it: `starpo follow {run}` shows its progress"
     return (
-        f"Run {run} has ended too, as `ragen down` stops all active runs. What it stored is kept: the same command "
+        f"Run {run} has ended too, as `starpo down` stops all active runs. What it stored is kept: the same command "
         "starts the server again and continues the run"
     )
 
@@ -98,7 +98,7 @@ def start_deployment(
     register(deployment)
     store = Store(parameters.get("store", Runtime.current().store)).address
     served = server.served_environment(Runtime.current().state_dir)
-    if "store" in parameters or (served is not None and served.get("RAGEN_STORE") != store):
+    if "store" in parameters or (served is not None and served.get("STARPO_STORE") != store):
         parameters = {**parameters, "store": store}
     begun = FlowRun.start(deployment, parameters, name)
     say(console, f"Prefect: {begun.page}")

@@ -166,7 +166,7 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
     return Outcome(
         "interrupted",
         f"its process ({runs.process(run)}) has ended; its last heartbeat was at {heard:%Y-%m-%d %H:%M:%S} UTC. What "
-        "the run stored is kept: the same `ragen train` continues it",
+        "the run stored is kept: the same `starpo train` continues it",
     )
 
 

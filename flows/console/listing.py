@@ -67,8 +67,8 @@ def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
     known = {name: value for name, value in found.items() if isinstance(value, int | float)}
     if len(known) < len(_BAND):
         raise ArtifactDamagedError(
-            f"the headline of episodes/{episodes} in {store.url} lacks the success on {cell}; `ragen store "
-            "verify` finds what is damaged, and `ragen evaluate` measures a checkpoint again"
+            f"the headline of episodes/{episodes} in {store.url} lacks the success on {cell}; `starpo store "
+            "verify` finds what is damaged, and `starpo evaluate` measures a checkpoint again"
         )
     return known
 
@@ -116,7 +116,7 @@ def _warning(run: RunRecord, state: RunState | None, recorded: Mapping[int, Stag
     if state is not None and state.status == "running" and len(done) == 1:
         return ""  # its first update may be in progress
     none = f"nothing is learned: there is no update in {counted(len(done), 'iteration')}"
-    return f"{none}; `ragen diagnose {run.name}` says why"
+    return f"{none}; `starpo diagnose {run.name}` says why"
 
 
 def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,6 @@ class SecondWitness:
 
 ADVICE = (
     "This is what the store says; Prefect, which was waited for, still shows the run as unfinished: "
-    "its database may be on a full disk, or busy. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
-    "free some space, then `ragen down` and the next command restart it"
+    "its database may be on a full disk, or busy. Its log is server.log in the state folder (STARPO_STATE_DIR, var); "
+    "free some space, then `starpo down` and the next command restart it"
 )

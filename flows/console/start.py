@@ -89,7 +89,7 @@ def train_settings(
     given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": dict(overrides) or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
-    written = {"config": f'config="$(ragen validate {shlex.quote(preset)} --json)"'}
+    written = {"config": f'config="$(starpo validate {shlex.quote(preset)} --json)"'}
     deployment = f"starpo/{'custom' if is_file else preset}"
     return opened, _on_server(deployment, parameters, opened, run_name, console, written)
 
@@ -189,6 +189,6 @@ def conclude(store: Store, run: str, console: Console) -> None:
         "success": success_line(store, run),
         "artifacts": store.url if "://" in store.url else str(Path(store.url).resolve()),
         "report": str(report),
-        "more": f"ragen show {run}",
+        "more": f"starpo show {run}",
     }.items():
         say(console, f"{label:<10} {value}")

@@ -11,7 +11,7 @@ Address = str | PathLike[str]
 
 
 def open_store(url: Address | None) -> Store:
-    """Open the store at this address, or the configured one (RAGEN_STORE).
+    """Open the store at this address, or the configured one (STARPO_STORE).
 
     Raises:
         StoreError: If the address is invalid.

@@ -53,7 +53,7 @@ def run_study(
     console, what = Console(stderr=as_json), f"{studies.word} {plan.name}"
     given = {name: value for name, value in parameters.items() if value is not None}
     ended = start_deployment(deployment, given, plan.name, console)
-    with watching(console, what, f"stop it:    ragen cancel {plan.name}"):
+    with watching(console, what, f"stop it:    starpo cancel {plan.name}"):
         outcome = _follow(studies, plan, look, console, ended, witness)
     if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
         print_result(studies, plan.name, as_json)

@@ -51,7 +51,7 @@ def print_trajectory(
     total = f"; return {rewards[0]['trajectory_return']:.4g}" if 0 in rewards else ""
     say(console, f"{_ending(rows[-1])}{total}")
     if any(len(text) > MAX_TEXT for row in rows for text in (row["observation"], row["response"])):
-        say(console, "long texts are cut; --json shows them in full, and `ragen sql` parts of them")
+        say(console, "long texts are cut; --json shows them in full, and `starpo sql` parts of them")
     if not should_show_prompts:
         say(console, "--prompts shows the model's prompts")
     elif prompts is None:
@@ -152,7 +152,7 @@ def _print_turn(
         name = f"{message['role']} {number + 1}" if len(prompt) > 1 else message["role"]
         facts[name] = message["text"].strip("\n")
     if "images" in row:
-        facts["images"] = f"the model saw {', '.join(row['images'])}; `ragen report` draws them"
+        facts["images"] = f"the model saw {', '.join(row['images'])}; `starpo report` draws them"
     facts |= {"observation": row["observation"], "response": row["response"]}
     paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
     facts["executed"] = ", ".join(f"{action} {value:+.3g}" for action, value in paid) or "nothing"

@@ -1,4 +1,4 @@
-"""`ragen validate --play`: the episodes of a trial, in lines for people."""
+"""`starpo validate --play`: the episodes of a trial, in lines for people."""
 
 from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
@@ -39,7 +39,7 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
         *(f"  remark       {remark}" for remark in trial.remarks),
         f"  speed        {trial.tokens_s:,.0f} tokens/s",
         f"  the run      about {duration(num_episodes_of(config) * trial.episode_s)} of rollouts and evaluations at "
-        "this speed; more episodes at a time are faster, and updates come on top (ragen plan --speed-of RUN)",
+        "this speed; more episodes at a time are faster, and updates come on top (starpo plan --speed-of RUN)",
     ]
 
 
@@ -53,7 +53,7 @@ def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
         return policy_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
     if config.policy.type == "tiny":
         raise ConfigError(
-            "--play needs the embedded policy, which its warm start makes: run `ragen train` with these settings and "
+            "--play needs the embedded policy, which its warm start makes: run `starpo train` with these settings and "
             "--iterations 0 first, or give the --store that has it"
         )
     from starpo.ragen.agents.policy.source import resolve_policy

@@ -39,4 +39,4 @@ def advice_on(run: str, store: str | None) -> tuple[str, str]:
         store: The store as given by the user. None for the configured one.
     """
     where = f" --store {store}" if store is not None else ""
-    return f"follow it:  ragen follow {run}{where}", f"stop it:    ragen cancel {run}{where}"
+    return f"follow it:  starpo follow {run}{where}", f"stop it:    starpo cancel {run}{where}"

@@ -107,11 +107,11 @@ class Shipped:
 PRESETS = Shipped(
     "a preset",
     FOLDER,
-    ". `ragen presets` describes them. --method NAME applies a method to one. The model is a setting: "
+    ". `starpo presets` describes them. --method NAME applies a method to one. The model is a setting: "
     "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME",
     "starpo.presets",
 )
-METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
+METHODS = Shipped("a method", FOLDER / "methods", ". `starpo presets --methods` describes them")
 GRIDS = Shipped("a grid", FOLDER / "grids", group="starpo.grids")
 names = PRESETS.names
 

@@ -28,7 +28,7 @@ COPY . .
 RUN pip install --no-deps -e . && VLLM="${VLLM}" infra/vllm/make-env .venv-vllm
 
 USER 1000
-ENV HOME=/home/starpo PREFECT_HOME=/home/starpo/.prefect RAGEN_STATE_DIR=/home/starpo/state
+ENV HOME=/home/starpo PREFECT_HOME=/home/starpo/.prefect STARPO_STATE_DIR=/home/starpo/state
 HEALTHCHECK --interval=10s --timeout=10s --start-period=90s --retries=6 CMD ["/app/infra/images/start", "health"]
 ENTRYPOINT ["tini", "--", "/app/infra/images/start"]
-CMD ["ragen", "--help"]
+CMD ["starpo", "--help"]

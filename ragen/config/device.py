@@ -56,7 +56,7 @@ class Device:
     def here(cls) -> "Device":
         """Return the device of this process: the first GPU if there is one, otherwise the CPU.
 
-        A GPU is made repeatable, for this process and those that it starts, unless RAGEN_SHOULD_REPEAT is off.
+        A GPU is made repeatable, for this process and those that it starts, unless STARPO_SHOULD_REPEAT is off.
         """
         return _found(Runtime.current().should_repeat)
 
@@ -113,7 +113,7 @@ class Device:
                 raise
             raise LearnerError(
                 f"the model computes with an operation for which torch has no deterministic kernel on {self.name}: "
-                f"{str(error).splitlines()[0]}\nSet RAGEN_SHOULD_REPEAT=0 to train it all the same; its updates then "
+                f"{str(error).splitlines()[0]}\nSet STARPO_SHOULD_REPEAT=0 to train it all the same; its updates then "
                 "need not repeat, and the manifests say so"
             ) from error
         finally:
@@ -130,7 +130,7 @@ def _found(should_repeat: bool) -> Device:
         _fix_kernels()
     else:
         _log.warning(
-            "RAGEN_SHOULD_REPEAT is off: what this GPU computes is stored as not repeatable, `ragen verify` cannot "
+            "STARPO_SHOULD_REPEAT is off: what this GPU computes is stored as not repeatable, `starpo verify` cannot "
             "show it, and a checkpoint that is dropped cannot be derived"
         )
     cuda = str(torch.version.cuda or "")

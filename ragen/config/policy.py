@@ -106,7 +106,7 @@ class FineTuning(Settings):
     """Peak learning rate of AdamW; rises over the first 5% of the steps and then decays linearly to 5%."""
     matrix_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = Field(None, exclude_if=lambda rate: rate is None)
     """Peak learning rate of Muon for the weight matrices, same schedule: for a policy that begins with random weights
-    (0.02 for the one of `ragen record --new-policy`). None: all weights are AdamW's."""
+    (0.02 for the one of `starpo record --new-policy`). None: all weights are AdamW's."""
     micro_batch_tokens: int = Field(8192, ge=16)
     """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
     dtype: Literal["float32", "bfloat16"] = "float32"

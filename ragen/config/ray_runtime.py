@@ -1,7 +1,7 @@
 """`RayRuntime`: resources that rollout actors and cells request from a Ray cluster. They never affect results.
 
-Read from environment variables `RAGEN_RAY_...`, like `ragen.config.runtime.Runtime`, which selects whether Ray is used
-at all (`RAGEN_POOL`). The cluster is that of `RAY_ADDRESS`, Ray's own variable; without it, one on this machine.
+Read from environment variables `STARPO_RAY_...`, like `ragen.config.runtime.Runtime`, which selects whether Ray is used
+at all (`STARPO_POOL`). The cluster is that of `RAY_ADDRESS`, Ray's own variable; without it, one on this machine.
 """
 
 import math
@@ -16,10 +16,10 @@ _OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
 class RayRuntime(BaseSettings):
     """Resources and time limits on Ray."""
 
-    model_config = SettingsConfigDict(env_prefix="RAGEN_RAY_", frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(env_prefix="STARPO_RAY_", frozen=True, use_attribute_docstrings=True)
 
     actors: int | None = Field(None, ge=1, le=10_000)
-    """Number of rollout actors. None: RAGEN_THREADS."""
+    """Number of rollout actors. None: STARPO_THREADS."""
     actor_cpus: float = Field(0.5, ge=0)
     """Logical CPUs that a rollout actor reserves; it computes on one thread. Below 1, other tasks fit beside the actors
     of a small machine."""
@@ -49,7 +49,7 @@ class RayRuntime(BaseSettings):
             if name in _OWN_RESOURCES:
                 raise ValueError(
                     f"'{name}' is Ray's own resource; expected custom ones. CPUs and GPUs are set by "
-                    "RAGEN_RAY_ACTOR_CPUS, RAGEN_RAY_CELL_CPUS, RAGEN_RAY_ACTOR_GPUS, RAGEN_RAY_CELL_GPUS"
+                    "STARPO_RAY_ACTOR_CPUS, STARPO_RAY_CELL_CPUS, STARPO_RAY_ACTOR_GPUS, STARPO_RAY_CELL_GPUS"
                 )
             if not 0 <= amount < math.inf:
                 raise ValueError(f"{name} = {amount:g}; expected an amount of at least 0")

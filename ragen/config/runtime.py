@@ -1,6 +1,6 @@
 """`Runtime`: locations and machine resources, which never affect what a run computes.
 
-Read from environment variables `RAGEN_...`; every setting that affects results is in `StarPOConfig`.
+Read from environment variables `STARPO_...`; every setting that affects results is in `StarPOConfig`.
 """
 
 import os
@@ -20,7 +20,7 @@ def _available_cores() -> int:
 class Runtime(BaseSettings):
     """Endpoints and resources of this machine."""
 
-    model_config = SettingsConfigDict(env_prefix="RAGEN_", frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(env_prefix="STARPO_", frozen=True, use_attribute_docstrings=True)
 
     store: str = "var/store"
     """The artifact store: a folder, or any fsspec URL such as s3://bucket/prefix."""
@@ -29,7 +29,7 @@ class Runtime(BaseSettings):
     state_dir: str = "var"
     """Folder for the files of the local server, its logs and wandb's offline runs."""
     sql_timeout_s: float = Field(default=60.0, gt=0)
-    """Time limit in seconds of a query of `ragen sql`, and of each query of an audit, inside the database."""
+    """Time limit in seconds of a query of `starpo sql`, and of each query of an audit, inside the database."""
     sql_memory_gb: float = Field(default=4.0, ge=0.1)
     """Memory limit of the database in gigabytes; beyond it, data is spilled to a temporary folder."""
     sql_spill_gb: float = Field(default=20.0, ge=0)
@@ -49,10 +49,10 @@ class Runtime(BaseSettings):
     should_repeat: bool = True
     """On a GPU, compute gradients with deterministic kernels alone, and fix every choice of kernels, so that the same
     stage gives the same bytes on the same type of GPU with the same software. False: updates up to 1.6 times faster
-    (bfloat16, H200); manifests then say that what was computed need not repeat, `ragen verify` cannot show it, and
+    (bfloat16, H200); manifests then say that what was computed need not repeat, `starpo verify` cannot show it, and
     dropped checkpoints cannot be derived. No effect on the CPU, which always repeats."""
     should_check_memory: bool = True
-    """Reject a run whose estimated memory exceeds that of this machine (`ragen plan`)."""
+    """Reject a run whose estimated memory exceeds that of this machine (`starpo plan`)."""
     pool: Literal["processes", "ray"] = "processes"
     """Where rollouts, and cells of sweeps and ablations, run: processes on this machine, or actors and tasks on a Ray
     cluster (`ragen.config.ray_runtime`). The same shard gives the same rows, so this is not a setting of a run."""
@@ -64,12 +64,12 @@ class Runtime(BaseSettings):
     @property
     def environment_limit(self) -> Limit:
         """Limit of a call of an environment."""
-        return Limit(self.environment_s, "RAGEN_ENVIRONMENT_S")
+        return Limit(self.environment_s, "STARPO_ENVIRONMENT_S")
 
     @property
     def plugin_limit(self) -> Limit:
         """Limit of a call of any other code of one's own."""
-        return Limit(self.plugin_s, "RAGEN_PLUGIN_S")
+        return Limit(self.plugin_s, "STARPO_PLUGIN_S")
 
     @classmethod
     def current(cls) -> "Runtime":

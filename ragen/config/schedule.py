@@ -24,7 +24,7 @@ def _changeable(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if table not in CHANGEABLE or not name:
             raise ValueError(
                 f"{path} cannot change during training; only settings of {', '.join(CHANGEABLE)} can, such as "
-                "update.entropy_coefficient. To use another value, start a new run: `ragen train`"
+                "update.entropy_coefficient. To use another value, start a new run: `starpo train`"
             )
         fixed = next((fixed for fixed in _FIXED if path == fixed or path.startswith(f"{fixed}.")), None)
         if fixed:

@@ -27,7 +27,7 @@ class StarPOConfig(Settings):
     """Seed of all randomness in the run, except the warm start and the evaluation panels, which runs share."""
     fresh: str = Field("", max_length=64)
     """Arbitrary label that is part of the cache key of the first checkpoint, and so of everything derived from it: a
-    run with a new label reuses no stored artifact. `ragen train --fresh` generates one. Empty: stored artifacts are
+    run with a new label reuses no stored artifact. `starpo train --fresh` generates one. Empty: stored artifacts are
     reused."""
     iterations: int = Field(200, ge=0, le=1_000_000)
     """Number of updates. With `update.optimiser.decay = "linear"` every learning rate depends on it, so changing it
@@ -66,7 +66,7 @@ class StarPOConfig(Settings):
     """Measurements beyond success, and the response to a collapse."""
     schedule: list[Change] = Field([], exclude_if=lambda changes: not changes)
     """Changes of settings during training, such as `[{ iteration = 30, set = { "filter.keep" = 1.0 } }]`: from that
-    iteration on, the given settings of `rollout`, `reward`, `filter` and `update` apply. `ragen fork` continues from a
+    iteration on, the given settings of `rollout`, `reward`, `filter` and `update` apply. `starpo fork` continues from a
     stored checkpoint by adding a change; the artifacts before it keep their keys and are reused. Evaluation settings
     cannot change."""
 

@@ -55,7 +55,7 @@ class VLLMEngineConfig(EngineConfig):
         return self.num_engines, self.tensor_parallel_size
 
     def python(self) -> str:
-        """Return the interpreter that has vLLM; without RAGEN_VLLM_PYTHON, `sys.executable` if it has it.
+        """Return the interpreter that has vLLM; without STARPO_VLLM_PYTHON, `sys.executable` if it has it.
 
         Raises:
             MissingPackageError: If there is none.
@@ -65,10 +65,10 @@ class VLLMEngineConfig(EngineConfig):
             return sys.executable
         python = Path(asked) if asked is not None else _MADE
         if not python.is_file():
-            where = "RAGEN_VLLM_PYTHON" if asked is not None else "the interpreter that `make vllm` makes"
+            where = "STARPO_VLLM_PYTHON" if asked is not None else "the interpreter that `make vllm` makes"
             raise MissingPackageError(
                 f"engine 'vllm' needs vLLM, and there is no '{python}' ({where}). Run `make vllm` in the repository, "
-                "or set RAGEN_VLLM_PYTHON to the interpreter of an environment that has vLLM and this package "
+                "or set STARPO_VLLM_PYTHON to the interpreter of an environment that has vLLM and this package "
                 "(docs/vllm.md)"
             )
         return str(python)

@@ -2,11 +2,11 @@
 
 GONE: dict[str, dict[str, str]] = {
     "command": {
-        "pack": "`ragen store copy RUN URL` copies a run with everything it needs",
-        "unpack": "`ragen store copy RUN URL --store ITS_STORE` copies a run back",
-        "serve": "`ragen up` starts the server and the deployments",
-        "backtest": "`ragen diagnose RUN` says since when a run has been collapsing, and by which signals",
-        "online-k": "`ragen ablate online-k` compares updates per rollout",
+        "pack": "`starpo store copy RUN URL` copies a run with everything it needs",
+        "unpack": "`starpo store copy RUN URL --store ITS_STORE` copies a run back",
+        "serve": "`starpo up` starts the server and the deployments",
+        "backtest": "`starpo diagnose RUN` says since when a run has been collapsing, and by which signals",
+        "online-k": "`starpo ablate online-k` compares updates per rollout",
     },
     "preset": {
         "bandit-paper-starpo": 'extends = ["bandit-paper", "starpo"] in a TOML file',
@@ -17,14 +17,14 @@ GONE: dict[str, dict[str, str]] = {
     "grid": {
         **dict.fromkeys(
             ("fig-6-bandit", "fig-6-frozen-lake", "fig-6-sokoban"),
-            "`ragen diagnose RUN`, of the runs of fig-5-*, says which signal was raised when",
+            "`starpo diagnose RUN`, of the runs of fig-5-*, says which signal was raised when",
         ),
         **dict.fromkeys(
             ("fig-11-bandit", "fig-11-frozen-lake", "fig-11-sokoban", "table-1-bandit", "table-1-sokoban"),
-            "`ragen sql` shows the metric over the iterations of a run (docs/findings.md)",
+            "`starpo sql` shows the metric over the iterations of a run (docs/findings.md)",
         ),
-        "dependence-bandit": "`ragen diagnose RUN` shows I(X; Z) and H(Z|X) of every probe",
-        "gradients-bandit": "`ragen diagnose RUN --gradients` shows them by the groups' reward std",
+        "dependence-bandit": "`starpo diagnose RUN` shows I(X; Z) and H(Z|X) of every probe",
+        "gradients-bandit": "`starpo diagnose RUN --gradients` shows them by the groups' reward std",
     },
     "setting": {
         "checkpoint_keep_last": "the newest checkpoint is derived from the last kept one (`checkpoint_every`)",
@@ -33,7 +33,7 @@ GONE: dict[str, dict[str, str]] = {
     },
     "audit": {
         "reasoning": "the reward components 'grounding' and 'world_model' score what reasoning says",
-        "outliers": "`ragen sql` orders the view 'trajectories' by what you look for",
+        "outliers": "`starpo sql` orders the view 'trajectories' by what you look for",
     },
 }
 """Kind of name -> name -> what replaces it."""

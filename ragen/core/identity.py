@@ -35,7 +35,7 @@ _FLOORS = ("starpo.ragen.core.", "starpo.ragen.config.", "starpo.ragen.store.", 
 """Packages of this project that are not followed: no method of its own, and values of settings are in keys anyway."""
 _SUITES = {*SUITES, *(name.replace("-", "_") for name in SUITES.values())}
 """Top-level packages that count where modules of this project import them."""
-_TOKEN = "RAGEN_CODE_TOKEN"
+_TOKEN = "STARPO_CODE_TOKEN"
 
 
 @cache

@@ -1,7 +1,7 @@
 """`check`: tests whether an environment follows the conventions that stored, replayable rollouts rely on.
 
 It plays random episodes and compares them, as a black-box test. Every registered environment passes; run it first when
-adding a new one (`check(settings)`, or `ragen envs --check`).
+adding a new one (`check(settings)`, or `starpo envs --check`).
 
     settings -> random episodes -> findings
 """

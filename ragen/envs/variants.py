@@ -58,7 +58,7 @@ def variant(name: str) -> Variant:
         return Variant("named by module:attribute", name)
     if name not in VARIANTS:
         raise ConfigError(
-            f"{quoted(name)} is not an environment{_near(name)}; `ragen envs` lists them: {', '.join(VARIANTS)}; one "
+            f"{quoted(name)} is not an environment{_near(name)}; `starpo envs` lists them: {', '.join(VARIANTS)}; one "
             "of your own is named as module:attribute, such as stairs:Stairs; a suite's task as suite/task, such as "
             "gymnasium/FrozenLake-v1"
         )

@@ -75,7 +75,7 @@ def read_turns(file: Path) -> pa.Table:
         ]
         raise DataError(
             f"{file}: its columns are not those of the dataset 'turns' (version {TURNS.version}); {'; '.join(faults)}. "
-            "`ragen sql --views` says what each column means"
+            "`starpo sql --views` says what each column means"
         )
     return pa.Table.from_arrays([_cast(table, field, file) for field in TURNS.schema], schema=TURNS.schema)
 

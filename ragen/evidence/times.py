@@ -1,6 +1,6 @@
 """Breakdown of a run's time from its manifests; nothing is measured here.
 
-runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows of `ragen show --timings`
+runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows of `starpo show --timings`
 """
 
 from collections.abc import Mapping

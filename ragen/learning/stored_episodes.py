@@ -156,8 +156,8 @@ def _check_tokens(tokenizer: "PreTrainedTokenizerBase", episode: StoredEpisode) 
                 "policy.fine_tuning.runs: these episodes were sampled with another tokenizer than that of "
                 f"policy.name_or_path, so their tokens mean something else: {quoted(text)} is "
                 f"{quoted(str(without_end))} to the policy. Name runs of a policy with the same tokenizer, or take "
-                "the texts, which the policy's own chat template writes: ragen export RUN --format messages, then "
-                "ragen import (a teacher of a program: ragen record --protocol chat)"
+                "the texts, which the policy's own chat template writes: starpo export RUN --format messages, then "
+                "starpo import (a teacher of a program: starpo record --protocol chat)"
             )
 
 

@@ -239,10 +239,10 @@ def _unproved(made: Manifest, recipe: Recipe) -> DerivationError:
     )
     return DerivationError(
         f"checkpoint {recipe.key} cannot be proved to be the original: {reason}, and the update of iteration "
-        f"{iteration_of(made)}, repeated, gave another result.\n{able}. Checkpoint {recipe.start} is kept: `ragen "
-        "checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one anyway, give `ragen "
-        "checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them (checkpoint_every = "
-        "1)"
+        f"{iteration_of(made)}, repeated, gave another result.\n{able}. Checkpoint {recipe.start} is kept: `starpo "
+        "checkpoint RUN` lists its number, and a fork can continue from it. To get the derived one anyway, give "
+        "`starpo checkpoint` an --output FOLDER; a run that needs its original checkpoints must keep them "
+        "(checkpoint_every = 1)"
     )
 
 

@@ -43,7 +43,7 @@ def family(store: Store) -> list[Branch]:
     A training run branches off from an older one if they share at least one update; runs that share only a warm start
     are siblings. Among several older runs, the parent is the one with most shared updates, the oldest in a tie. A
     replay branches off from the run whose rollouts it replays, after that run's forks. Imports stand by themselves.
-    Runs with unreadable records are left out (`ragen runs` names them).
+    Runs with unreadable records are left out (`starpo runs` names them).
 
     Returns:
         Runs without a parent, oldest first.

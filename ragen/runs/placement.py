@@ -90,7 +90,7 @@ _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
 @contextmanager
 def playing_here() -> Iterator[None]:
-    """Context manager: play episodes on this machine regardless of RAGEN_POOL, as no other machine can read its
+    """Context manager: play episodes on this machine regardless of STARPO_POOL, as no other machine can read its
     store."""
     token = _IS_HERE.set(True)
     try:
@@ -102,7 +102,7 @@ def playing_here() -> Iterator[None]:
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     """Return the player of a rollout.
 
-    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, if an update
+    Ray actors if STARPO_POOL selects them; worker processes if several shards can share the CPU's cores, if an update
     runs in this process at the same time (`rollout.staleness`), or if the engine declares several copies, another
     interpreter or, without a GPU, a process of its own; otherwise this process.
     """
@@ -159,7 +159,7 @@ def _say_if_elsewhere(there: Device, here: Device) -> None:
     if there.is_unlike(here):
         _log.warning(
             "the checkpoint was made on %s and is trained on %s, which rounds differently, so digests will "
-            "differ from here on, and `ragen verify` shows each part on a device like the one that made it",
+            "differ from here on, and `starpo verify` shows each part on a device like the one that made it",
             there,
             here,
         )

@@ -29,7 +29,7 @@ class TrainingStates:
         digests: Digests of the states.
         num_unknown: Number of training stages (rollouts, a warm start) whose states are no longer in the store; 0 if
             `digests` is complete. The earlier training of a pretrained policy is known only if its folder records it,
-            as folders written by `ragen checkpoint --output` do.
+            as folders written by `starpo checkpoint --output` do.
         demonstrated: Those of `digests` that the first checkpoint records: from its demonstrations, or from the
             policy's earlier training.
     """

@@ -13,7 +13,7 @@ ADVICE = (
     "Smaller are: activations and logits with a lower update.micro_batch_tokens, or recomputed with "
     "update.activation_checkpointing; weights, gradients and optimisers with update.lora, or on several GPUs with "
     "update.learner = 'deepspeed'; keys and values with a lower rollout.shard_groups, or vLLM's with a lower "
-    "gpu_memory_utilization. `ragen plan --set PATH=VALUE` shows whether it fits then."
+    "gpu_memory_utilization. `starpo plan --set PATH=VALUE` shows whether it fits then."
 )
 
 
@@ -67,7 +67,7 @@ def check_fits(
         return found
     lines = [f"this run does not fit: {'; '.join(reasons)}. Its largest parts:"]
     lines += [f"  {_gib(part.size_bytes):>10}  {part.name} ({part.formula})" for part in found.memory.parts[:4]]
-    lines.append(f"{ADVICE} RAGEN_SHOULD_CHECK_MEMORY=false starts the run anyway.")
+    lines.append(f"{ADVICE} STARPO_SHOULD_CHECK_MEMORY=false starts the run anyway.")
     raise DoesNotFitError("\n".join(lines))
 
 

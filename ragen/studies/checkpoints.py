@@ -145,7 +145,7 @@ def _known(sweep: Sweep, run: str, name: str, panels: Collection[str]) -> Enviro
     except ConfigError as error:
         raise ConfigError(
             f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
-            f"{near(name, [*VARIANTS, *panels])}; panels: {', '.join(panels)}; `ragen envs` lists the environments"
+            f"{near(name, [*VARIANTS, *panels])}; panels: {', '.join(panels)}; `starpo envs` lists the environments"
         ) from error
     return found.settings
 

@@ -70,7 +70,7 @@ class Grid(StudySpec):
     cells: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Instead of axes: name of a cell -> its settings, by dotted path. The first is the base."""
     methods: list[str] = Field(default_factory=list)
-    """Method presets that are cells by themselves, after the named cells (`ragen presets --methods`)."""
+    """Method presets that are cells by themselves, after the named cells (`starpo presets --methods`)."""
     seeds: list[int] = Field(min_length=1)
     """Seeds of the runs of every cell; at least three unless fewer are explicitly allowed."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)

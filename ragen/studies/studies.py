@@ -148,7 +148,7 @@ def _draw_ablation(result: AblationResult) -> dict[str, str]:
 class Ablations(Studies[Grid, AblationResult]):
     """The ablations of one store."""
 
-    word, cells, command, folder = "ablation", "runs", "ragen ablate GRID", "ablations"
+    word, cells, command, folder = "ablation", "runs", "starpo ablate GRID", "ablations"
     spec, result, tables, method, conclude = (
         Grid, AblationResult, ablation_tables, ablation_method, ablation_conclusion,
     )  # fmt: skip
@@ -158,7 +158,7 @@ class Ablations(Studies[Grid, AblationResult]):
 class Sweeps(Studies[Sweep, SweepResult]):
     """The sweeps of one store, and the cells that they have measured, which garbage collection protects."""
 
-    word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
+    word, cells, command, folder = "sweep", "cells", "starpo eval-sweep RUN", SWEEPS
     spec, result, tables, method = Sweep, SweepResult, sweep_tables, sweep_method
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:

@@ -28,7 +28,7 @@ class Sweep(StudySpec):
     """Generalisation matrix: without `environments`, every run plays the panels of all runs, each with the turn and
     action limits of the run that the panel belongs to."""
     environments: list[str] = Field(default_factory=list)
-    """Panels of the runs (the training environment by its type, and the variants) or environments of `ragen envs`.
+    """Panels of the runs (the training environment by its type, and the variants) or environments of `starpo envs`.
     Empty: all panels that the runs have in common."""
     temperatures: list[Annotated[float, Field(ge=0.0, le=10.0)]] = Field(default_factory=list)
     """Sampling temperatures. Empty: each run's own."""

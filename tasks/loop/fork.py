@@ -57,7 +57,7 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
     base = store.runs.get(run)
     if base.flow != "starpo":
         raise ConfigError(
-            f"'{run}' was made by the flow '{base.flow}', and only training (`ragen train`) can be forked"
+            f"'{run}' was made by the flow '{base.flow}', and only training (`starpo train`) can be forked"
         )
     if not overrides:
         raise ConfigError("a fork that changes nothing is the run itself; say what to change: --set PATH=VALUE")

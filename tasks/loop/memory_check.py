@@ -1,4 +1,4 @@
-"""Check that a run fits into this machine's memory, before `ragen train` or the process of a deployment starts it."""
+"""Check that a run fits into this machine's memory, before `starpo train` or the process of a deployment starts it."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ in MemoryError under 2 GiB and completes under 3 GiB."""
 def check_memory(config: StarPOConfig) -> None:
     """Refuse a run that needs more memory than this machine has.
 
-    The check is skipped if RAGEN_SHOULD_CHECK_MEMORY is false, if a Ray cluster does the work (RAY_ADDRESS), whose
+    The check is skipped if STARPO_SHOULD_CHECK_MEMORY is false, if a Ray cluster does the work (RAY_ADDRESS), whose
     memory is unknown here, or if the policy's sizes are unknown.
 
     Raises:
@@ -33,7 +33,7 @@ def check_memory(config: StarPOConfig) -> None:
         raise DoesNotFitError(
             f"each process may have {limit / GIB:.1f} GiB of address space (`ulimit -v`), and one of a run needs at "
             f"least {_ADDRESS_SPACE / GIB:.0f} GiB: run `ulimit -v unlimited` and, if the serving process was started "
-            "under this limit, `ragen down`; then train again. RAGEN_SHOULD_CHECK_MEMORY=false starts the run anyway"
+            "under this limit, `starpo down`; then train again. STARPO_SHOULD_CHECK_MEMORY=false starts the run anyway"
         )
     try:
         architecture = architecture_of(config)

@@ -33,7 +33,7 @@ from starpo.tasks.progress import RunProgress
 
 _TIMED_ITERATIONS = 10
 """Number of recent iterations from which the remaining time is estimated."""
-_CANCELLED = "from outside (`ragen cancel`, `ragen down`, Ctrl-C or SIGTERM); the same settings continue it"
+_CANCELLED = "from outside (`starpo cancel`, `starpo down`, Ctrl-C or SIGTERM); the same settings continue it"
 
 
 class RunRecorder(Runner):
@@ -206,7 +206,7 @@ class RunRecorder(Runner):
         One that was recorded, never written, and is passed on to a number that is kept, is brought back.
         """
         for key in self._retention.apply(checkpoints):
-            self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to rebuild it", key, self.name)
+            self._log.info("checkpoint %s dropped; `starpo checkpoint %s` says how to rebuild it", key, self.name)
         is_passed_on = checkpoints[-1] in checkpoints[:-1] and self.is_kept(len(checkpoints) - 1)
         if is_passed_on and self._store.dropped("checkpoint", checkpoints[-1]):
             from starpo.ragen.runs.placement import bring_back

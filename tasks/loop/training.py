@@ -93,7 +93,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
                 raise NothingKeptError(
                     f"the filter kept no group in {num_empty} iterations in a row: "
                     f"{why_idle(runner.measured(iteration, (*JUDGED, *EXPLAINING)))}. "
-                    f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped"
+                    f"`starpo show {runner.name} --iteration {iteration}` says why each group was dropped"
                 )
         else:
             num_empty = 0

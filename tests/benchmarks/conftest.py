@@ -14,7 +14,7 @@ __all__ = ["smollm2"]
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[psutil.Process]]:
-    """Processes that `ragen up` starts: the Prefect server, the serving process and their children."""
+    """Processes that `starpo up` starts: the Prefect server, the serving process and their children."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     from starpo.flows import server

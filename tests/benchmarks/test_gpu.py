@@ -24,7 +24,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         program.measure(part, out, arguments[arguments.index("--model") + 1], is_small=True)
         return ""
 
-    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(program, "carried_out", in_this_process)
     monkeypatch.setattr(program, "PARTS", [part for part in program.PARTS if part != "tests"])

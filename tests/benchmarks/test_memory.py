@@ -25,10 +25,10 @@ def test_memory_of_the_default_run(tmp_path: Path) -> None:
         **os.environ,
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_HOME": str(tmp_path / "prefect"),
-        "RAGEN_STORE": str(tmp_path / "store"),
-        "RAGEN_STATE_DIR": str(tmp_path / "state"),
-        "RAGEN_WANDB_MODE": "offline",
-        "RAGEN_MARK": str(tmp_path),
+        "STARPO_STORE": str(tmp_path / "store"),
+        "STARPO_STATE_DIR": str(tmp_path / "state"),
+        "STARPO_WANDB_MODE": "offline",
+        "STARPO_MARK": str(tmp_path),
     }
     peaks: dict[str, float] = {}
     peak = 0.0
@@ -53,7 +53,7 @@ def _sizes(mark: str) -> list[tuple[str, float]]:
     found: dict[str, float] = {}
     for process in psutil.process_iter():
         try:
-            if process.environ().get("RAGEN_MARK") == mark:
+            if process.environ().get("STARPO_MARK") == mark:
                 line = process.cmdline()
                 name = " ".join(line[1:4])[:60]
                 found[name] = found.get(name, 0.0) + process.memory_full_info().pss

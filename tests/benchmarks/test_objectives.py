@@ -39,7 +39,7 @@ PARTS = {
 
 
 def test_a_method_costs_little_more_than_grpo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
+    monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
     config = preset("sokoban", {"iterations": 2, "evaluation.every": 100, "evaluation.variants": {}})
     store = Store(str(tmp_path / "store"))
     stages = store.runs.iterations(starpo(config, preset="sokoban", store=store.url))

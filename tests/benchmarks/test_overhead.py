@@ -109,8 +109,8 @@ class BareLoop:
 def test_prefect_and_store_cost_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: list[psutil.Process]
 ) -> None:
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "disabled")
-    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("STARPO_WANDB_MODE", "disabled")
+    monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     config = preset("sokoban", {"iterations": ITERATIONS, "evaluation.every": 1000, "evaluation.variants": {}})
     store = Store(str(tmp_path / "store"))
     piped: list[float] = []

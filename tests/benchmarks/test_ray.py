@@ -111,10 +111,10 @@ def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch
     from starpo.tasks import rollout as rollout_stage
     from starpo.tasks.loop import record
 
-    monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setenv("RAGEN_RAY_ACTORS", "2")
-    monkeypatch.setenv("RAGEN_RAY_ACTOR_CPUS", "0.1")
-    monkeypatch.setenv("RAGEN_THREADS", "1")
+    monkeypatch.setenv("STARPO_POOL", "ray")
+    monkeypatch.setenv("STARPO_RAY_ACTORS", "2")
+    monkeypatch.setenv("STARPO_RAY_ACTOR_CPUS", "0.1")
+    monkeypatch.setenv("STARPO_THREADS", "1")
     play, ends = rollout_stage._play, []
 
     def play_apart(*args):

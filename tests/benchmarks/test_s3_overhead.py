@@ -126,13 +126,13 @@ def test_s3_costs_little(
         for name, value in variables.items():
             account.setenv(name, value)
         boto3.Session().client("s3").create_bucket(Bucket=bucket)
-    common = {"PREFECT_API_URL": str(PREFECT_API_URL.value()), "RAGEN_WANDB_MODE": "offline"}
+    common = {"PREFECT_API_URL": str(PREFECT_API_URL.value()), "STARPO_WANDB_MODE": "offline"}
     stores = {"disk": str(tmp_path / "store"), "S3": f"s3://{bucket}/store"}
     runs: dict[str, TurnTaker] = {}
     reports: dict[str, list[dict[str, Any]]] = {name: [] for name in stores}
     try:
         for name, store in stores.items():
-            folders = {"RAGEN_STATE_DIR": str(tmp_path / name), "XDG_CACHE_HOME": str(tmp_path / name / "cache")}
+            folders = {"STARPO_STATE_DIR": str(tmp_path / name), "XDG_CACHE_HOME": str(tmp_path / name / "cache")}
             runs[name] = TurnTaker(store, tmp_path / f"{name}.log", {**common, **variables, **folders})
             runs[name].report()  # no overlap of the warm starts and first rollouts
         for iteration in range(ITERATIONS - 1):

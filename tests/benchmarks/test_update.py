@@ -34,7 +34,7 @@ def rows_apart(token_ids: Sequence[np.ndarray], indices: Iterable[int], _: int) 
 def test_an_update_costs_what_is_different_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str, iterations: int
 ) -> None:
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
+    monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
     changed = {"iterations": iterations, "agent.context": context, "evaluation.every": 100, "evaluation.variants": {}}
     config = preset("sokoban", changed)
     store, last = Store(str(tmp_path / "store")), iterations - 1

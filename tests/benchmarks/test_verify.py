@@ -1,4 +1,4 @@
-"""Duration of `ragen verify` relative to the run that it verifies: some iterations of the default run.
+"""Duration of `starpo verify` relative to the run that it verifies: some iterations of the default run.
 
     pytest -m benchmark tests/benchmarks/test_verify.py -s
 
@@ -22,8 +22,8 @@ ITERATIONS = 20
 
 
 def test_verify_takes_less_time_than_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
-    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("STARPO_WANDB_MODE", "offline")
+    monkeypatch.setenv("STARPO_STATE_DIR", str(tmp_path / "state"))
     begins: list[float] = []
     note = RunRecorder.training_begins
 

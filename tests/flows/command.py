@@ -1,4 +1,4 @@
-"""The command `ragen`, run in this process: importing everything again takes longer than most commands."""
+"""The command `starpo`, run in this process: importing everything again takes longer than most commands."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def ragen(*arguments: str, cwd: Path | None = None, **env: str) -> Result:
     """Run the command with these arguments, in this folder, with these environment variables."""
     out, err, status = StringIO(), StringIO(), 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["ragen", *arguments])
+        patch.setattr(sys, "argv", ["starpo", *arguments])
         if cwd is not None:
             patch.chdir(cwd)
         for name, value in env.items():

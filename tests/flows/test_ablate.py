@@ -1,4 +1,4 @@
-"""`ragen ablate` without a server: lists, plans, stored results, and errors raised before any work."""
+"""`starpo ablate` without a server: lists, plans, stored results, and errors raised before any work."""
 
 import json
 from pathlib import Path

@@ -54,7 +54,7 @@ def ragen(store: Path) -> Ragen:
     """`ragen(*arguments) -> exit code, stdout, stderr`, in this process."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        done = in_process.ragen(*arguments, RAGEN_STORE=str(store), COLUMNS="200")
+        done = in_process.ragen(*arguments, STARPO_STORE=str(store), COLUMNS="200")
         return done.returncode, done.stdout, done.stderr
 
     return run

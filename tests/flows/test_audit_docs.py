@@ -60,8 +60,8 @@ def test_the_guide_names_every_view_and_audit() -> None:
 
 
 def test_the_guide_names_the_bounds_of_a_question_with_their_defaults() -> None:
-    rows = dict(re.findall(r"^\| `(RAGEN_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
+    rows = dict(re.findall(r"^\| `(STARPO_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
     fields = {name: field for name, field in Runtime.model_fields.items() if name.startswith("sql_")}
     assert {name: float(default) for name, default in rows.items()} == {
-        f"RAGEN_{name.upper()}": field.default for name, field in fields.items()
+        f"STARPO_{name.upper()}": field.default for name, field in fields.items()
     }

@@ -20,12 +20,12 @@ def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
     process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
-    process.start(sys.executable, "-c", code, str(begun), env={"RAGEN_STORE": "s3://mine"})
+    process.start(sys.executable, "-c", code, str(begun), env={"STARPO_STORE": "s3://mine"})
     try:
         deadline = time.monotonic() + 60
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert server.served_environment(str(tmp_path))["RAGEN_STORE"] == "s3://mine"
+        assert server.served_environment(str(tmp_path))["STARPO_STORE"] == "s3://mine"
         assert os.getsid(process.running().pid) != os.getsid(0), "it would end with the terminal"
     finally:
         assert process.stop()
@@ -41,7 +41,7 @@ def test_one_that_has_ended_is_not_running(tmp_path):
 
 
 def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
-    """This happens when `ragen down` comes just after the process was found running."""
+    """This happens when `starpo down` comes just after the process was found running."""
     child = subprocess.Popen(SLEEP)
     found = psutil.Process(child.pid)
     child.kill()
@@ -54,7 +54,7 @@ def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_is_one_message(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ServerError, match="RAGEN_STATE_DIR"):
+    with pytest.raises(ServerError, match="STARPO_STATE_DIR"):
         Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
 
 
@@ -76,9 +76,9 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
-    """Otherwise `ragen down` would know only the second one's processes, and two would serve the same deployments."""
+    """Otherwise `starpo down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
-    monkeypatch.setenv("RAGEN_STORE", "store")
+    monkeypatch.setenv("STARPO_STORE", "store")
 
     def slowly(process: Process, *_: str, env: dict[str, str]) -> None:
         assert process.name not in started
@@ -94,7 +94,7 @@ def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypa
         with ThreadPoolExecutor(2) as commands:
             list(commands.map(server.start, [str(tmp_path)] * 2))
         assert list(started) == ["server", "serve"]
-        assert started["serve"]["RAGEN_STORE"] == str(Path("store").absolute())  # commands may run in other folders
+        assert started["serve"]["STARPO_STORE"] == str(Path("store").absolute())  # commands may run in other folders
     finally:
         server.stop(str(tmp_path))
 
@@ -110,7 +110,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
         deadline = time.monotonic() + 60
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
-        with pytest.raises(ServerError, match=f"answers at {here}: .* listens at {there}.*ragen down"):
+        with pytest.raises(ServerError, match=f"answers at {here}: .* listens at {there}.*starpo down"):
             server.start(str(tmp_path))
     finally:
         assert process.stop()

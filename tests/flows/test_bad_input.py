@@ -128,7 +128,7 @@ def test_unknown_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("runs", "--store", ""), ("store", "copy", "mine", ""), ("runs",)])
 def test_an_empty_address_is_not_the_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
-    assert "address is empty" in refused(*command, cwd=tmp_path, RAGEN_STORE="" if len(command) == 1 else "store")
+    assert "address is empty" in refused(*command, cwd=tmp_path, STARPO_STORE="" if len(command) == 1 else "store")
 
 
 def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "instead"),
     [
-        (("pack", "mine"), "ragen store copy"),
+        (("pack", "mine"), "starpo store copy"),
         (("validate", "sokoban-paper-starpo"), '["sokoban-paper", "starpo"]'),
         (("validate", "webshop", "--set", "environment.split_rule=original"), "the size of its split"),
     ],

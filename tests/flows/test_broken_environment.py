@@ -36,8 +36,8 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {
         **os.environ,
         "PYTHONPATH": path,
-        "RAGEN_STATE_DIR": str(folder / "state"),
-        "RAGEN_STORE": str(folder / "store"),
+        "STARPO_STATE_DIR": str(folder / "state"),
+        "STARPO_STORE": str(folder / "store"),
     }
     return subprocess.run(
         [sys.executable, "-m", "starpo.flows.cli", *arguments],

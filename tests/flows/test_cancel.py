@@ -1,4 +1,4 @@
-"""`ragen cancel`: requests to Prefect, the state that is stored, and messages if nothing can be cancelled."""
+"""`starpo cancel`: requests to Prefect, the state that is stored, and messages if nothing can be cancelled."""
 
 import io
 from types import SimpleNamespace
@@ -68,7 +68,7 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
     assert prefect.cancelled == [prefect.runs[0].id]
     state = store.runs.state("mine")
     assert (state.status, state.metrics) == ("cancelled", {"iteration": 3})
-    assert state.message.startswith("by `ragen cancel`")
+    assert state.message.startswith("by `starpo cancel`")
 
 
 @pytest.mark.usefixtures("_not_at_work")
@@ -98,7 +98,7 @@ def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
 
 
 def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
-    with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not within .* on this machine.*ragen up"):
+    with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not within .* on this machine.*starpo up"):
         said(Prefect("mine"))
     assert store.runs.state("mine").status == "running"
 

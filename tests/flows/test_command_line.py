@@ -1,4 +1,4 @@
-"""Behaviour that all `ragen` commands share."""
+"""Behaviour that all `starpo` commands share."""
 
 import os
 import re
@@ -52,14 +52,14 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
     ],
 )
 def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):
-    result = ragen(*arguments.split(), cwd=tmp_path, RAGEN_STORE=str(tmp_path))
+    result = ragen(*arguments.split(), cwd=tmp_path, STARPO_STORE=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
     assert said in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
-    result = ragen("verify", "mine", "--from", "-1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
+    result = ragen("verify", "mine", "--from", "-1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "Invalid value for '--from'" in result.stderr
 
@@ -79,13 +79,13 @@ def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
     """Exit code 1 would say that something is different or damaged."""
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
-    result = ragen(*arguments.split(), RAGEN_STORE=store.url)
+    result = ragen(*arguments.split(), STARPO_STORE=store.url)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
 
 
 def test_a_query_without_a_run_is_told_so(tmp_path):
-    result = ragen("sql", "select 1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
+    result = ragen("sql", "select 1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "name a run and a query" in result.stderr
 
@@ -98,7 +98,7 @@ def test_a_group_of_commands_has_no_completion_of_its_own(group):
 
 def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
     said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
-    assert "ragen train made/ladder.toml" in said
+    assert "starpo train made/ladder.toml" in said
     assert (tmp_path / "made" / "ladder.toml").is_file()
 
 

@@ -1,4 +1,4 @@
-"""What `ragen diagnose` says of stored metrics."""
+"""What `starpo diagnose` says of stored metrics."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`ragen down`: the runs that it stops."""
+"""`starpo down`: the runs that it stops."""
 
 from types import SimpleNamespace
 from uuid import uuid4

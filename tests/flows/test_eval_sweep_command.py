@@ -1,4 +1,4 @@
-"""`ragen eval-sweep` without a server: plans, lists, stored results, and errors raised before any work."""
+"""`starpo eval-sweep` without a server: plans, lists, stored results, and errors raised before any work."""
 
 import json
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
     ("arguments", "code", "said"),
     [
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
-        ((), 2, "name a run (`ragen runs` lists them)"),
+        ((), 2, "name a run (`starpo runs` lists them)"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],

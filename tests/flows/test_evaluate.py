@@ -1,4 +1,4 @@
-"""`ragen evaluate`: errors raised before any work."""
+"""`starpo evaluate`: errors raised before any work."""
 
 from pathlib import Path
 

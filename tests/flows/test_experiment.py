@@ -1,4 +1,4 @@
-"""`ragen new experiment`: what it writes validates, and follows from model, environment and machine."""
+"""`starpo new experiment`: what it writes validates, and follows from model, environment and machine."""
 
 import json
 import shutil

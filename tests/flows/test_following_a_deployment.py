@@ -76,7 +76,7 @@ def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
 def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
     with (
         without_server.runs.hold("mine"),
-        pytest.raises(ServerError, match=r"mine is still running without it: `ragen follow mine`") as raised,
+        pytest.raises(ServerError, match=r"mine is still running without it: `starpo follow mine`") as raised,
     ):
         follow_deployment("starpo/smoke", {}, without_server, "mine", Console())
     assert "\n" not in str(raised.value)
@@ -113,19 +113,19 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
     assert ended.value.code == 130
     said = capsys.readouterr().out
     assert "run mine continues" in said
-    assert "ragen follow mine --store s" in said
-    assert "ragen cancel mine --store s" in said
+    assert "starpo follow mine --store s" in said
+    assert "starpo cancel mine --store s" in said
 
 
 @pytest.mark.parametrize(
     ("here", "served", "named", "given"),
     [
-        ("s3://here", {"RAGEN_STORE": "s3://there"}, {}, {"store": "s3://here"}),
-        ("here", {"RAGEN_STORE": "/other/here"}, {}, {"store": "/folder/here"}),
-        ("", {"RAGEN_STORE": "/other/var/store"}, {}, {"store": "/folder/var/store"}),
-        ("here", {"RAGEN_STORE": "/folder/here"}, {}, {}),
+        ("s3://here", {"STARPO_STORE": "s3://there"}, {}, {"store": "s3://here"}),
+        ("here", {"STARPO_STORE": "/other/here"}, {}, {"store": "/folder/here"}),
+        ("", {"STARPO_STORE": "/other/var/store"}, {}, {"store": "/folder/var/store"}),
+        ("here", {"STARPO_STORE": "/folder/here"}, {}, {}),
         ("here", None, {}, {}),
-        ("here", {"RAGEN_STORE": "/folder/here"}, {"store": "mine"}, {"store": "/folder/mine"}),
+        ("here", {"STARPO_STORE": "/folder/here"}, {"store": "mine"}, {"store": "/folder/mine"}),
     ],
 )
 def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_was_started(
@@ -138,9 +138,9 @@ def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_
         for facts in (served, given)
     )
     if here:
-        monkeypatch.setenv("RAGEN_STORE", here)
+        monkeypatch.setenv("STARPO_STORE", here)
     else:
-        monkeypatch.delenv("RAGEN_STORE", raising=False)
+        monkeypatch.delenv("STARPO_STORE", raising=False)
     monkeypatch.setattr("starpo.flows.console.deployment.register", lambda _: None)
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: served)
@@ -154,7 +154,7 @@ def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_
 
 def test_a_run_that_another_process_took_to_its_own_store_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: lambda: Outcome("completed", ""))
-    with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*ragen down.*another port"):
+    with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*starpo down.*another port"):
         follow_deployment("starpo/smoke", {}, Store(str(tmp_path / "store")), "mine", Console())
 
 

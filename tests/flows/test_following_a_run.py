@@ -161,7 +161,7 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
     heard = f"{store.runs.last_heard('a-run'):%Y-%m-%d %H:%M:%S} UTC"
     expected = (
         rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) has ended; its last "
-        rf"heartbeat was at {heard}.*the same `ragen train` continues it"
+        rf"heartbeat was at {heard}.*the same `starpo train` continues it"
     )
     with pytest.raises(RunFailedError, match=expected):
         follow(store)

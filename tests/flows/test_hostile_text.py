@@ -58,7 +58,7 @@ Ragen = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ragen(store: Path, tmp_path: Path) -> Ragen:
     def run(*arguments: str) -> tuple[int, str, str]:
-        places = {"RAGEN_STORE": str(store), "RAGEN_STATE_DIR": str(tmp_path / "state")}
+        places = {"STARPO_STORE": str(store), "STARPO_STATE_DIR": str(tmp_path / "state")}
         done = in_process.ragen(*arguments, COLUMNS="120", **places)
         return done.returncode, done.stdout, done.stderr
 
@@ -264,15 +264,15 @@ def test_a_wrong_value_is_quoted_in_part_and_without_its_password(ragen: Ragen) 
 
 
 def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "0.5")
+    monkeypatch.setenv("STARPO_SQL_TIMEOUT_S", "0.5")
     _, _, err = ragen("sql", RUN, "select count(*) from range(100000000000)")
     assert "stopped after 0.5 s" in err
-    assert "RAGEN_SQL_TIMEOUT_S" in err
-    monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "60")
-    monkeypatch.setenv("RAGEN_SQL_MEMORY_GB", "0.1")
-    monkeypatch.setenv("RAGEN_SQL_SPILL_GB", "0.01")
+    assert "STARPO_SQL_TIMEOUT_S" in err
+    monkeypatch.setenv("STARPO_SQL_TIMEOUT_S", "60")
+    monkeypatch.setenv("STARPO_SQL_MEMORY_GB", "0.1")
+    monkeypatch.setenv("STARPO_SQL_SPILL_GB", "0.01")
     _, _, err = ragen("sql", RUN, "select len(list(repeat(hash(r)::varchar, 30))) from range(1000000) t(r)")
-    assert "RAGEN_SQL_MEMORY_GB" in err
+    assert "STARPO_SQL_MEMORY_GB" in err
 
 
 def test_what_people_can_see_stays() -> None:

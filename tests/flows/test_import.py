@@ -1,4 +1,4 @@
-"""`ragen import`: external trajectories can be queried and audited; invalid input is refused and kept in quarantine."""
+"""`starpo import`: external trajectories can be queried and audited; invalid input is kept in quarantine."""
 
 import gzip
 import json

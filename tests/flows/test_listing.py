@@ -68,7 +68,7 @@ def test_an_iteration_whose_filter_kept_nothing_is_one_and_no_update(store, caps
     runs(store=store.url)
     out = capsys.readouterr().out
     assert "0 in 1" in out
-    why = f"{NAME}: nothing is learned: there is no update in 1 iteration; `ragen diagnose {NAME}` says why"
+    why = f"{NAME}: nothing is learned: there is no update in 1 iteration; `starpo diagnose {NAME}` says why"
     assert why in " ".join(out.split())
     store.runs.record_stage(NAME, 1, "update", {})
     runs(store=store.url)
@@ -85,7 +85,7 @@ def test_a_warning_in_its_state_stands_below_the_list_and_the_tree(store, capsys
     store.runs.set_state(NAME, "completed", "", {"seconds": 36.0}, "since iteration 0, nothing is learned: a reason")
     runs(store=store.url)
     assert "36 s" in capsys.readouterr().out
-    store.runs.set_state(NAME, "cancelled", "")  # `ragen cancel` keeps both
+    store.runs.set_state(NAME, "cancelled", "")  # `starpo cancel` keeps both
     assert store.runs.state(NAME).warning == "since iteration 0, nothing is learned: a reason"
 
 

@@ -1,4 +1,4 @@
-"""`ragen new agent`: the files that it writes are recorded and can be trained on as they are."""
+"""`starpo new agent`: the files that it writes are recorded and can be trained on as they are."""
 
 import shlex
 import sys
@@ -46,7 +46,7 @@ def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framewo
 @pytest.mark.ci
 def test_what_is_said_to_come_next_records_an_agent_that_can_be_trained(written, store):
     said = ragen("new", "agent", "--framework", "openai")
-    record = next(line for line in said.splitlines() if line.strip().startswith("ragen record"))
+    record = next(line for line in said.splitlines() if line.strip().startswith("starpo record"))
     words = ["8" if word == "800" else word for word in shlex.split(record)[1:]]
     assert "8 episodes" in ragen(*words[:-2], "--store", store.url, *words[-2:])
     stages = store.runs.iterations("demos")[0]

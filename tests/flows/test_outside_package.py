@@ -115,7 +115,7 @@ def install(folder: Path, name: str, points: dict[str, dict[str, str]]) -> None:
 
 def starpo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    state = {"RAGEN_STATE_DIR": str(folder / "state"), "RAGEN_STORE": str(folder / "store")}
+    state = {"STARPO_STATE_DIR": str(folder / "state"), "STARPO_STORE": str(folder / "store")}
     return subprocess.run(
         [sys.executable, "-m", "starpo.flows.cli", *arguments],
         cwd=folder, env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200", **state},

@@ -1,4 +1,4 @@
-"""`ragen plan`, and `ragen train` of a run that does not fit."""
+"""`starpo plan`, and `starpo train` of a run that does not fit."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/plan.md").read_text(encoding="utf-8")
     for name, said in (
-        ("sokoban-paper", "`ragen plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
+        ("sokoban-paper", "`starpo plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
         ("sokoban-paper-3b-lora", "`sokoban-paper-3b-lora` {:.0f} GiB"),
     ):
         plan(name, gpu_memory="80GB")
@@ -70,7 +70,7 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_cpu_has_the_cores_that_runs_use_however_many_gpus_there_are(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAGEN_THREADS", "7")
+    monkeypatch.setenv("STARPO_THREADS", "7")
     assert planned("smoke", capsys, gpus=0)["machine"]["number"] == 7
     own = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
     assert own == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
@@ -111,7 +111,7 @@ def test_the_check_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("sokoban-paper")
     with pytest.raises(DoesNotFitError):
         check_memory(config)
-    monkeypatch.setenv("RAGEN_SHOULD_CHECK_MEMORY", "false")
+    monkeypatch.setenv("STARPO_SHOULD_CHECK_MEMORY", "false")
     check_memory(config)
 
 

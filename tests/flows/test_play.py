@@ -1,4 +1,4 @@
-"""`ragen play`: boards, keys, alternative forms of actions, and a limit on actions."""
+"""`starpo play`: boards, keys, alternative forms of actions, and a limit on actions."""
 
 import io
 

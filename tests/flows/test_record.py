@@ -1,4 +1,4 @@
-"""`ragen record`: what a program says to a policy becomes a run."""
+"""`starpo record`: what a program says to a policy becomes a run."""
 
 import json
 import sys

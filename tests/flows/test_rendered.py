@@ -139,7 +139,7 @@ def ragen(width: int, *arguments: str) -> str:
     ids=" ".join,
 )
 def test_listings_are_whole(command, width, store, monkeypatch):
-    monkeypatch.setenv("RAGEN_STORE", store)
+    monkeypatch.setenv("STARPO_STORE", store)
     rows = json.loads(ragen(width, *command, "--json"))
     if command == ("runs",):  # these are quick to read; --json has more
         rows = [{name: row[name] for name in ("run", "state", "updates")} for row in rows]

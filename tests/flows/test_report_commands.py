@@ -1,4 +1,4 @@
-"""`ragen report` and `ragen compare`: what they write and print, and their errors on invalid requests."""
+"""`starpo report` and `starpo compare`: what they write and print, and their errors on invalid requests."""
 
 import csv
 import json

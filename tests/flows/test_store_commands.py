@@ -1,4 +1,4 @@
-"""`ragen store` as people and machines use it: tables, JSON, exit codes, one message for bad input."""
+"""`starpo store` as people and machines use it: tables, JSON, exit codes, one message for bad input."""
 
 import json
 import subprocess
@@ -150,7 +150,7 @@ def test_copy_and_look_at_the_copy(stored: Path, tmp_path: Path) -> None:
     )
     said = ragen("store", "verify", "--store", target)
     assert "files, rows and seals are as recorded" in said
-    assert "ragen verify RUN" in said
+    assert "starpo verify RUN" in said
 
 
 def test_copy_of_a_run_that_is_not_there(stored: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeyp
     def finish():
         raise RuntimeError("no network")
 
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "online")
+    monkeypatch.setenv("STARPO_WANDB_MODE", "online")
     monkeypatch.setattr("wandb.init", begin)
     monkeypatch.setattr(run, "finish", finish)
     run.may_log.set()

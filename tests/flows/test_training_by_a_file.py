@@ -1,4 +1,4 @@
-"""`ragen train FILE.toml`: a user's own settings, through the deployment that takes any settings."""
+"""`starpo train FILE.toml`: a user's own settings, through the deployment that takes any settings."""
 
 from types import SimpleNamespace
 from uuid import uuid4
@@ -65,7 +65,7 @@ def test_its_settings_are_a_parameter_and_its_name_is_in_the_runs(file, tmp_path
     assert (parameters["preset"], parameters["overrides"], parameters["seed"]) == ("mine", {"filter.keep": 0.5}, 7)
     assert run == default_run_name("mine", preset(str(file), {"filter.keep": 0.5, "seed": 7}))
     shown = capsys.readouterr().out
-    assert f'$ prefect deployment run starpo/custom -p config="$(ragen validate {file} --json)" -p' in shown
+    assert f'$ prefect deployment run starpo/custom -p config="$(starpo validate {file} --json)" -p' in shown
 
 
 def test_a_preset_has_its_own_deployment(tmp_path, started):

@@ -1,4 +1,4 @@
-"""`ragen validate`: prompts counted with the policy's tokenizer, and what is out of place with a pretrained model."""
+"""`starpo validate`: prompts counted with the policy's tokenizer, and what is out of place with a pretrained model."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 _ROOT = Path(__file__).parents[2]
-_VARIABLE = re.compile(r"\bRAGEN_[A-Z_]+[A-Z]\b")
+_VARIABLE = re.compile(r"\bSTARPO_[A-Z_]+[A-Z]\b")
 
 
 @pytest.fixture(scope="session")
@@ -43,19 +43,19 @@ def roles(root: Path) -> set[str]:
 
 @pytest.fixture(scope="session")
 def variables() -> set[str]:
-    """Every RAGEN_ variable that the project reads."""
+    """Every STARPO_ variable that the project reads."""
     from starpo.ragen.config.ray_runtime import RayRuntime
     from starpo.ragen.config.runtime import Runtime
 
     return {
-        *(f"RAGEN_{name.upper()}" for name in Runtime.model_fields),
-        *(f"RAGEN_RAY_{name.upper()}" for name in RayRuntime.model_fields),
+        *(f"STARPO_{name.upper()}" for name in Runtime.model_fields),
+        *(f"STARPO_RAY_{name.upper()}" for name in RayRuntime.model_fields),
     }
 
 
 @pytest.fixture(scope="session")
 def named_variables() -> Callable[[str], set[str]]:
-    """Find the RAGEN_ variables that a text names."""
+    """Find the STARPO_ variables that a text names."""
     return lambda text: set(_VARIABLE.findall(text))
 
 
@@ -89,5 +89,7 @@ def stubs(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
 def bare() -> dict[str, str]:
     """Environment variables without the user's own settings of this project, Ray, Prefect and AWS."""
     return {
-        name: value for name, value in os.environ.items() if not name.startswith(("RAGEN_", "RAY_", "PREFECT_", "AWS_"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("STARPO_", "RAY_", "PREFECT_", "AWS_"))
     }

@@ -20,7 +20,7 @@ def ceph(root: Path) -> ModuleType:
 
 
 def test_a_program_that_hangs_is_named(ceph: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`start` and the tests of `ragen` catch only CephError; a query without an answer returns {} and is retried."""
+    """`start` and the tests of `starpo` catch only CephError; a query without an answer returns {} and is retried."""
 
     def hang(line: list[str], timeout: float, **_: Any) -> None:
         raise subprocess.TimeoutExpired(line, timeout, stderr=b"connecting to 127.0.0.1")

@@ -111,7 +111,7 @@ def test_the_actors_that_are_asked_for_have_room(
     for service in ("worker", "gpu-worker"):
         changed = documents(f"compose/{name}")[0]["services"][service]["environment"]
         for variable, value in {**compose["services"][service]["environment"], **changed}.items():
-            if variable.startswith("RAGEN_RAY_"):
+            if variable.startswith("STARPO_RAY_"):
                 monkeypatch.setenv(variable, re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value))
         asked = RayRuntime()
         assert asked.actors is not None
@@ -123,7 +123,7 @@ def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_pa
     text = (root / "infra/compose/compose.yaml").read_text()
     asked = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
     named = set(re.findall(r"\$\{(\w+)", text)) - asked
-    assert named == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT", "RAGEN_RAY_ACTORS"}
+    assert named == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT", "STARPO_RAY_ACTORS"}
     program, made = root / "infra/compose/secrets", tmp_path / "secrets.env"
     subprocess.run([program, made], check=True, capture_output=True)
     secrets = dict(line.split("=", 1) for line in made.read_text().splitlines())
@@ -145,7 +145,7 @@ def test_the_smoke_test_removes_what_it_started(
     for name in ("smoke", "secrets"):
         (folder / name).write_bytes((root / "infra/compose" / name).read_bytes())
         (folder / name).chmod(0o755)
-    programs, log = stubs(docker='[[ "$*" != *"ragen verify"* ]] || exit "${VERIFY_CODE:-0}"')
+    programs, log = stubs(docker='[[ "$*" != *"starpo verify"* ]] || exit "${VERIFY_CODE:-0}"')
     environment = {**bare, "PATH": f"{programs}:{bare['PATH']}"}
     for code, said in ((0, "smoke test passed"), (3, "smoke test failed")):
         log.write_text("")

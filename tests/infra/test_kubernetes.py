@@ -162,7 +162,7 @@ def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], clus
         for g in cluster["spec"]["workerGroupSpecs"]
         for _ in range(g["replicas"])
     ]
-    check_room(nodes, RayRuntime().actor, int(settings["RAGEN_RAY_ACTORS"]), "actors")
+    check_room(nodes, RayRuntime().actor, int(settings["STARPO_RAY_ACTORS"]), "actors")
 
 
 def test_pods_have_no_more_rights_than_they_need(manifests: list[Manifest], version: str, roles: set[str]) -> None:

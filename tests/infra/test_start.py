@@ -57,7 +57,7 @@ def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Cal
 
 
 def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..., list[str]], address: str) -> None:
-    calls = start("setup", PREFECT_API_URL=f"http://{address}/api", RAGEN_STORE="/a/folder")
+    calls = start("setup", PREFECT_API_URL=f"http://{address}/api", STARPO_STORE="/a/folder")
     assert calls == [
         "prefect --no-prompt work-pool create starpo --type process --overwrite",
         "prefect --no-prompt work-pool create gpu --type process --overwrite",
@@ -75,7 +75,7 @@ def test_a_ray_worker_offers_its_cpus_and_the_worker_none(start: Callable[..., l
 
 def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str]], address: str) -> None:
     calls = start(
-        "worker", RAGEN_POOL="ray", RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", FLOW_RUNS="1"
+        "worker", STARPO_POOL="ray", RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", FLOW_RUNS="1"
     )
     assert [call.split()[:2] for call in calls] == [["ray", "start"], ["prefect", "worker"]]
     assert "--num-cpus=0 --num-gpus=0" in calls[0]
@@ -116,7 +116,7 @@ def test_health_is_that_of_the_role(
     python.unlink()
     python.write_text(f'#!/usr/bin/env bash\necho "$2" >>{tmp_path}/calls\n[ "$2" != "${{ILL:-}}" ]\n')
     python.chmod(0o755)
-    places = {"RAGEN_POOL": "ray", "RAY_ADDRESS": "head:6379", "PREFECT_API_URL": "http://server/api"}
+    places = {"STARPO_POOL": "ray", "RAY_ADDRESS": "head:6379", "PREFECT_API_URL": "http://server/api"}
     before = start(role, **places)
     assert start("health", **places)[len(before) :] == asked
     for ill in asked:
@@ -189,29 +189,29 @@ def test_a_job_starts_ray_on_all_nodes_and_trains_on_it(
     assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=26268 ")
     assert worker.startswith("ray start --address=127.0.0.1:26268 --num-cpus=4 --num-gpus=0 ")
     assert "python infra/slurm/wait_for_ray.py 2" in calls
-    assert calls[-2:] == ["ragen train smoke --iterations 3", "ragen down"]
+    assert calls[-2:] == ["starpo train smoke --iterations 3", "starpo down"]
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
-    assert environment["RAGEN_POOL"] == "ray"
-    assert environment["RAGEN_RAY_ACTORS"] == "8"
+    assert environment["STARPO_POOL"] == "ray"
+    assert environment["STARPO_RAY_ACTORS"] == "8"
     assert environment["RAY_ADDRESS"] == "127.0.0.1:26268"
-    assert environment["RAGEN_STORE"] == str(root / "var/store")
+    assert environment["STARPO_STORE"] == str(root / "var/store")
     assert environment["PREFECT_API_URL"] == "http://127.0.0.1:26269/api"
     assert len(environment["RAY_AUTH_TOKEN"]) == 48
     assert not Path(environment["PREFECT_HOME"]).exists()
 
 
 def test_with_gpus_an_actor_has_one(sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path) -> None:
-    assert sbatch("smoke", SLURM_GPUS_ON_NODE="2", RAGEN_STORE="s3://bucket/runs")[0] == 0
+    assert sbatch("smoke", SLURM_GPUS_ON_NODE="2", STARPO_STORE="s3://bucket/runs")[0] == 0
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
-    assert (environment["RAGEN_RAY_ACTORS"], environment["RAGEN_RAY_ACTOR_GPUS"]) == ("4", "1")
-    assert environment["RAGEN_STORE"] == "s3://bucket/runs"
+    assert (environment["STARPO_RAY_ACTORS"], environment["STARPO_RAY_ACTOR_GPUS"]) == ("4", "1")
+    assert environment["STARPO_STORE"] == "s3://bucket/runs"
 
 
 def test_a_run_that_fails_fails_the_job_and_leaves_nothing(
     sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path
 ) -> None:
     code, calls, _ = sbatch("smoke", TRAIN_CODE="1")
-    assert (code, calls[-1]) == (1, "ragen down")
+    assert (code, calls[-1]) == (1, "starpo down")
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
     assert not Path(environment["PREFECT_HOME"]).exists()
 

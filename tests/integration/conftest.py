@@ -153,7 +153,7 @@ def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pyt
     into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
     subprocess.run([*_PIP, *into], check=True)
     install(request.module.INSTALL, Path(sysconfig.get_path("purelib", vars={"base": str(environment)})))
-    for script in (environment / "bin").glob("ragen"):
+    for script in (environment / "bin").glob("starpo"):
         lines = script.read_text().splitlines(keepends=True)
         script.write_text(f"#!{environment}/bin/python\n" + "".join(lines[1:]))
     return environment
@@ -180,4 +180,4 @@ def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     yield env
-    subprocess.run(["ragen", "down"], cwd=tmp_path / "work", env=env, check=False)
+    subprocess.run(["starpo", "down"], cwd=tmp_path / "work", env=env, check=False)

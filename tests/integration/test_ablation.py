@@ -39,7 +39,7 @@ def study(
     plans = study.plans(store)
     planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].stages}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAGEN_THREADS", "1")  # no worker processes below those of the cells
+        patch.setenv("STARPO_THREADS", "1")  # no worker processes below those of the cells
         with pytest.raises(CellsFailedError) as caught:
             ablation(GRID, store=store.url, concurrency=2, allow_few_seeds=True)
     return store, study, len(planned), str(caught.value)

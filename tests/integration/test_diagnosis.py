@@ -1,4 +1,4 @@
-"""`ragen diagnose` on real runs: missing probes are computed once and stored; runs without probes are judged too."""
+"""`starpo diagnose` on real runs: missing probes are computed once and stored; runs without probes are judged too."""
 
 import json
 import shutil

@@ -16,7 +16,7 @@ LOOK = """
 import shlex, sys
 from starpo.flows import cli
 for command in sys.argv[1:]:
-    sys.argv = ["ragen", *shlex.split(command)]
+    sys.argv = ["starpo", *shlex.split(command)]
     try:
         cli.main()
     except SystemExit as end:
@@ -53,7 +53,7 @@ def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp
         ["python", "-c", LOOK, *commands], cwd=work, env=shell, capture_output=True, text=True, check=False
     )
     assert (looked.returncode, looked.stderr) == (0, ""), "where the code is not installed"
-    refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=shell, capture_output=True, text=True)
+    refused = subprocess.run(["starpo", "verify", "mine"], cwd=work, env=shell, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "'stairs:Stairs' (named as module:attribute) cannot be loaded" in refused.stderr
     assert "Add its folder to PYTHONPATH" in refused.stderr

@@ -1,4 +1,4 @@
-"""Whether Prefect is about to start a run, on a real server; if so, `ragen follow` waits for the run."""
+"""Whether Prefect is about to start a run, on a real server; if so, `starpo follow` waits for the run."""
 
 from uuid import uuid4
 

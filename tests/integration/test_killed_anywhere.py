@@ -69,7 +69,7 @@ class Mortals:
         environment = {
             "PREFECT_API_URL": PREFECT_API_URL.value() or "",
             "PYTHONPATH": str(ROOT),
-            "RAGEN_THREADS": "1",  # no worker processes: at every restart, new ones would have to import torch
+            "STARPO_THREADS": "1",  # no worker processes: at every restart, new ones would have to import torch
         }
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("mortal_runs.py"))],

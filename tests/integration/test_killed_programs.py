@@ -92,8 +92,8 @@ class Runs:
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(self.folder))),
             "PLAYED": str(self.played),
             "TMPDIR": str(self.scratch),
-            "RAGEN_THREADS": str(self._num_threads),
-            "RAGEN_STATE_DIR": str(self.folder / "state"),
+            "STARPO_THREADS": str(self._num_threads),
+            "STARPO_STATE_DIR": str(self.folder / "state"),
         }
         command = [sys.executable, "-m", "starpo.flows.cli", "train", "mine.toml", "--local"]
         output = (self.folder / "output").open("ab")

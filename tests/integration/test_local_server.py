@@ -1,4 +1,4 @@
-"""`ragen up`, `prefect deployment run`, `ragen train`, `runs` and `down`, as a user types them."""
+"""`starpo up`, `prefect deployment run`, `starpo train`, `runs` and `down`, as a user types them."""
 
 import json
 import os
@@ -37,10 +37,10 @@ class Shell:
             "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api",
             "PREFECT_HOME": str(folder / "prefect"),
             "PREFECT_LOGGING_TO_API_ENABLED": "true",
-            "RAGEN_STORE": str(folder / "store"),
-            "RAGEN_STATE_DIR": str(folder / "state"),
-            "RAGEN_WANDB_MODE": "offline",
-            "RAGEN_THREADS": "1",
+            "STARPO_STORE": str(folder / "store"),
+            "STARPO_STATE_DIR": str(folder / "state"),
+            "STARPO_WANDB_MODE": "offline",
+            "STARPO_THREADS": "1",
         }
 
     def __call__(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -50,20 +50,20 @@ class Shell:
         )  # fmt: skip
 
     def look(self, *arguments: str) -> Result:
-        """Run `ragen` in this process, for commands that use only the store."""
-        return ragen(*arguments, cwd=self.folder, **{n: v for n, v in self.env.items() if n.startswith("RAGEN_")})
+        """Run `starpo` in this process, for commands that use only the store."""
+        return ragen(*arguments, cwd=self.folder, **{n: v for n, v in self.env.items() if n.startswith("STARPO_")})
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("user"))
     begun(shell.folder / "store")
-    started = shell("ragen", "up")
+    started = shell("starpo", "up")
     try:
         assert started.returncode == 0, started.stderr
         yield shell
     finally:
-        shell("ragen", "down")
+        shell("starpo", "down")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> No
 
 @pytest.mark.thorough
 def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None:
-    again = shell("ragen", "train", "smoke", "--iterations", "1", "--run", run)
+    again = shell("starpo", "train", "smoke", "--iterations", "1", "--run", run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "report" in again.stdout
     assert len(json.loads(shell.look("runs", "--json").stdout)) == 1
@@ -152,7 +152,7 @@ def test_prefect_shows_the_runs_name_its_files_and_a_line_an_iteration(shell: Sh
 @pytest.mark.thorough
 def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
     """Must be the last test here, since it stops the server."""
-    long = ["ragen", "train", "smoke", "--iterations", "500", "--run", "long"]
+    long = ["starpo", "train", "smoke", "--iterations", "500", "--run", "long"]
     with subprocess.Popen(
         [str(BIN / long[0]), *long[1:]],
         cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -161,7 +161,7 @@ def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
         seen = [next(watched.stdout)]
         while not (place := re.match(r"iteration (\d+)/", seen[-1])) or int(place[1]) < 2:
             seen.append(next(watched.stdout))  # progress is polled every half second, so iterations may be missed
-        stopped = shell("ragen", "down")
+        stopped = shell("starpo", "down")
         rest = watched.stdout.read()
     assert any("/runs/flow-run/" in line for line in seen)
     assert "stopped: serve, server" in stopped.stdout

@@ -94,7 +94,7 @@ def test_a_killed_run_is_continued_by_the_same_command(local: Store, tmp_path: P
     store = Store(begun(tmp_path))
     settings = [f"--set={path}={value}" for path, value in {**SETTINGS, "rollout.staleness": 0}.items()]
     command = [sys.executable, "-m", "starpo.flows.cli", "train", "smoke", "--local", "--run", "mine", *settings]
-    env = {**os.environ, "RAGEN_STATE_DIR": str(tmp_path), "RAGEN_STORE": store.url}
+    env = {**os.environ, "STARPO_STATE_DIR": str(tmp_path), "STARPO_STORE": store.url}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
     while "rollout" not in store.runs.iterations("mine").get(0, {}):
         assert process.poll() is None
@@ -113,7 +113,7 @@ def test_a_killed_run_is_continued_by_the_same_command(local: Store, tmp_path: P
 def test_the_command_trains_shows_progress_and_writes_the_report(tmp_path: Path, begun: Callable[..., str]) -> None:
     store = begun(tmp_path / "store")
     arguments = ("train", "smoke", "--local", "--iterations", "1", "--run", "mine", "--store", store)
-    done = ragen(*arguments, RAGEN_STATE_DIR=str(tmp_path))
+    done = ragen(*arguments, STARPO_STATE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "iteration 1/1 panel success" in done.stdout
     assert (tmp_path / "reports" / "mine.html").is_file()

@@ -1,4 +1,4 @@
-"""docs/models.md, followed to the letter in a fresh environment; its table is what `ragen plan` says."""
+"""docs/models.md, followed to the letter in a fresh environment; its table is what `starpo plan` says."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def test_the_table_has_three_sizes() -> None:
 
 def test_every_command_names_what_there_is() -> None:
     """Of the commands that the test in the second tier runs, the presets and settings exist."""
-    for name, settings in re.findall(r"^ragen (?:train|validate) (\S+-smollm2)(.*)$", PAGE, re.MULTILINE):
+    for name, settings in re.findall(r"^starpo (?:train|validate) (\S+-smollm2)(.*)$", PAGE, re.MULTILINE):
         assigned = dict(text.split("=") for text in re.findall(r"--set (\S+)", settings))
         config = preset(name, {path: json.loads(value) for path, value in assigned.items()})
         assert isinstance(config.policy, PretrainedPolicy)

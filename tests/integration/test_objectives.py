@@ -1,4 +1,4 @@
-"""`ragen objectives` on real runs: measured once, printed and output as JSON; what cannot be is named."""
+"""`starpo objectives` on real runs: measured once, printed and output as JSON; what cannot be is named."""
 
 import json
 import re

@@ -11,10 +11,10 @@ from tests.integration.guides import commands_of
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
 INSTALL = "\n".join(re.findall(r"^pip install .*", PAGE, re.MULTILINE))
 SHORTER = {
-    "ragen train sokoban --local": {
+    "starpo train sokoban --local": {
         "policy.warm_start_steps": 150, "policy.demonstration_turns": 4000, "evaluation.num_prompts": 4
     },
-    "ragen train mover.toml --local": {
+    "starpo train mover.toml --local": {
         "iterations": 1, "rollout.num_groups": 2, "rollout.shard_groups": 2, "evaluation.num_prompts": 4
     },
 }  # fmt: skip

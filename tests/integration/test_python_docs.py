@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "python.md").read_text()
 INSTALL = "pip install starpo"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALLED = re.compile(r"`(starpo\.(?:flows|ragen)[\w.]+)")
-KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR", "RAGEN_WANDB_MODE")
+KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR", "STARPO_WANDB_MODE")
 MODULES = """
 import sys
 modules = [name for name in ("prefect", "ray", "vllm") if name in sys.modules]

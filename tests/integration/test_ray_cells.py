@@ -28,14 +28,14 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def on_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setenv("RAGEN_THREADS", "2")
+    monkeypatch.setenv("STARPO_POOL", "ray")
+    monkeypatch.setenv("STARPO_THREADS", "2")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
 @task(cache_policy=NO_CACHE)
 def settings_of_a_cell() -> dict[str, str | None]:
-    return {name: os.environ.get(name) for name in ("RAGEN_POOL", "RAGEN_THREADS")} | {"process": str(os.getpid())}
+    return {name: os.environ.get(name) for name in ("STARPO_POOL", "STARPO_THREADS")} | {"process": str(os.getpid())}
 
 
 def test_a_cell_is_a_process_of_the_cluster_that_plays_in_itself() -> None:
@@ -46,12 +46,12 @@ def test_a_cell_is_a_process_of_the_cluster_that_plays_in_itself() -> None:
 
     found = cells()
     assert found.pop("process") != str(os.getpid())
-    assert found == {"RAGEN_POOL": "processes", "RAGEN_THREADS": "1"}
+    assert found == {"STARPO_POOL": "processes", "STARPO_THREADS": "1"}
 
 
 def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_RAY_CELL_GPUS", "4")
-    found = r"room for 0 of 1 cell .*RAGEN_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
+    monkeypatch.setenv("STARPO_RAY_CELL_GPUS", "4")
+    found = r"room for 0 of 1 cell .*STARPO_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
     with pytest.raises(ConfigError, match=found), cell_runner(1):
         pytest.fail("it should not start")
 
@@ -68,7 +68,7 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
     )
     found = []
     for pool in ("ray", "processes"):
-        monkeypatch.setenv("RAGEN_POOL", pool)
+        monkeypatch.setenv("STARPO_POOL", pool)
         store = Store(str(tmp_path / pool))
         with pytest.raises(CellsFailedError, match=r"1 of 2 runs .*\n.*NothingKeptError: the filter kept no group"):
             ablation(grid, store=store.url, allow_few_seeds=True)

@@ -1,4 +1,4 @@
-"""`ragen verify` on a real run: intact, or with results that are different, damaged or not repeatable."""
+"""`starpo verify` on a real run: intact, or with results that are different, damaged or not repeatable."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytes
     def no_actors(*_: object) -> None:
         raise AssertionError("Ray was asked for")
 
-    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setenv("STARPO_POOL", "ray")
     monkeypatch.setattr("starpo.ragen.runs.placement._actors", no_actors)
     assert faults(verify(folder)) == {}
 
@@ -147,8 +147,8 @@ def test_dropped_checkpoint_is_proved_and_used(folder: Path) -> None:
 
 
 def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run `ragen verify` in this process and return its exit code."""
-    monkeypatch.setattr("sys.argv", ["ragen", "verify", *arguments])
+    """Run `starpo verify` in this process and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["starpo", "verify", *arguments])
     with pytest.raises(SystemExit) as stop:
         cli.main()
     return int(stop.value.code or 0)

@@ -162,8 +162,8 @@ def test_worker_that_died_is_replaced(job, pool, vllm_interpreter):
 
 
 def test_missing_interpreter_is_said(monkeypatch):
-    monkeypatch.setenv("RAGEN_VLLM_PYTHON", "/nowhere/python")
-    with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(RAGEN_VLLM_PYTHON\).*make vllm"):
+    monkeypatch.setenv("STARPO_VLLM_PYTHON", "/nowhere/python")
+    with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(STARPO_VLLM_PYTHON\).*make vllm"):
         VLLMEngineConfig().python()
 
 

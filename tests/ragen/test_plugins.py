@@ -60,7 +60,12 @@ def install(folder: Path, name: str, entry_points: dict[str, dict[str, str]], so
 
 def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    env = {**os.environ, "PYTHONPATH": path, "RAGEN_STATE_DIR": str(folder / "state"), "RAGEN_STORE": str(folder / "s")}
+    env = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "STARPO_STATE_DIR": str(folder / "state"),
+        "STARPO_STORE": str(folder / "s"),
+    }
     return subprocess.run(
         [sys.executable, "-m", "starpo.flows.cli", *arguments],
         cwd=folder, env=env, capture_output=True, text=True, timeout=120,

@@ -1,9 +1,9 @@
 """Every stored column under every mutation of `mutations`, and the checks that detect it.
 
 There are two checks. The rules of a dataset see only its table, so a plausible value in place of the true one passes;
-RULES_CANNOT_TELL lists the columns where this can happen, with the reason. `ragen verify` also uses what is stored with
-the table: an environment that executes the actions again, a tokenizer that reads the tokens, and stages that recompute
-their outputs from their inputs. STANDS lists every mutation that passes both checks.
+RULES_CANNOT_TELL lists the columns where this can happen, with the reason. `starpo verify` also uses what is stored
+with the table: an environment that executes the actions again, a tokenizer that reads the tokens, and stages that
+recompute their outputs from their inputs. STANDS lists every mutation that passes both checks.
 """
 
 from collections import Counter

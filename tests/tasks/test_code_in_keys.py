@@ -169,7 +169,7 @@ def test_the_manifest_names_the_code(tmp_path: Path) -> None:
 def test_code_that_nothing_identifies_is_not_reused_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("RAGEN_CODE_TOKEN", "of-this-run")
+    monkeypatch.setenv("STARPO_CODE_TOKEN", "of-this-run")
     monkeypatch.setitem(FILTERS, "built", "built_in_memory:keep")
 
     def key() -> str:
@@ -179,7 +179,7 @@ def test_code_that_nothing_identifies_is_not_reused_and_that_is_said(
     first = key()
     assert key() == first
     assert caplog.text.count("stored as not reusable") == 1
-    monkeypatch.setenv("RAGEN_CODE_TOKEN", "of-another-run")
+    monkeypatch.setenv("STARPO_CODE_TOKEN", "of-another-run")
     code_identity.cache_clear()
     assert key() != first
 

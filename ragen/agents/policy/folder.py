@@ -4,7 +4,7 @@
     safetensors                            names, shapes and, of a tied output layer, values
     tokenizer files                        present, and of a sane size
 
-Whoever reads a folder (torch engine, vLLM, learner, export, probe, `ragen plan`) relies on this check. It imports
+Whoever reads a folder (torch engine, vLLM, learner, export, probe, `starpo plan`) relies on this check. It imports
 neither torch nor transformers, whose reactions to a wrong folder (random weights, a traceback of forty lines, hours of
 building) are worse than an error.
 """

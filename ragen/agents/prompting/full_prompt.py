@@ -35,7 +35,7 @@ with nothing outside the tags.
 Max response length: {{ max_response_tokens }} tokens.
 {% endblock %}
 """
-"""A constant, so that it is part of every cache key, as code selected by a setting is; `ragen new prompt` writes it."""
+"""A constant, so that it is part of every key, as code selected by a setting is; `starpo new prompt` writes it."""
 
 
 class FullPrompt(TemplatePrompt):

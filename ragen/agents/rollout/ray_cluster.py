@@ -48,7 +48,7 @@ def connect(num_cpus: int) -> Any:
         ray: Any = import_module("ray")
     except ImportError as error:
         raise MissingPackageError(
-            "RAGEN_POOL = ray needs Ray, which is not installed here: pip install 'starpo[ray]'"
+            "STARPO_POOL = ray needs Ray, which is not installed here: pip install 'starpo[ray]'"
         ) from error
     with _connecting:
         if not ray.is_initialized():
@@ -91,7 +91,7 @@ def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], c
         raise ConfigError(
             f"the Ray cluster has room for {found:g} of {count} {what}, each of which asks for "
             f"{_listed(asked, asked)} on one node. Its nodes have: {have}. Ask for less or fewer, or add nodes; "
-            "RAGEN_RAY_AUTOSCALES=true waits for nodes that are added on demand"
+            "STARPO_RAY_AUTOSCALES=true waits for nodes that are added on demand"
         )
 
 

@@ -36,8 +36,8 @@ GRACE_S = 60.0
 """Seconds that a shard may exceed its own deadline before its actor is considered hung."""
 
 _ADVICE = (
-    "is there enough memory on its node, and enough time? Lower rollout.shard_groups or RAGEN_RAY_ACTORS, or raise "
-    "RAGEN_RAY_SHARD_S"
+    "is there enough memory on its node, and enough time? Lower rollout.shard_groups or STARPO_RAY_ACTORS, or raise "
+    "STARPO_RAY_SHARD_S"
 )
 
 
@@ -70,17 +70,17 @@ class RayPool(Pool):
         if 0 < settings.actor_gpus < num_parallel:
             raise ConfigError(
                 f"the engine's tensors are to be split over {num_parallel} GPUs, and a rollout actor asks for "
-                f"{settings.actor_gpus:g}: set RAGEN_RAY_ACTOR_GPUS={num_parallel}, or lower tensor_parallel_size"
+                f"{settings.actor_gpus:g}: set STARPO_RAY_ACTOR_GPUS={num_parallel}, or lower tensor_parallel_size"
             )
         ray = connect(num_cpus=num_threads)
         if not settings.autoscales:
-            what = "rollout actors (RAGEN_RAY_ACTORS, RAGEN_RAY_ACTOR_CPUS, _GPUS, _RESOURCES)"
+            what = "rollout actors (STARPO_RAY_ACTORS, STARPO_RAY_ACTOR_CPUS, _GPUS, _RESOURCES)"
             check_room(ray.nodes(), settings.actor, num_actors, what)
         num_gpus = ray.cluster_resources().get("GPU", 0)
         if num_gpus and not settings.actor_gpus:
             _log.warning(
                 "the Ray cluster has %g GPUs and rollout actors ask for none, so they play on CPUs; set "
-                "RAGEN_RAY_ACTOR_GPUS to the number that each may use",
+                "STARPO_RAY_ACTOR_GPUS to the number that each may use",
                 num_gpus,
             )
         self.is_deterministic = True

@@ -31,7 +31,7 @@ class TorchEngine:
 
     Attributes:
         is_deterministic: Whether the same shard gives the same bytes for one machine type and thread count: true on the
-            CPU, and on a GPU unless RAGEN_SHOULD_REPEAT is off.
+            CPU, and on a GPU unless STARPO_SHOULD_REPEAT is off.
         is_continuous: False: its sessions answer a shard's trajectories together.
     """
 

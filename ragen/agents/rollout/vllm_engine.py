@@ -197,7 +197,7 @@ class VLLMEngine:
         except ImportError as error:
             raise MissingPackageError(
                 f"engine 'vllm' needs vLLM, which this environment does not have ({error}): make one that has it with "
-                "`make vllm`, or set RAGEN_VLLM_PYTHON to the interpreter of one"
+                "`make vllm`, or set STARPO_VLLM_PYTHON to the interpreter of one"
             ) from error
         config = self._config
         longest = getattr(_read_config(folder), "max_position_embeddings", self._max_context_tokens)

@@ -80,12 +80,12 @@ def _cause(status: int, environment: str) -> str:
     if status == -signal.SIGALRM:
         return (
             f"a call of environment '{environment}' took longer than {Runtime.current().environment_s:g} s; its stack "
-            "is in the output of this process. Mend the environment, or raise RAGEN_ENVIRONMENT_S"
+            "is in the output of this process. Mend the environment, or raise STARPO_ENVIRONMENT_S"
         )
     if status == -signal.SIGKILL:
         return (
             f"exit status {status}, it was killed: is there enough memory? Lower rollout.shard_groups, or "
-            "RAGEN_THREADS, the number of workers"
+            "STARPO_THREADS, the number of workers"
         )
     how = f"it crashed ({signal.Signals(-status).name})" if status < 0 else "it ended by itself"
     return f"exit status {status}, {how}: look at the code of environment '{environment}' and what it calls"

@@ -58,7 +58,7 @@ def actions_without_effect(database: Database) -> Finding:
             "An action has no effect when it leaves the state unchanged: a walk into a wall, a push that is "
             "blocked. idle_turns: share of turns whose actions all had none. forfeited: actions given up by malformed "
             "responses. A fault means that action_effective and state_digest were not recorded from the same game: "
-            "look at the environment's step and state_digest, and at `ragen verify`."
+            "look at the environment's step and state_digest, and at `starpo verify`."
         ),
         table=faults if faults.num_rows else table,
         is_over_time=not faults.num_rows,

@@ -215,7 +215,7 @@ class Database:
             return QueryError(
                 f"the query needs more than its limits of {self._bounds.sql_memory_gb:g} GB of memory and "
                 f"{self._bounds.sql_spill_gb:g} GB of disk; select fewer columns, rows or "
-                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {first_line(error)}"
+                f"iterations, or set STARPO_SQL_MEMORY_GB and STARPO_SQL_SPILL_GB: {first_line(error)}"
             )
         is_of_query = isinstance(error, duckdb.Error) and "reading the stream" not in str(error)
         if is_of_query or _FUNCTION_FAILED in str(error):  # which may show only when rows are read

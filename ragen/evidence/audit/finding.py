@@ -9,7 +9,7 @@ import pyarrow as pa
 
 Severity = Literal["note", "warning", "fault"]
 """'note': numbers for a person to judge. 'warning': a threshold is exceeded and the run deserves a look. 'fault': the
-stored data contradicts itself, so something is broken; only this makes `ragen audit` exit with code 1."""
+stored data contradicts itself, so something is broken; only this makes `starpo audit` exit with code 1."""
 _SEVERITIES = get_args(Severity)
 
 

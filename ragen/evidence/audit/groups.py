@@ -62,7 +62,7 @@ def groups_by_reason(database: Database) -> Finding:
             "zero_variance: all returns of the group are equal, so it says nothing about what is better. "
             "no_valid_trajectory: every member met an error. surplus: beyond filter.num_wanted. ranked_too_low: "
             "outscored by other groups. More and more groups without variance mean that tasks have become too easy or "
-            "hopeless. `ragen show RUN --iteration N` prints every group's own reason."
+            "hopeless. `starpo show RUN --iteration N` prints every group's own reason."
         ),
         table=faults if faults.num_rows else table,
         is_over_time=not faults.num_rows,

@@ -188,7 +188,7 @@ def _resolve(store: Store, artifact: str, kinds: dict[str, list[str]]) -> str:
     if not _KEY.fullmatch(prefix) or not matching:
         raise ArtifactMissingError(
             f"no artifact '{artifact}' in the store {store.url}; expected kind/key, a key or its beginning "
-            "(hexadecimal), or run:iteration:stage. `ragen show RUN --iteration N` prints the keys of an iteration"
+            "(hexadecimal), or run:iteration:stage. `starpo show RUN --iteration N` prints the keys of an iteration"
         )
     if len(matching) > 1:
         shown = ", ".join(sorted(matching)[:_MAX_SHOWN])

@@ -79,6 +79,6 @@ def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
             elif store.runs.find(name) is not None:
                 matching.append(name)
         if not matching:
-            raise StoreError(f"no run matches '{pattern}' in {store.url}; `ragen runs` lists all runs")
+            raise StoreError(f"no run matches '{pattern}' in {store.url}; `starpo runs` lists all runs")
         names |= dict.fromkeys(matching)
     return list(names)

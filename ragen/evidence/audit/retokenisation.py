@@ -100,7 +100,7 @@ def retokenisation_drift(database: Database) -> Finding:
             "response_tokens: share of sampled tokens from the first difference of a response to its last. stored and "
             "again show the example from where they part. A policy may sample a spelling that the tokenizer would not "
             "choose, so some drift is natural; training here uses the stored tokens. A trainer that tokenises text "
-            "again would train on other tokens than were sampled: give it `ragen export --format atif` or `datasets`, "
+            "again would train on other tokens than were sampled: give it `starpo export --format atif` or `datasets`, "
             "not messages."
         ),
         table=table,

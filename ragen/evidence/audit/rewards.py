@@ -87,7 +87,7 @@ def rewards_add_up(database: Database) -> Finding:
             "Recomputed: total from component_values, trajectory_return from the totals, the component environment "
             "from the turns' action_rewards, is_valid from the turns' statuses and origins; each to one part in a "
             "million. A fault means that training used other rewards than the rollout earned: run the reward "
-            "stage again, or `ragen verify`."
+            "stage again, or `starpo verify`."
         ),
         table=faults if faults.num_rows else checked,
         is_over_time=False,

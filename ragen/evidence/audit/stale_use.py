@@ -51,7 +51,7 @@ def stale_use(database: Database) -> Finding:
             "update began with. allowed: rollout.staleness, and online_k - 1 where one rollout serves online_k "
             "updates. unknown: trajectories that another run's policy played (a replay), or whose policy is not "
             "recorded (an import). More than is allowed means that the loop used an older rollout than its "
-            "settings permit: `ragen lineage RUN:ITERATION:update` shows which, and update/old_behaviour_gap_max how "
+            "settings permit: `starpo lineage RUN:ITERATION:update` shows which, and update/old_behaviour_gap_max how "
             "far off it was."
         ),
         table=table.take(pa.array(faults, pa.int64())) if faults else table,

@@ -68,7 +68,7 @@ def open_database(
         iteration: The only iteration whose rows the views have. None for all.
         has_many_queries: Whether every view will be queried many times, as audits do. The first query of a view of many
             files then reads all of their columns, and copies them to one temporary file, unless that might exceed
-            `RAGEN_SQL_SPILL_GB`.
+            `STARPO_SQL_SPILL_GB`.
 
     Raises:
         StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise

@@ -40,7 +40,7 @@ class TimeLeft:
             if interrupted.is_set() and not isinstance(error, StopIteration):
                 raise QueryError(
                     f"the query was stopped after {self._total_s:g} s; select fewer rows or iterations, or give it "
-                    "more time: RAGEN_SQL_TIMEOUT_S=600 (seconds)"
+                    "more time: STARPO_SQL_TIMEOUT_S=600 (seconds)"
                 ) from error
             raise
         finally:

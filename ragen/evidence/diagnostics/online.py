@@ -1,4 +1,4 @@
-"""Online-k in hindsight: the updates of a run by how often their rollout had been used before (`ragen show`)."""
+"""Online-k in hindsight: the updates of a run by how often their rollout had been used before (`starpo show`)."""
 
 from collections.abc import Mapping
 from statistics import fmean

@@ -36,7 +36,7 @@ def draw_comparison(curves: Sequence[Curve], title: str, form: str = "svg") -> b
     """
     empty = [curve.run for curve in curves if not curve.points]
     if not curves or empty:
-        raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'any run'}; see `ragen runs`")
+        raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'any run'}; see `starpo runs`")
     num_columns = 2 if max(len(label(curve.run)) for curve in curves) > 20 else 4
     num_rows = -(-len(curves) // num_columns)
     note = "success on the fixed panel, one line per run; the band is the 95% interval"

@@ -174,8 +174,8 @@ def _rollout_words(data: ReportData) -> str:
             f"This page holds {shown:,}{of_all} training trajectories, from {len(own)} of "
             f"{counted(len(collected), 'rollout')}: the first, the last, those at which a signal "
             "was raised, and others evenly spaced between. The rest are "
-            f"in the store: `ragen report {data.run.name} --embed N` adds those of iteration N to the page, "
-            f"`ragen show {data.run.name} --iteration N --trajectory ID` prints one."
+            f"in the store: `starpo report {data.run.name} --embed N` adds those of iteration N to the page, "
+            f"`starpo show {data.run.name} --iteration N --trajectory ID` prints one."
         )
         cut = [e for e in own if e.num_trajectories < e.num_all]
         if cut:
@@ -198,7 +198,7 @@ def _image_words(data: ReportData) -> list[str]:
     words = f"The model saw {counted(data.num_images, 'different image')} in these: "
     if shown == data.num_images:
         return [words + "all are shown."]
-    return [words + f"{shown:,} are shown, the others named by their digest; `ragen sql` reads them (images.png)."]
+    return [words + f"{shown:,} are shown, the others named by their digest; `starpo sql` reads them (images.png)."]
 
 
 def why_not_drawn(run: RunRecord) -> str:

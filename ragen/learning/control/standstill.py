@@ -63,7 +63,7 @@ def _advice(metrics: Mapping[str, float]) -> str:
             advice = f"raise rollout.max_response_tokens, as {cut:.0%} of responses run to the limit, or {advice}"
         return f"Try: {advice}"
     if metrics.get(NUM_GROUPS) and metrics.get(NUM_INVALID) == metrics[NUM_GROUPS]:
-        return "`ragen audit` names the errors"
+        return "`starpo audit` names the errors"
     if metrics.get(SUCCESS) == 1:
         return "Every trajectory succeeds: choose harder initial states"
     if metrics.get(FORMAT, 1.0) < _MANY:

@@ -168,7 +168,7 @@ class RunningProgram:
             values = {"task": given, "base_url": base_url, "api_key": key, "model": MODEL}
             variables = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
             if len(given.encode()) <= _MAX_VARIABLE:
-                variables["RAGEN_TASK"] = given
+                variables["STARPO_TASK"] = given
         words = words_of(command or settings.command, values)
         self._settings = settings
         self._function = words if isinstance(words, str) else ""

@@ -88,7 +88,7 @@ class Relay:
         self.failures: Counter[str] = Counter()
         self._server = server
         self._sampling = sampling
-        self._client = open_client(server, "ragen record --server")
+        self._client = open_client(server, "starpo record --server")
         self._threads = ThreadPoolExecutor(server.max_concurrent, thread_name_prefix="relay")
         self._in_flight: dict[Future[Answer | Refusal], str] = {}
 

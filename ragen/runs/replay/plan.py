@@ -115,7 +115,7 @@ def plan_replay(
     if base.flow == "import":
         raise ConfigError(
             f"'{run}' holds imported trajectories, but no checkpoint that an update could start from. For other "
-            "rewards or selections import them under another name: `ragen import NAME FILES --set filter.keep=0.5`"
+            "rewards or selections import them under another name: `starpo import NAME FILES --set filter.keep=0.5`"
         )
     base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
     config = _changed_config(base_config, overrides or {})
@@ -156,7 +156,7 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
             reason = _REASONS.get(table, "it is not a setting of a replayed stage")
             raise ConfigError(
                 f"{path} cannot be changed in a replay: {reason}. What can be: settings of {', '.join(REPLAYED)}. "
-                f"For this one, start a new run: `ragen train` with --set {path}=..."
+                f"For this one, start a new run: `starpo train` with --set {path}=..."
             )
     # overrides apply to every replayed iteration, whatever the run's own schedule changed
     return apply_overrides(config, {**overrides, "schedule": without(config.schedule, overrides)})
@@ -186,7 +186,7 @@ def _check_stored(store: Store, plan: ReplayPlan) -> None:
             if not store.has(kind, key):
                 raise ArtifactMissingError(
                     f"iteration {iteration} of run '{name}': {kind}/{key}, which its stage '{stage}' made, "
-                    f"is not in the store {store.url}. Restore it from a copy, run `ragen train` again with the "
+                    f"is not in the store {store.url}. Restore it from a copy, run `starpo train` again with the "
                     f"settings of that run (it makes what is missing), or replay a range without iteration {iteration}"
                 )
             store.manifest(kind, key)

@@ -1,7 +1,7 @@
 """Statistics in the footers of Parquet files, compared with the values.
 
-Readers that filter rows (`ragen sql`, audits, the report) skip row groups by their footer statistics, which the content
-digest, computed from rows, does not cover.
+Readers that filter rows (`starpo sql`, audits, the report) skip row groups by their footer statistics, which the
+content digest, computed from rows, does not cover.
 
     files, rows -> footer_fault -> a sentence, or nothing
 """

@@ -61,7 +61,7 @@ class StoredArtifacts:
             if self.dropped(kind, key) is not None:
                 raise ArtifactMissingError(
                     f"the artifact {kind}/{key} was dropped from the store {self._location.name}; its manifest is kept."
-                    "\nRecreate it from its inputs: for a checkpoint, run `ragen checkpoint RUN --iteration N`."
+                    "\nRecreate it from its inputs: for a checkpoint, run `starpo checkpoint RUN --iteration N`."
                 ) from error
             raise ArtifactMissingError(
                 f"no artifact {kind}/{key} in the store {self._location.name}: there is no {MANIFEST_NAME}.\n"

@@ -161,7 +161,7 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
         raise StoreError(
             f"nothing was deleted from {location.name}: artifacts that its runs need are missing or damaged, and "
             f"their inputs would count as unreached:\n{describe(garbage.faults)}\n"
-            "Restore these (`ragen store copy` from another store, or run the flow again), or delete anyway with "
+            "Restore these (`starpo store copy` from another store, or run the flow again), or delete anyway with "
             "--ignore-missing"
         )
     if garbage.running and garbage.min_age < LEAST_AGE_BESIDE_RUNS:

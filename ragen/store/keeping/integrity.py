@@ -3,7 +3,7 @@
 Inventory -> manifests, files, rows, seals of records -> Verification
 
 Digests tell what has changed since it was recorded, unless somebody made them anew. Whether results follow from their
-inputs is not checked: `ragen verify` recomputes a run.
+inputs is not checked: `starpo verify` recomputes a run.
 """
 
 from collections.abc import Callable

@@ -165,7 +165,7 @@ class Lease:
         who = f"process {holder.process} on this machine" if holder.is_local else "a process on another machine"
         raise StoreError(
             f"{who} is working on run '{self._run}' in {self._location.name}, and two at once would do everything "
-            f"twice. Wait until it ends (`ragen follow {self._run}`), stop it, or give this run another name"
+            f"twice. Wait until it ends (`starpo follow {self._run}`), stop it, or give this run another name"
         )
 
     def _beat(self) -> None:

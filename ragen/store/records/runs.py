@@ -61,7 +61,7 @@ RECORD_ADVICE = (
 
 
 def _how_to_change(earlier: RunRecord, later: RunRecord) -> str:
-    """Advise on what a run of another length reuses, and on `ragen fork`."""
+    """Advise on what a run of another length reuses, and on `starpo fork`."""
     if earlier.flow != "starpo" or later.flow != "starpo":
         return ""
     changed = {path.partition(".")[0] for path, _ in changed_settings(earlier.config, later.config)}
@@ -73,7 +73,7 @@ def _how_to_change(earlier: RunRecord, later: RunRecord) -> str:
         )
     if changed <= {"iterations", "rollout", "reward", "filter", "update"}:
         fork = (
-            f" `ragen fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
+            f" `starpo fork {later.name} --from N --set PATH=VALUE` changes settings of rollout, reward, filter or "
             f"update from iteration N on{', and keeps the length' if length else ''}."
         )
     return length + fork
@@ -251,7 +251,7 @@ class Runs:
         if record is None:
             names = self.names()
             near = difflib.get_close_matches(run, names, n=3)
-            hint = f"it has {len(names)}: `ragen runs`" if names else "there are no runs in it yet: start one first."
+            hint = f"it has {len(names)}: `starpo runs`" if names else "there are no runs in it yet: start one first."
             hint = f"did you mean {', '.join(near)}?" if near else hint
             raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
         return record

@@ -3,7 +3,7 @@
     run.json <- iterations/00000.json <- iterations/00001.json <- ... <- head, in state.json
 
 A digest is the SHA-256 of a file's content, so it can be checked with `sha256sum`. Changing, removing or inserting a
-record breaks the chain at that place, unless all later records are rewritten as well; `ragen verify` therefore also
+record breaks the chain at that place, unless all later records are rewritten as well; `starpo verify` therefore also
 compares the records with what the run's settings require. A record without a digest, of a run that was resumed and
 killed, can still be read, but nothing is shown about the one before it.
 """

@@ -30,7 +30,7 @@ class Failure(Enum):
     NOT_S3 = "The server at that address does not speak S3: check AWS_ENDPOINT_URL."
     SECURE = "No secure connection: check http:// or https:// in AWS_ENDPOINT_URL, and the server's certificate."
     STORAGE_FULL = (
-        "The object storage is full: free some space there (`ragen store gc` deletes what no run needs); nothing was "
+        "The object storage is full: free some space there (`starpo store gc` deletes what no run needs); nothing was "
         "lost, run the same command again."
     )
     DISK_FULL = "The disk of this machine is full: free some space; nothing was lost, run the same command again."

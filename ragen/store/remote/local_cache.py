@@ -1,6 +1,6 @@
 """Copies of remote artifacts on this machine, `~/.cache/starpo/<manifest digest>/`, which may be deleted at any time.
 
-Artifacts that this process stored or fetched are kept for the next stage. Above `RAGEN_CACHE_GB` the least recently
+Artifacts that this process stored or fetched are kept for the next stage. Above `STARPO_CACHE_GB` the least recently
 used copies are deleted, except those used within the last hour: other processes may be reading them.
 """
 
@@ -91,7 +91,7 @@ def trim(limit_bytes: int) -> None:
             total -= size_bytes
     if total > limit_bytes:
         _log.warning(
-            "the cache %s takes up %.1f GB, more than RAGEN_CACHE_GB, and all of it is in use",
+            "the cache %s takes up %.1f GB, more than STARPO_CACHE_GB, and all of it is in use",
             cache_folder(),
             total / 1e9,
         )

@@ -238,7 +238,7 @@ class Location:
             return self._remote.failure(verb, path, error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             advice = (
-                f"The disk is full, only {_free(self.local)} are left: free some space (`ragen store gc` deletes what "
+                f"The disk is full, only {_free(self.local)} are left: free some space (`starpo store gc` deletes what "
                 "no run needs; with checkpoint_every a run keeps fewer checkpoints), or set the store to another "
                 "folder. Nothing was lost: run the same command again."
             )

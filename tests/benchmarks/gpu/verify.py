@@ -1,4 +1,4 @@
-"""`ragen verify` of two iterations of the run, in a process of its own."""
+"""`starpo verify` of two iterations of the run, in a process of its own."""
 
 import sys
 from collections import Counter

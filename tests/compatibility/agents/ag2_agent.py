@@ -9,7 +9,7 @@ from ag2 import Agent, tool
 from ag2.config import OpenAIConfig, OpenAIResponsesConfig
 from pydantic import BaseModel
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 
 

@@ -6,7 +6,7 @@ import sys
 
 import dspy
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 SETTINGS = {"api_base": os.environ["OPENAI_BASE_URL"], "api_key": os.environ["OPENAI_API_KEY"], "cache": False}
 dspy.configure(lm=dspy.LM("openai/policy", **SETTINGS))

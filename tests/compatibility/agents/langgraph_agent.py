@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 
 

@@ -1,7 +1,7 @@
 // A loop of one's own over the npm package `openai`.
 import OpenAI from "openai";
 
-const task = JSON.parse(process.env.RAGEN_TASK!);
+const task = JSON.parse(process.env.STARPO_TASK!);
 const prices: Record<string, number> = { tea: 3, milk: 2 };
 const client = new OpenAI();
 const parameters = { type: "object", properties: { item: { type: "string" } }, required: ["item"] };

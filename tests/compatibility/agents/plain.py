@@ -6,7 +6,7 @@ import sys
 
 from openai import OpenAI
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 SCHEMA = {"type": "object", "properties": {"item": {"type": "string"}, "price": {"type": "integer"}}}
 PRICE = {

@@ -8,7 +8,7 @@ import sys
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, PromptedOutput
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 MODEL = "openai-chat:policy"
 

@@ -6,7 +6,7 @@ import sys
 
 from smolagents import CodeAgent, OpenAIServerModel, ToolCallingAgent, tool
 
-TASK = json.loads(os.environ["RAGEN_TASK"])
+TASK = json.loads(os.environ["STARPO_TASK"])
 PRICES = {"tea": 3, "milk": 2}
 
 

@@ -65,11 +65,11 @@ def test_workers_inherit_the_workspace_that_a_repeatable_gpu_needs() -> None:
 def test_speed_instead_of_repetition_is_said_and_marked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("RAGEN_SHOULD_REPEAT", "false")
+    monkeypatch.setenv("STARPO_SHOULD_REPEAT", "false")
     marks = TorchLearner(UpdateConfig()).is_deterministic, TorchEngine().is_deterministic
     assert marks == (False, False)
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
-    assert caplog.text.count("`ragen verify` cannot show it, and a checkpoint that is dropped cannot be derived") == 1
+    assert caplog.text.count("`starpo verify` cannot show it, and a checkpoint that is dropped cannot be derived") == 1
 
 
 def test_a_manifest_without_a_gpu_is_of_a_cpu() -> None:
@@ -94,6 +94,6 @@ def test_an_operation_without_a_deterministic_kernel_is_named_with_the_way_out()
         with H200.repeating():
             raise RuntimeError("histc_cuda does not have a deterministic implementation, but you set ...")
 
-    with pytest.raises(LearnerError, match=r"(?s)NVIDIA H200: histc_cuda .*RAGEN_SHOULD_REPEAT=0"):
+    with pytest.raises(LearnerError, match=r"(?s)NVIDIA H200: histc_cuda .*STARPO_SHOULD_REPEAT=0"):
         alerted()
     assert not torch.are_deterministic_algorithms_enabled()

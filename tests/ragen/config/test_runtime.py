@@ -10,16 +10,16 @@ from starpo.ragen.config.runtime import Runtime
 
 
 def test_the_same_environment_is_read_once(monkeypatch):
-    monkeypatch.setenv("RAGEN_STORE", "here")
+    monkeypatch.setenv("STARPO_STORE", "here")
     first = Runtime.current()
     monkeypatch.setenv("SOMETHING_ELSE", "changed")
     assert Runtime.current() is first
     assert first.store == "here"
 
 
-@pytest.mark.parametrize("name", ["RAGEN_STORE", "ragen_store"])
+@pytest.mark.parametrize("name", ["STARPO_STORE", "starpo_store"])
 def test_a_changed_environment_is_read_anew(monkeypatch, name):
-    monkeypatch.delenv("RAGEN_STORE", raising=False)
+    monkeypatch.delenv("STARPO_STORE", raising=False)
     assert Runtime.current().store == "var/store"
     monkeypatch.setenv(name, "there")
     assert Runtime.current().store == "there"
@@ -28,7 +28,7 @@ def test_a_changed_environment_is_read_anew(monkeypatch, name):
 
 
 def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
-    monkeypatch.delenv("RAGEN_THREADS", raising=False)
+    monkeypatch.delenv("STARPO_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
     before = Runtime.current().threads
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(5)), raising=False)
@@ -36,7 +36,7 @@ def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
 
 
 def test_what_is_wrong_is_refused_each_time(monkeypatch):
-    monkeypatch.setenv("RAGEN_THREADS", "0")
+    monkeypatch.setenv("STARPO_THREADS", "0")
     for _ in range(2):
         with pytest.raises(ValidationError, match="threads"):
             Runtime.current()
@@ -45,5 +45,5 @@ def test_what_is_wrong_is_refused_each_time(monkeypatch):
 def test_every_variable_is_named_where_users_read():
     root = Path(__file__).parents[3]
     read = "".join(page.read_text(encoding="utf-8") for page in (root / "README.md", *(root / "docs").glob("*.md")))
-    variables = [f"RAGEN_{name.upper()}" for name in Runtime.model_fields]
+    variables = [f"STARPO_{name.upper()}" for name in Runtime.model_fields]
     assert [name for name in variables if not re.search(rf"\b{name}\b", read)] == []

@@ -54,7 +54,7 @@ def test_the_modes_of_files_do_not_depend_on_an_environment(tmp_path: Path) -> N
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~before
 
 
-LIMIT = Limit(0.3, "RAGEN_MINE_S")
+LIMIT = Limit(0.3, "STARPO_MINE_S")
 
 
 def spin() -> None:
@@ -66,7 +66,7 @@ def spin() -> None:
 @pytest.mark.parametrize("hang", [lambda: time.sleep(1e6), spin], ids=["waiting", "computing"])
 def test_a_call_in_the_main_thread_ends_at_its_limit_with_its_name(hang) -> None:
     before = signal.getsignal(signal.SIGALRM)
-    message = r"filter 'mine' took longer than 0.3 s. Mend it, or raise RAGEN_MINE_S"
+    message = r"filter 'mine' took longer than 0.3 s. Mend it, or raise STARPO_MINE_S"
     with pytest.raises(CallLimitError, match=message), guarded("filter 'mine'", LIMIT):
         hang()
     assert signal.getsignal(signal.SIGALRM) is before
@@ -104,14 +104,16 @@ def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> N
     monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
     heard: list[str] = []
     stop = tell_of_slow_calls(heard.append)
-    with guarded("reward component 'mine'", Limit(60, "RAGEN_MINE_S")), guarded("within", LIMIT):
+    with guarded("reward component 'mine'", Limit(60, "STARPO_MINE_S")), guarded("within", LIMIT):
         stop_at = time.monotonic() + 20
         while not heard and time.monotonic() < stop_at:
             time.sleep(0.01)
     stop()
     (text,) = caplog.messages
     assert heard == [text, ""]
-    assert re.fullmatch(r"reward component 'mine' has not returned for \d+ s; its limit is 60 s \(RAGEN_MINE_S\)", text)
+    assert re.fullmatch(
+        r"reward component 'mine' has not returned for \d+ s; its limit is 60 s \(STARPO_MINE_S\)", text
+    )
 
 
 @pytest.mark.ci

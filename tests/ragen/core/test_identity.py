@@ -45,7 +45,7 @@ def forget() -> None:
 def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """`identify(target, **files)`: write package `mine` with changed files; identify the target with empty caches."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delenv("RAGEN_CODE_TOKEN", raising=False)
+    monkeypatch.delenv("STARPO_CODE_TOKEN", raising=False)
 
     def identity(target: str = "mine.reward:bonus", **changes: str) -> str:
         for name, text in {**FILES, **changes}.items():
@@ -327,7 +327,7 @@ def test_code_built_in_memory_is_another_in_every_run(
     assert first.startswith(UNREADABLE)
     assert not is_reusable(first)
     assert identify("nowhere:thing") == first  # in this run and the processes that it starts
-    monkeypatch.delenv("RAGEN_CODE_TOKEN")
+    monkeypatch.delenv("STARPO_CODE_TOKEN")
     assert identify("nowhere:thing") != first
     monkeypatch.setitem(sys.modules, "made_up", type(sys)("made_up"))
     assert not is_reusable(identify(reward="import made_up\n" + R))

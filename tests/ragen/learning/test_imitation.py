@@ -51,9 +51,9 @@ def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozens
 
 @pytest.mark.timeout(30)
 def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
-    monkeypatch.setenv("RAGEN_PLUGIN_S", "0.3")
+    monkeypatch.setenv("STARPO_PLUGIN_S", "0.3")
     monkeypatch.setattr(demonstrations, "resolve", lambda _: lambda *_: time.sleep(1e6))
-    with pytest.raises(CallLimitError, match=r"the demonstrator of 'sokoban' took longer than 0.3 s.*RAGEN_PLUGIN_S"):
+    with pytest.raises(CallLimitError, match=r"the demonstrator of 'sokoban' took longer than 0.3 s.*STARPO_PLUGIN_S"):
         demonstrate()
 
 

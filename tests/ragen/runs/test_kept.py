@@ -56,7 +56,7 @@ def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
     is_written: bool,
 ) -> None:
     if pool:
-        monkeypatch.setenv("RAGEN_POOL", pool)
+        monkeypatch.setenv("STARPO_POOL", pool)
     learner.is_deterministic = is_repeatable
     key = work(is_kept=is_kept).carry_out(adapted_store)["checkpoint"]
     assert adapted_store.has("checkpoint", key) is is_written

@@ -27,7 +27,7 @@ def test_without_a_gpu_vllm_has_its_own_process(monkeypatch: pytest.MonkeyPatch,
 
 def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     actors = object()
-    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setenv("STARPO_POOL", "ray")
     monkeypatch.setattr(placement, "_actors", lambda spec, python: actors)
     assert placement.shard_player(RolloutConfig(), 2) is actors
     with placement.playing_here():
@@ -38,7 +38,7 @@ def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest
 
 @pytest.mark.ci
 def test_what_was_loaded_for_other_settings_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGEN_THREADS", "2")
+    monkeypatch.setenv("STARPO_THREADS", "2")
     rollout, other = (
         RolloutConfig(),
         RolloutConfig(engine="openai", openai={"base_url": "http://127.0.0.1:9/v1", "model": "m"}),

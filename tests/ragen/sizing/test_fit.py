@@ -29,7 +29,7 @@ def test_too_little_memory_is_said_with_numbers_and_parts() -> None:
     assert float(needed[1]) > 24
     assert any(re.match(r"\s+6.8 GiB  activations \(bfloat16, 4,096 tokens ", line) for line in lines)
     assert "lower update.micro_batch_tokens" in message
-    assert message.endswith("RAGEN_SHOULD_CHECK_MEMORY=false starts the run anyway.")
+    assert message.endswith("STARPO_SHOULD_CHECK_MEMORY=false starts the run anyway.")
 
 
 def test_too_little_host_memory_for_offloaded_states_is_said() -> None:

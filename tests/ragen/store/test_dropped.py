@@ -90,7 +90,7 @@ def test_killed_while_dropping_it_is_whole_or_gone(
 def test_dropped_artifact_says_how_to_have_it_back(store: Store, files: str, work: Facts) -> None:
     put_folder(store, "checkpoint", files, work)
     store.drop("checkpoint", KEY)
-    with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*ragen checkpoint RUN --iteration N"):
+    with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*starpo checkpoint RUN --iteration N"):
         store.local_folder("checkpoint", KEY)
 
 

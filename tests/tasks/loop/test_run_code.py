@@ -67,7 +67,7 @@ def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
     names = set()
     for process in ("one", "another"):
         mine("")  # clears the caches
-        monkeypatch.setenv("RAGEN_CODE_TOKEN", process)
+        monkeypatch.setenv("STARPO_CODE_TOKEN", process)
         names.add(default_run_name("smoke", CONFIG))
     assert len(names) == 1
 

@@ -56,7 +56,7 @@ function viewer(container, data, batches) {
     stage.replaceChildren();
     heading.textContent = `Iteration ${wanted.iteration}`;
     about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
-      html("code", {}, `ragen report ${data.run} --embed ${wanted.iteration}`), " adds those of its rollout to this page.");
+      html("code", {}, `starpo report ${data.run} --embed ${wanted.iteration}`), " adds those of its rollout to this page.");
   }
 
   function choices(batch, groups, group) {

@@ -88,8 +88,8 @@ def test_what_it_raises_is_an_error_and_the_worker_stays(job):
     ],
 )
 def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, capfd, step):
-    monkeypatch.setenv("RAGEN_ENVIRONMENT_S", "0.5")
-    said = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise RAGEN_ENVIRONMENT_S"
+    monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.5")
+    said = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise STARPO_ENVIRONMENT_S"
     with pytest.raises(WorkerLostError, match=said):
         Player(step).play(job)
     assert "in step" in capfd.readouterr().err  # the stack

@@ -50,18 +50,18 @@ def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
 def test_a_message_that_names_all_that_is_needed_to_mend_it():
     nodes = [node(CPU=4.0, GPU=1.0), node(CPU=8.0), node(is_alive=False, CPU=64.0, GPU=8.0)]
     with pytest.raises(ConfigError) as caught:
-        check_room(nodes, RayRuntime(actor_gpus=2).actor, 2, "rollout actors (RAGEN_RAY_ACTORS, ...)")
+        check_room(nodes, RayRuntime(actor_gpus=2).actor, 2, "rollout actors (STARPO_RAY_ACTORS, ...)")
     assert str(caught.value) == (
-        "the Ray cluster has room for 0 of 2 rollout actors (RAGEN_RAY_ACTORS, ...), each of which asks for CPU 0.5, "
+        "the Ray cluster has room for 0 of 2 rollout actors (STARPO_RAY_ACTORS, ...), each of which asks for CPU 0.5, "
         "GPU 2 on one node. Its nodes have: CPU 4, GPU 1; CPU 8, GPU 0. Ask for less or fewer, or add nodes; "
-        "RAGEN_RAY_AUTOSCALES=true waits for nodes that are added on demand"
+        "STARPO_RAY_AUTOSCALES=true waits for nodes that are added on demand"
     )
 
 
 def test_settings_come_from_the_environment(monkeypatch):
     asked = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
     for name, value in asked.items():
-        monkeypatch.setenv(f"RAGEN_RAY_{name}", value)
+        monkeypatch.setenv(f"STARPO_RAY_{name}", value)
     settings = RayRuntime()
     assert settings.actors == 3
     assert settings.actor == {"GPU": 0.25, "rollout": 1}
@@ -74,13 +74,13 @@ def test_settings_come_from_the_environment(monkeypatch):
     [
         ('{"rollout": -1}', "rollout = -1; expected an amount of at least 0"),
         ('{"rollout": NaN}', "rollout = nan; expected"),
-        ('{"rollout": 1, "CPU": 4}', "'CPU' is Ray's own.* RAGEN_RAY_ACTOR_CPUS, RAGEN_RAY_CELL_CPUS"),
-        ('{"GPU": 1}', "'GPU' is Ray's own.* RAGEN_RAY_ACTOR_GPUS, RAGEN_RAY_CELL_GPUS"),
+        ('{"rollout": 1, "CPU": 4}', "'CPU' is Ray's own.* STARPO_RAY_ACTOR_CPUS, STARPO_RAY_CELL_CPUS"),
+        ('{"GPU": 1}', "'GPU' is Ray's own.* STARPO_RAY_ACTOR_GPUS, STARPO_RAY_CELL_GPUS"),
         ('{"memory": 1e9}', "'memory' is Ray's own"),
     ],
 )
 def test_resources_that_are_not_custom_ones_are_refused(monkeypatch, who, resources, reason):
-    monkeypatch.setenv(f"RAGEN_RAY_{who}_RESOURCES", resources)
+    monkeypatch.setenv(f"STARPO_RAY_{who}_RESOURCES", resources)
     with pytest.raises(ValidationError, match=reason):
         RayRuntime()
 

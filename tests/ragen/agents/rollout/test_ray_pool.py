@@ -205,7 +205,7 @@ def test_resources_that_the_cluster_does_not_have_are_said_before_anything_waits
 
 def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
     with pytest.raises(
-        ConfigError, match="split over 4 GPUs, and a rollout actor asks for 2: set RAGEN_RAY_ACTOR_GPUS=4"
+        ConfigError, match="split over 4 GPUs, and a rollout actor asks for 2: set STARPO_RAY_ACTOR_GPUS=4"
     ):
         pool_of(1, EngineSpec("vllm", '{"tensor_parallel_size": 4}'), actor_gpus=2)
 

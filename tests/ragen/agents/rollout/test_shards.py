@@ -269,7 +269,7 @@ def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tok
         while True:
             time.sleep(0.01)
 
-    monkeypatch.setenv("RAGEN_ENVIRONMENT_S", "0.5")
+    monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.5")
     monkeypatch.setattr(Corridor, "step", step)
     started = time.monotonic()
     with pytest.raises(EngineError, match=r"a call of environment 'corridor' has taken longer than 0.5 s"):

@@ -109,7 +109,7 @@ def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) ->
     assert "This page holds 2 of the run&#39;s 24 training trajectories, from 1 of 4 rollouts:" in small
     assert "Of iteration 3 it holds 2 of 6." in small
     assert "Of 9 evaluation episodes it holds 3, from 1 of 3 evaluations." in small
-    assert "<code>ragen report hostile --embed N</code>" in small
+    assert "<code>starpo report hostile --embed N</code>" in small
     assert "`" not in small.partition("<main")[2].partition("<script")[0]
 
 

@@ -61,7 +61,7 @@ def test_malformed_responses_teach_nothing():
         ({"rollout/format_ok": 1.0, "filter/num_zero_variance": 3.0}, ["a filter that keeps more"]),
         (
             {"rollout/format_ok": 1.0, "filter/num_zero_variance": 0.0, "filter/num_invalid": 4.0},
-            ["every trajectory ended in an error", "ragen audit"],
+            ["every trajectory ended in an error", "starpo audit"],
         ),
         ({"filter/num_kept": 2.0, "rollout/format_ok": 1.0, "update/gradient_norm": 0.0}, ["every step is 0"]),
     ],

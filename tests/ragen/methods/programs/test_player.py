@@ -420,7 +420,7 @@ def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypat
 
     monkeypatch.setattr(Spelling, "opening", slowly)
     code = """
-is_slow = json.loads(os.environ["RAGEN_TASK"])["dynamics_seed"] == 1
+is_slow = json.loads(os.environ["STARPO_TASK"])["dynamics_seed"] == 1
 messages = [user("slow" if is_slow else "fast")]
 for _ in range(1 if is_slow else 5):
     messages += [ask(*messages)["message"], user("go on")]

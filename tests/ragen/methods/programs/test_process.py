@@ -53,13 +53,13 @@ def test_it_gets_the_task_the_endpoint_and_nothing_that_is_not_named(program, mo
     ended = run(settings, {"q": "\u00fc"})
     task, variables, cwd, words = json.loads(ended.output)
     assert (ended.status, ended.detail) == ("done", "")
-    assert task == {"q": "\u00fc"} == json.loads(variables["RAGEN_TASK"])
+    assert task == {"q": "\u00fc"} == json.loads(variables["STARPO_TASK"])
     assert words == ["at http://127.0.0.1:9/v1", "policy"]
     assert variables["OPENAI_BASE_URL"] == "http://127.0.0.1:9/v1"
     assert (variables["OPENAI_API_KEY"], variables["WANTED"]) == ("key-1", "seen")
     assert variables["HOME"] == variables["TMPDIR"] == cwd
     assert set(variables) - {"LC_CTYPE"} == {
-        *("PATH", "LANG", "HOME", "TMPDIR", "NO_PROXY", "PYTHONPATH", "WANTED", "RAGEN_TASK"),
+        *("PATH", "LANG", "HOME", "TMPDIR", "NO_PROXY", "PYTHONPATH", "WANTED", "STARPO_TASK"),
         *("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"),
     }
     assert not Path(cwd).exists()
@@ -388,7 +388,7 @@ def test_a_forged_report_is_none(program, report, times):
 
 
 def test_half_of_a_surrogate_pair_and_a_null_byte_end_no_run(program):
-    code = "import json, os, sys; print(json.loads(os.environ['RAGEN_TASK']) == json.load(sys.stdin))"
+    code = "import json, os, sys; print(json.loads(os.environ['STARPO_TASK']) == json.load(sys.stdin))"
     assert run(program(code), {"text": "\ud800"}).output == "True\n"
     ended = run(program(code, command=[sys.executable, "agent.py", "a\0b"]))
     assert (ended.status, "cannot be started: embedded null byte" in ended.detail) == ("died", True)

@@ -29,10 +29,10 @@ REUSED = (
         ({"iterations": 20}, " A run of another length shares all iterations that both have, unless a learning rate"),
         (
             {"iterations": 20},
-            "`ragen fork first --from N --set PATH=VALUE` changes settings of rollout, reward, filter",
+            "`starpo fork first --from N --set PATH=VALUE` changes settings of rollout, reward, filter",
         ),
         ({"iterations": 20}, "from iteration N on, and keeps the length."),
-        ({"filter": {"keep": 0.5}}, " `ragen fork first --from N --set PATH=VALUE` changes settings of rollout"),
+        ({"filter": {"keep": 0.5}}, " `starpo fork first --from N --set PATH=VALUE` changes settings of rollout"),
         ({"seed": 2}, ""),
     ],
 )
@@ -86,7 +86,7 @@ def test_unknown_run_suggests_near_ones(store: Store) -> None:
         store.runs.create(name, flow="starpo", preset=None, config=CONFIG)
     with pytest.raises(StoreError, match=r"no run 'sokobn-1' in .*; did you mean sokoban-1\?"):
         store.runs.get("sokobn-1")
-    with pytest.raises(StoreError, match=r"no run 'else' in .*; it has 2: `ragen runs`$"):
+    with pytest.raises(StoreError, match=r"no run 'else' in .*; it has 2: `starpo runs`$"):
         store.runs.get("else")
 
 

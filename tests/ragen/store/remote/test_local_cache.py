@@ -44,7 +44,7 @@ def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         local_cache.trim(50)
     assert {path.name for path in cache.iterdir()} == {in_use}
-    assert "more than RAGEN_CACHE_GB" in caplog.text
+    assert "more than STARPO_CACHE_GB" in caplog.text
 
 
 def test_links_to_copies_take_up_no_room(cache: Path) -> None:
