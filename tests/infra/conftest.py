@@ -43,13 +43,14 @@ def roles(root: Path) -> set[str]:
 
 @pytest.fixture(scope="session")
 def variables() -> set[str]:
-    """Every STARPO_ variable that the project reads."""
+    """Every STARPO_ variable that the project, or a script of infra/, reads."""
     from starpo.ragen.config.ray_runtime import RayRuntime
     from starpo.ragen.config.runtime import Runtime
 
     return {
         *(f"STARPO_{name.upper()}" for name in Runtime.model_fields),
         *(f"STARPO_RAY_{name.upper()}" for name in RayRuntime.model_fields),
+        *("STARPO_BIN", "STARPO_HEAD_IP", "STARPO_REPOSITORY", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT"),
     }
 
 

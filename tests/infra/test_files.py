@@ -97,7 +97,7 @@ def test_every_deployment_and_command_exists(path: Path) -> None:
     named = re.findall(rf"deployment (?:run|inspect) ((?:{flows}|[\w-]+)/[\w-]+)", text)
     assert set(named) <= deployed
     commands = {command for panel in COMMANDS.values() for command in panel}
-    called = re.findall(r"^(?:in_worker |\$ |.*?\bexec )?ragen ([a-z][\w-]+)", text, re.MULTILINE)
+    called = re.findall(r"^(?:in_worker |\$ |.*?\bexec )?starpo ([a-z][\w-]+)", text, re.MULTILINE)
     assert set(called) <= commands
 
 

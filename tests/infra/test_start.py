@@ -39,7 +39,7 @@ def address() -> Iterator[str]:
 def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., list[str]]:
     """Run a role; returns the calls of programs and the lines of stderr."""
     say_settings = 'printenv GLIBC_TUNABLES >"$TMPDIR/malloc" || true'
-    programs, log = stubs(prefect=say_settings, ray=say_settings, ragen="")
+    programs, log = stubs(prefect=say_settings, ray=say_settings, starpo="")
     (programs / "python").symlink_to(sys.executable)
 
     def run(*arguments: str, code: int = 0, **environment: str) -> list[str]:
@@ -155,7 +155,7 @@ sleep 60 &>/dev/null & wait"""
         ray="",
         python=f'until [ "$(grep -c "^ray " {tmp_path}/calls)" = 2 ]; do sleep 0.05; done',
         scontrol="printf 'localhost\nother\n'",
-        ragen=f'[ "$1" = train ] || exit 0\nenv | grep -E "^(RA|PREFECT)" >{tmp_path}/env\nexit ${{TRAIN_CODE:-0}}',
+        starpo=f'[ "$1" = train ] || exit 0\nenv | grep -E "^(RA|STARPO|PREFECT)" >{tmp_path}/env\nexit ${{TRAIN_CODE:-0}}',
     )
     slurm = {
         "SLURM_JOB_ID": "1234567",
