@@ -83,8 +83,9 @@ def _receive(requests: IO[bytes], waiting: "SimpleQueue[bytes | None]", players:
     with suppress(EOFError, OSError):
         while True:
             waiting.put(read_frame(requests)[1])
-    for player in players:
-        player.stop()
+    with suppress(Exception):  # whatever it does, this process ends
+        for player in players:
+            player.stop()
     waiting.put(None)
     time.sleep(ENDING_S)
     os._exit(1)
