@@ -155,7 +155,7 @@ sleep 60 &>/dev/null & wait"""
         ray="",
         python=f'until [ "$(grep -c "^ray " {tmp_path}/calls)" = 2 ]; do sleep 0.05; done',
         scontrol="printf 'localhost\nother\n'",
-        starpo=f'[ "$1" = train ] || exit 0\nenv | grep -E "^(RA|STARPO|PREFECT)" >{tmp_path}/env\nexit ${{TRAIN_CODE:-0}}',
+        starpo=f'[ "$1" = train ] || exit 0\nenv | grep -E "^(RA|STAR|PREF)" >{tmp_path}/env\nexit ${{TRAIN_CODE:-0}}',
     )
     slurm = {
         "SLURM_JOB_ID": "1234567",
