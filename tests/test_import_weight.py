@@ -46,6 +46,7 @@ def test_imports_are_light() -> None:
     assert result.stdout.splitlines() == LIGHT, "the first with more than its name is the one that imports it"
 
 
+@pytest.mark.ci
 def test_help_does_not_import_prefect() -> None:
     code = (
         "import sys\nfrom starpo.flows.cli import app\napp(['--help'], standalone_mode=False)\n"

@@ -31,6 +31,7 @@ def grid_file(tmp_path: Path):
     return write
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", GRIDS.names())
 def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
     study = plan_ablation(Grid.load(GRIDS.path(name)), store)

@@ -25,6 +25,7 @@ def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
         store.runs.record_stage(name, iteration, "diagnose", {"metrics": key})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("successes", "at"), [([0.8] * 8 + [0.1] * 8, 8), ([0.8] * 16, None)])
 def test_when_success_halved_is_said(tmp_path, successes: list[float], at: int | None) -> None:
     store = Store(str(tmp_path / "store"))

@@ -56,6 +56,7 @@ def written(model: Path, environment: str) -> dict[str, Any]:
     return tomllib.loads(plan_experiment(str(model), environment, "mine.toml").text)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("environment", ["Bandit", "sokoban", "FrozenLakeNoSlip", "Rubik", "SearchQATools"])
 def test_what_is_written_validates(
     model: Path, environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

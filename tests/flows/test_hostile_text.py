@@ -263,6 +263,7 @@ def test_a_wrong_value_is_quoted_in_part_and_without_its_password(ragen: Ragen) 
     assert "http://***@host/v1" in err
 
 
+@pytest.mark.ci
 def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_SQL_TIMEOUT_S", "0.5")
     _, _, err = ragen("sql", RUN, "select count(*) from range(100000000000)")

@@ -42,6 +42,7 @@ def refusal(store: Store, *arguments: object) -> str:
     return str(result.exception)
 
 
+@pytest.mark.ci
 def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_path: Path) -> None:
     table = pq.read_table(parquet)
     pa.feather.write_feather(table, tmp_path / "turns.feather")
@@ -62,6 +63,7 @@ def test_a_field_that_turns_do_not_have_is_named(store: Store, tmp_path: Path) -
     assert "unknown: my_note." in refusal(store, "mine", tmp_path / "turns.jsonl")
 
 
+@pytest.mark.ci
 def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet, *KEEP_ALL).exit_code == 0
     query = "select count(*) n, bool_and(kept) kept from turns join selection using (group_id)"
@@ -71,6 +73,7 @@ def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -
     assert audited.exit_code == 0, audited.output
 
 
+@pytest.mark.ci
 def test_what_cannot_be_told_of_an_imported_run_is_said(store: Store, parquet: Path) -> None:
     run_import(store, "mine", parquet)
     found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
@@ -223,6 +226,7 @@ def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(
     assert verify_run(store, "mine").is_faultless
 
 
+@pytest.mark.ci
 def test_whether_a_response_was_malformed_is_not_made_up(store: Store, tmp_path: Path) -> None:
     said = ["<think>up is free</think>up", "", "up"]
     traces = [
@@ -264,6 +268,7 @@ def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_pa
     assert keys[0] == keys[1], "the same rows are the same artifact"
 
 
+@pytest.mark.ci
 def test_a_whole_export_has_the_iterations_that_it_was_made_of(store: Store, parquet: Path, tmp_path: Path) -> None:
     pq.write_table(example_turns(2), tmp_path / "other.parquet")
     run_import(store, "mine", parquet, tmp_path / "other.parquet")

@@ -136,6 +136,7 @@ RECORDS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("path", "content"),
     [

@@ -74,6 +74,7 @@ def test_a_file_is_not_there_before_it_is_complete(
     assert (file.read_text() if file.exists() else None) == ("earlier" if is_there else None)
 
 
+@pytest.mark.ci
 def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert "there is no run 'haf'" in str(refusal("report", "haf", "--store", store, "-o", str(path)))
@@ -124,6 +125,7 @@ def evaluated(store: str) -> Callable[[str, list[bool], int], None]:
     return evaluate
 
 
+@pytest.mark.ci
 def test_a_comparison_says_what_pairs_of_initial_states_say(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
@@ -160,6 +162,7 @@ def test_a_comparison_is_written_by_suffix(store: str, tmp_path: Path, evaluated
     assert r"quarter & completed & 2 & 0.625 [0.525, 0.725]" in table
 
 
+@pytest.mark.ci
 def test_names_are_text_to_latex(store: str, make_run: Callable, tmp_path: Path) -> None:
     make_run(Store(store), "a_b")
     ragen("compare", "a_b", "--store", store, "-o", str(tmp_path / "one.tex"))
@@ -194,6 +197,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run_is_read(
     assert found in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
 
 
+@pytest.mark.ci
 def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path) -> None:
     path, without = tmp_path / "with.html", tmp_path / "without.html"
     ragen("report", "half", "--store", store, "-o", str(path))

@@ -36,6 +36,7 @@ def serving() -> Iterator[Callable[[int], str]]:
         each.server_close()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("status", "is_up"), [(200, True), (401, True), (403, True), (404, False), (503, False)])
 def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[[int], str], status: int, is_up: bool) -> None:
     """Prefect Cloud does so, as no API key is sent with the health check."""

@@ -93,6 +93,7 @@ def test_gc_beside_a_gap(stored: Path) -> None:
     assert turns.exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("age", ["", "d", "1", "1y", "-1d", "1.5h", "a day"])
 def test_gc_with_an_age_that_is_none(stored: Path, age: str) -> None:
     message = refused("store", "gc", "--min-age", age, "--store", str(stored))

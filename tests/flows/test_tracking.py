@@ -34,6 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> FakeRun:
     return run
 
 
+@pytest.mark.ci
 def test_nobody_waits_and_nothing_is_lost(run):
     tracker = Tracker("a-run", {})
     for iteration in range(5):

@@ -31,6 +31,7 @@ def test_message_names_rule_rows_ids_and_what_to_do() -> None:
     assert caught.value.failure_cases["row"].to_pylist() == [2, 7, 12, 17, 22, 27, 32, 37]
 
 
+@pytest.mark.ci
 def test_message_stays_short_when_everything_is_wrong() -> None:
     table = example_turns(100)
     wrong = {name: pa.nulls(table.num_rows, table.schema.field(name).type) for name in table.schema.names}

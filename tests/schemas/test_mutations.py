@@ -206,6 +206,7 @@ STANDS = {
 digest, and differ from a repetition of the episode with the same engine."""
 
 
+@pytest.mark.ci
 def test_tables_as_they_were_made_pass_both_doors(iteration: Iteration) -> None:
     for kind, table in iteration.tables.items():
         validate(table, kind)

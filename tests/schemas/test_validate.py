@@ -267,6 +267,7 @@ def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], 
     assert [rule for name, rule in broken if name == column and text in rule], broken
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", DATASETS)
 def test_null_is_found_in_every_column_that_forbids_it(kind: str) -> None:
     for column in DATASETS[kind].columns:

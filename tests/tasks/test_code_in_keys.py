@@ -137,6 +137,7 @@ def put_turns(store: Store) -> None:
     )
 
 
+@pytest.mark.ci
 def test_a_component_that_is_added_is_paid_and_one_that_is_edited_is_paid_anew(
     tmp_path: Path, mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

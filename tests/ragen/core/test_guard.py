@@ -98,6 +98,7 @@ def test_a_call_in_another_thread_is_known_and_ends_at_its_limit() -> None:
     assert overdue_call() is None
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(30)
 def test_a_call_that_takes_long_is_named_while_it_does(monkeypatch, caplog) -> None:
     monkeypatch.setattr(guard, "SLOW_S", 0.2)

@@ -262,6 +262,7 @@ def test_settings_that_do_not_survive_json_are_found():
     assert [f.rule for f in check(Unfaithful(), should_start_process=False)] == ["settings survive json"]
 
 
+@pytest.mark.ci
 def test_a_difference_between_processes_is_found(monkeypatch):
     shifted = lambda settings, seed, dynamics_seed, max_steps=40: trace(settings, seed + 1, dynamics_seed, max_steps)  # noqa: E731
     monkeypatch.setattr(starpo.ragen.envs.check, "trace", shifted)

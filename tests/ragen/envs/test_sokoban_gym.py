@@ -113,6 +113,7 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
             return as_board(fixed, state)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("height", "width", "num_boxes", "search_depth", "seeds"),
     [

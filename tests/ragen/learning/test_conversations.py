@@ -117,6 +117,7 @@ def test_where_earlier_reasoning_is_dropped_each_response_is_learned_where_it_is
     assert "second" not in second[0]
 
 
+@pytest.mark.ci
 def test_reasoning_is_written_in_tags_where_the_template_has_no_place_for_it() -> None:
     _, ((one,),), _ = examples(
         tokenizer_of("qwen2.5"), conversation(user("q"), said("so", "hm"), user("q"), said("no"))
@@ -137,6 +138,7 @@ def test_only_what_is_to_be_learned_has_a_loss() -> None:
     assert "bad" in one[0]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [

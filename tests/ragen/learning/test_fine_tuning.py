@@ -94,6 +94,7 @@ def test_the_same_fine_tuning_gives_the_same_bytes_on_a_gpu(folder: str, tmp_pat
     assert first == again
 
 
+@pytest.mark.ci
 def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> None:
     """Dropout would draw from torch's global generator: the bytes would differ, and so would the generator's state."""
     dropping, before = tmp_path / "dropping", torch.get_rng_state()

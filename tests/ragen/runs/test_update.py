@@ -27,6 +27,7 @@ def stored_rows(store: Store) -> dict[str, str]:
     return dict.fromkeys(KINDS, "k" * 32)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("code", "error", "message"), [
     ("1 / 0", LearnerError, r"in its advantage 'estimator_of_mine:boom': \S+mine.py, line 2: ZeroDivisionError: div"),
     ("sys.exit(3)", LearnerError, r"line 2: SystemExit: sys.exit\(3\) was called. Nothing was stored"),

@@ -33,6 +33,7 @@ def test_bad_data_are_kept_whole_with_the_reasons(store: Store, work: Facts) -> 
     assert not store.has("turns", work.key)
 
 
+@pytest.mark.ci
 def test_the_same_bad_data_are_kept_once(store: Store, work: Facts) -> None:
     for start, number in ((1, 1), (1, 1), (2, 2)):
         with pytest.raises(DataError) as caught:

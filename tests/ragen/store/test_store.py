@@ -31,6 +31,7 @@ def forget() -> None:
     reading._VERIFIED.clear()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", DATASETS)
 def test_dataset_comes_back_as_it_was(store: Store, work: Facts, kind: str) -> None:
     table = example(kind)

@@ -114,6 +114,7 @@ def test_full_skill_follows_a_shortest_solution():
         assert taken == shortest
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("skill", "measured"), [(0.0, 0.124), (0.15, 0.184), (0.25, 0.239), (1.0, 1.0)])
 def test_plays_as_well_as_a_mediocre_player_should(skill, measured):
     # Measured on 20,000 rooms; three standard errors of 1000 rooms are 3 * sqrt(0.24 * 0.76 / 1000) = 0.041.

@@ -96,6 +96,7 @@ RESPONSES = [
 DROPPED = {"earlier_thoughts": "dropped"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("template", "kind", "settings"),
     [

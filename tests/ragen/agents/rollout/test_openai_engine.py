@@ -170,6 +170,7 @@ def test_a_tag_that_the_template_opens_is_not_doubled(play):
     assert set(turns["status"].to_pylist()) == {"ok"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("failures", [["500"], ["503", "reset", "cut"], ["429"], ["silence"]])
 def test_passing_failures_cost_only_time(server, play, failures):
     server.script = list(failures)
@@ -185,6 +186,7 @@ def test_no_more_in_flight_than_allowed(server, play):
     assert server.most_in_flight == 2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("failure", "message"),
     [

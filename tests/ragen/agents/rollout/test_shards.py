@@ -264,6 +264,7 @@ def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, to
         run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(GROUPS[:1], 2, 1))
 
 
+@pytest.mark.ci
 def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     def step(self, action):
         while True:

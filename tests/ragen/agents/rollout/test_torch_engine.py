@@ -105,6 +105,7 @@ def reference_logprobs(model, request, response, sampling):
     return probs[range(len(response.token_ids)), response.token_ids].log().numpy()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("context", ["window", "full"])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
@@ -224,6 +225,7 @@ def test_loading_again_is_a_no_op_and_new_weights_end_the_sessions_of_the_old(po
         stale.generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", [*MODELS, *MIXTURES])
 def test_weights_are_reloaded_in_every_architecture(tmp_path, name):
     engine = TorchEngine(device="cpu")

@@ -148,6 +148,7 @@ def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
         load_tokenizer(tmp_path / "policy")
 
 
+@pytest.mark.ci
 def test_a_processor_that_resizes_beyond_the_budget_is_told_with_numbers(tmp_path):
     """The size that Qwen3-VL is shipped with enlarges a small board sixteenfold."""
     tokenizer = make_tokenizer()
@@ -188,6 +189,7 @@ def test_positions_in_two_dimensions():
     assert grid_positions(branches, [(2, 2)], index, ends)[0, 0].tolist() == [0, 1, 1, 1, 1, 3, 1]
 
 
+@pytest.mark.ci
 def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
     model, tokenizer = load_policy(folder)
     tokens, table = tokenizer.image_tokens, ImageTable()

@@ -86,6 +86,7 @@ def session(request, folder):
     return engine.session(SAMPLING, [31])
 
 
+@pytest.mark.ci
 def test_logprobs_equal_a_forward_pass_with_the_same_pixels(session, tokenizer, model, pictures):
     pairs = list(conversation(session, tokenizer, pictures))
     with torch.inference_mode():

@@ -29,6 +29,7 @@ MIXTURE = MixtureSettings(parts=PARTS)
 WET, ARM = (next(seed for seed in range(99) if MIXTURE.tag_of(seed) == tag) for tag in ("wet", "arms"))
 
 
+@pytest.mark.ci
 def test_it_keeps_the_conventions_in_every_process():
     assert check(MIXTURE) == []
 

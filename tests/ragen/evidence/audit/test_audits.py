@@ -52,11 +52,13 @@ def test_a_sound_run_has_no_fault(filled: Store) -> None:
         assert finding.table.num_rows or name in ("errors", "contamination")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", list(AUDITS))
 def test_a_run_without_any_rows_has_no_fault(tables: Ask, name: str) -> None:
     assert found(name, tables()).severity == "note"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in AUDITS if name not in ("groups", "staleness")])  # those count uses
 def test_what_is_reused_is_counted_once(tables: Ask, name: str) -> None:
     turns, episodes = changed(played_turns(), only(0, **TestErrors.ERROR)), example("episodes")

@@ -50,6 +50,7 @@ REACHES = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("sql", WRITES)
 def test_what_is_no_reading_is_refused(tables: Ask, sql: str) -> None:
     database = tables(turns=played_turns())
@@ -107,6 +108,7 @@ def test_an_error_is_found_before_anything_is_loaded() -> None:
         database.query("select rewrd from turns join rewards using (run)")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("sql", "loaded"),
     [

@@ -47,6 +47,7 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
             assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
 
 
+@pytest.mark.ci
 def test_views_of_many_files_are_read_once_for_many_queries(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each audit queries the same views: a file that is opened by each of them costs ten times as much."""
     monkeypatch.setattr(stored, "MAX_FILES", 1)
@@ -127,6 +128,7 @@ def test_runs_and_artifacts_are_views_too(filled: Store) -> None:
     assert sorted(reused) == [(1, "rewards"), (1, "selection"), (1, "turns")]
 
 
+@pytest.mark.ci
 def test_several_runs_are_told_apart(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, "a-0", num_iterations=1, first_seed=0)

@@ -28,6 +28,7 @@ def lines(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("agent", [FULL, WINDOW, PREFILLED, SYSTEM], ids=["full", "window", "prefilled", "system"])
 def test_rendered_messages_are_the_tokens_that_were_seen(store, put_run, tmp_path, agent):
     table = put_run(agent=agent)
@@ -53,6 +54,7 @@ def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):
     assert [line["turns"] for line in found] == [[0, 0], [1, 1], [2, 2]]
 
 
+@pytest.mark.ci
 def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
     put_run(agent=FULL)
     counts = {

@@ -27,6 +27,7 @@ def test_every_run_has_a_colour_and_a_legend_entry_of_its_own() -> None:
     assert "stroke-dasharray" in drawn([Curve(name, POINTS) for name in [*names, "one more"]])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("form", "start"), [("svg", b"<svg"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_pictures_in_every_form_repeat(form: str, start: bytes) -> None:
     once, again = (draw_comparison([Curve("a", POINTS)], "title", form) for _ in range(2))

@@ -105,6 +105,7 @@ def test_small_budget_embeds_a_part(stored_run: Store, data) -> None:
     assert small.decisions == data.decisions
 
 
+@pytest.mark.ci
 def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> None:
     assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [2, 3]
     with pytest.raises(ConfigError, match="run hostile has no rollout at iteration 9; it has 0 to 3"):

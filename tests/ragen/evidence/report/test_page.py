@@ -102,6 +102,7 @@ def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
     assert "No evaluation has been stored yet." in render_report(gather(store, "new"))
 
 
+@pytest.mark.ci
 def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) -> None:
     assert "All 24 training trajectories of the run are in this page." in page
     assert "All 9 episodes of its 3 evaluations are included." in page

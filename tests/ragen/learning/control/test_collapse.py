@@ -201,6 +201,7 @@ def test_too_few_points_raise_nothing(num_points):
 a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
 
 
+@pytest.mark.ci
 @settings(max_examples=60)
 @given(
     st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT, DRIFT), a_curve)),

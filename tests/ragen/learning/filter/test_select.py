@@ -171,6 +171,7 @@ def test_fault_score_read_after_normalisation(make_turns):
     assert normalised.equals(plain)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("strategy", "metric"),
     [(s, m) for s in STRATEGIES for m in METRICS if not (m in ("mean", "sum") and s in ("top_p_linear", "min_p"))],
@@ -394,6 +395,7 @@ def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
     assert "scope" not in FilterConfig().model_dump()
 
 
+@pytest.mark.ci
 def test_a_strategy_of_ones_own_is_described_by_its_own_options(make_turns, mine):
     mine(
         "import numpy as np\n"

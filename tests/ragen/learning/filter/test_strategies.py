@@ -86,6 +86,7 @@ def test_ties_go_to_the_earlier_group(strategy):
     assert _kept(strategy, [3, 3, 3, 3], keep=0.5, keep_count=2 if strategy is top_k else None) == [0, 1]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(scores=some_scores, keep=shares, seed=st.integers(0, 1000))
 def test_every_strategy_keeps_the_best_and_ignores_the_order_of_groups(strategy, scores, keep, seed):
@@ -116,6 +117,7 @@ def test_min_p_keeps_less_the_more_it_asks_for(scores, one, other):
     assert not (min_p(scores, FilterConfig(keep=larger)) & ~min_p(scores, FilterConfig(keep=smaller))).any()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("strategy", [keep_all, top_fraction, top_k, top_p_linear, min_p])
 @given(scores=some_scores, keep=shares, scale=st.sampled_from([2.0**-20, 0.5, 2.0**20]))
 def test_the_scale_of_the_rewards_does_not_matter(strategy, scores, keep, scale):

@@ -25,6 +25,7 @@ def digest(learner: TorchLearner, folder: Path) -> str:
     return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
 
 
+@pytest.mark.ci
 def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:
     """The ratio is 1 before the first step: the gradient of -sum(advantage * logprob) / (trajectories * tokens)."""
     trajectories = make_trajectories(6)

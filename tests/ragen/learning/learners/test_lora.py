@@ -53,6 +53,7 @@ def logprobs(model, trajectories) -> torch.Tensor:
     return score(ResponseScores(model), batches, len(tokens), 1.0, MicroBatchRunner(Device(), 1, "float32")).logprobs_N
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_only_adapters_and_the_critics_head_learn(policy_folder, make_trajectories, context, tmp_path, base):
     learner, _ = trained(base, policy_folder, make_trajectories(4), context, tmp_path / "c")
@@ -109,6 +110,7 @@ def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, m
     torch.testing.assert_close(logprobs(by_peft, trajectories), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.ci
 def test_transformers_never_meets_the_adapter_beside_the_weights(
     policy_folder, make_trajectories, context, tmp_path, monkeypatch
 ):
@@ -170,6 +172,7 @@ def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_traject
     assert not any("lora" in name for name in names)
 
 
+@pytest.mark.ci
 def test_frozen_weights_are_held_once_and_in_bfloat16_where_that_is_the_arithmetic(
     policy_folder, make_trajectories, context, tmp_path
 ):
@@ -183,6 +186,7 @@ def test_frozen_weights_are_held_once_and_in_bfloat16_where_that_is_the_arithmet
     assert {t.dtype for t in load_file(tmp_path / "c" / "adapter_model.safetensors").values()} == {torch.float32}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])
 def test_activations_computed_again_change_no_number(policy_folder, make_trajectories, context, tmp_path, lora):
     config, trajectories = change(PPO, lora=lora), make_trajectories(4)
@@ -205,6 +209,7 @@ def test_a_model_without_linear_layers_is_refused_with_the_reason():
             shape_of(LoraConfig(targets=targets), backbone)
 
 
+@pytest.mark.ci
 def test_other_settings_than_the_stored_adapters_are_refused(policy_folder, make_trajectories, context, tmp_path):
     trained(GRPO, policy_folder, make_trajectories(2), context, tmp_path / "c")
     other = TorchLearner(change(GRPO, lora=LoraConfig(rank=8, alpha=8)), num_threads=1)
@@ -219,6 +224,7 @@ def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_tr
         learner.load(str(tmp_path / "full"), "full", None)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

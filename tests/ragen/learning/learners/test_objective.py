@@ -105,6 +105,7 @@ def test_micro_batches_change_no_objective(policy_folder, make_trajectories, con
     torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
 def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
@@ -255,6 +256,7 @@ def test_an_update_is_six_calls_from_its_surrogate(policy_folder, make_trajector
     assert calls == ["update", "update_models", "accumulate", "run", "gradients", "__call__"]
 
 
+@pytest.mark.ci
 def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):
     """Three trajectories of equal weight and one of nine times that weight: ESS = (144 / 84) / 4 = 0.42857."""
     trajectories = make_trajectories(4)

@@ -34,6 +34,7 @@ def test_every_segment_is_there_once_with_its_own_past(segments, max_tokens):
                 assert np.flatnonzero(seen[place]).tolist() == sorted(places[: depth + 1].tolist())
 
 
+@pytest.mark.ci
 @given(SEGMENTS)
 def test_a_row_with_room_has_a_token_for_each_beginning(segments):
     (row,) = rows_of(segments, 10_000)
@@ -41,6 +42,7 @@ def test_a_row_with_room_has_a_token_for_each_beginning(segments):
     assert len(row) == len(beginnings)
 
 
+@pytest.mark.ci
 @given(SEGMENTS)
 def test_without_rows_to_share_equal_segments_alone_are_merged(segments):
     rows = rows_of(segments, 0)

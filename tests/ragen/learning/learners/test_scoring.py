@@ -47,6 +47,7 @@ def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.
     return torch.cat(parts)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("budget", [16, 60, 10_000])

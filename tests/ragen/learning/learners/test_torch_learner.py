@@ -183,6 +183,7 @@ def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(poli
     in_two_processes(policy_folder, config, tmp_path)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_the_number_of_threads_changes_no_bit(policy_folder, make_trajectories, context, tmp_path, base, dtype):
@@ -198,6 +199,7 @@ def test_the_number_of_threads_changes_no_bit(policy_folder, make_trajectories, 
     assert digest(tmp_path / "1") == digest(tmp_path / "2") == digest(tmp_path / "5")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_a_stored_checkpoint_goes_on_as_if_never_stored(

@@ -69,6 +69,7 @@ def test_hgpo_by_hand():
     assert found.baselines_B.tolist() == [1, 1, 1]
 
 
+@pytest.mark.ci
 @given(random_inputs())
 def test_hgpo_of_depth_1_is_gigpo(inputs):
     torch.testing.assert_close(hgpo(with_options(inputs, depth=1)).advantages_BT, gigpo(inputs).advantages_BT)

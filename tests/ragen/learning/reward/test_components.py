@@ -118,6 +118,7 @@ def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> li
     return rows
 
 
+@pytest.mark.ci
 @given(
     plan=st.lists(st.sampled_from(["act", "malformed", "full"]), min_size=1, max_size=6),
     action_cost=st.sampled_from(ACTION_COSTS) | st.floats(-100, 0),

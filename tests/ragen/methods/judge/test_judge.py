@@ -147,6 +147,7 @@ def test_another_judge_is_asked_anew(make_turns, server, store, changes):
     assert len(server.asked) == 2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("said", "message"),
     [

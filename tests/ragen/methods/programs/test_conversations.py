@@ -173,6 +173,7 @@ SPOKEN = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
 def test_a_conversation_with_tools_grows_by_appending(template):
     here = policy(template)
@@ -195,6 +196,7 @@ def test_a_conversation_with_tools_grows_by_appending(template):
     assert "too" in rest
 
 
+@pytest.mark.ci
 def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
@@ -219,6 +221,7 @@ def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
     assert (prompt.number, prompt.ids[: len(second)]) == (0, second)
 
 
+@pytest.mark.ci
 def test_the_same_text_with_another_image_is_another_conversation():
     pictures = [Image(np.full((32, 64, 3), shade, np.uint8)) for shade in (0, 255)]
     tokenizer = make_tokenizer(patch_size=32)

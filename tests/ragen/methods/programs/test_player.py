@@ -223,6 +223,7 @@ def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits
         assert row["action_rewards"] == []
 
 
+@pytest.mark.ci
 def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, monkeypatch):
     def refuse(*_):
         raise OSError("no such program")
@@ -233,6 +234,7 @@ def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, mo
     ] * 2
 
 
+@pytest.mark.ci
 def test_the_reward_is_that_of_the_last_turn(run):
     rows = run("ask(user('a')); ask(user('b')); end(0.5)")[:2]
     assert [(row["action_rewards"], row["success"], row["terminated"], row["status"]) for row in rows] == [
@@ -303,6 +305,7 @@ for _ in range(9):
     assert "did not wait for 3: give its client a longer timeout" in json.loads(rows[0]["info"])["message"]
 
 
+@pytest.mark.ci
 def test_what_was_refused_is_told_where_the_program_swallows_it(run):
     code = """
 for _ in range(2):
@@ -335,6 +338,7 @@ while True:
     assert {row["status"] for row in rows} == {"env_error"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("text", "content", "status"),
     [
@@ -404,6 +408,7 @@ end(1)
     assert not second["is_context_start"]
 
 
+@pytest.mark.ci
 def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
     is_done, waited = threading.Event(), []
     opening = Spelling.opening
@@ -475,6 +480,7 @@ end(1)
     assert [row["observation"] for row in run(code, slowly)] == ["heard", "heard"]
 
 
+@pytest.mark.ci
 def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     (tmp_path / "agent.py").write_text(ASKING + "ask(user('a')); end(1)")
     (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
@@ -526,6 +532,7 @@ def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, 
     assert not list(tmp_path.glob("ragen-program-*"))
 
 
+@pytest.mark.ci
 def test_what_a_program_says_cannot_act_in_the_report(run, tmp_path):
     attack = "</script><script>document.title='owned'</script>"
     code = f"""

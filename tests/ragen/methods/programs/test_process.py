@@ -187,6 +187,7 @@ def test_to_kill_it_ends_all_of_it_and_its_folder(folder, program):
     assert running.poll().status == "died"
 
 
+@pytest.mark.ci
 def test_where_its_parent_is_killed_nothing_stays(folder, program):
     program(TREE + "    time.sleep(600)\n")
     parent = f"""
@@ -342,6 +343,7 @@ def test_programs_play_on_when_their_fork_server_is_killed(folder, program):
     assert [one.wait().output for one in (*running, later)] == ["played\n"] * 4
 
 
+@pytest.mark.ci
 def test_a_program_that_is_never_started_is_given_up_at_its_limit(folder, program, monkeypatch):
     monkeypatch.setattr(process, "LATE_S", 0.5)
     (folder / "slow.py").write_text("import time\ntime.sleep(600)\n\ndef play(task): ...\n")

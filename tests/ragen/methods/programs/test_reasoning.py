@@ -86,6 +86,7 @@ def test_a_context_goes_on_while_results_of_tools_follow(thought, goes_on):
     assert "think" not in tokenizer.decode(third.ids)
 
 
+@pytest.mark.ci
 def test_reasoning_is_sent_in_the_field_where_the_template_reads_it():
     tokenizer, _, spelling = spelling_of("reads_field", should_prefill_think=True)
     messages = [ChatMessage("user", "a"), ChatMessage("assistant", "<think>b </think>\nc"), ChatMessage("user", "d")]

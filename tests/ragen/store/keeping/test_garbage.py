@@ -152,6 +152,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
     assert all(store.faults(manifest) == [] for manifest in manifests)
 
 
+@pytest.mark.ci
 def test_killed_deletion_is_finished_by_the_next(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) ->
             find_garbage(Location(store.url), now=LATER)
 
 
+@pytest.mark.ci
 def test_a_checkpoint_that_was_dropped_is_no_fault(store: Store, make_run: MakeRun) -> None:
     made = make_run(store, "a", 3)
     checkpoints = [key for kind, key in made if kind == "checkpoint"]

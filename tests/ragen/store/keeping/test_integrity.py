@@ -35,6 +35,7 @@ def test_a_sound_store(store: Store, make_run: MakeRun) -> None:
     assert seen == sorted(seen)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("offset", [0, 4, -1])
 def test_one_flipped_bit_anywhere(store: Store, make_run: MakeRun, offset: int) -> None:
     made = make_run(store, "a", 1)

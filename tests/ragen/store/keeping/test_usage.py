@@ -60,6 +60,7 @@ def test_what_no_run_needs_is_shown(store: Store, make_run: MakeRun) -> None:
     assert found["checkpoint"].unreached_bytes > 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_dropped", [True, False])
 def test_gaps_are_counted(store: Store, make_run: MakeRun, is_dropped: bool) -> None:
     made = make_run(store, "a", 1)

@@ -117,6 +117,7 @@ def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) ->
     assert lease_files(local) == []
 
 
+@pytest.mark.ci
 def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
     holder = python(HOLDER, local.url)
     assert holder.stdout is not None
@@ -165,6 +166,7 @@ def test_silent_holder_elsewhere_is_succeeded(store: Store, monkeypatch: pytest.
             assert lease_files(store) == ["000002.json"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("data", [b"", b"{", b"[]"])
 def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes) -> None:
     Location(store.url).replace("runs/mine/leases/000007.json", data)

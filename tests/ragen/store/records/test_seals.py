@@ -96,6 +96,7 @@ def test_a_record_that_was_put_in_is_noticed(local: Store) -> None:
     assert local.runs.seals("r").broken
 
 
+@pytest.mark.ci
 def test_a_store_is_checked_for_it_and_names_the_run(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 2)
     location = Location(store.url)
