@@ -32,6 +32,13 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
     return False
 
 
+def suspend(one: psutil.Process) -> None:
+    """Stop a process, and wait until it is: until then it goes on."""
+    one.suspend()
+    while one.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.001)
+
+
 def until(path: Path, within_s: float = 60.0) -> str:
     """Wait for a file with something in it."""
     stop_at = time.monotonic() + within_s
@@ -305,7 +312,7 @@ def test_a_stopped_fork_server_is_replaced_and_the_program_plays(program, monkey
     monkeypatch.setattr(process, "STUCK_S", 0.1)
     settings = program("print('played')")
     stopped = server_of(settings)
-    stopped.suspend()
+    suspend(stopped)
     running = [RunningProgram(settings, {}, "", f"key-{n}") for n in range(3)]
     assert [one.wait().output for one in running] == ["played\n"] * 3
     assert gone(stopped.pid)
@@ -314,7 +321,7 @@ def test_a_stopped_fork_server_is_replaced_and_the_program_plays(program, monkey
 def test_to_kill_what_a_stopped_fork_server_holds_takes_no_time(program):
     settings = program("import time; time.sleep(600)", time_limit_s=600)
     stopped = server_of(program("pass"))
-    stopped.suspend()
+    suspend(stopped)
     running = RunningProgram(settings, {}, "", "key-5")
     started = time.monotonic()
     running.kill()
