@@ -115,16 +115,17 @@ def _loaded_outside(name: str) -> Any:
 
     outside = _outside()
     assert outside is not None
-    made = load_entry(outside, name)
-    if not isinstance(made, typer.Typer):
-        if not callable(made):
+    command = load_entry(outside, name)
+    if not isinstance(command, typer.Typer):
+        if not callable(command):
             raise RegistryError(
-                f"command '{name}' of {outside.packages[name]} ({outside[name]}) is {type(made).__name__}; expected a "
-                "typer.Typer or a function"
+                f"command '{name}' of {outside.packages[name]} ({outside[name]}) is {type(command).__name__}; expected "
+                "a typer.Typer or a function"
             )
-        made, function = typer.Typer(**STYLE), made  # type: ignore[arg-type]
-        made.command(name)(function)
-    return get_command(made)
+        app = typer.Typer(**STYLE)  # type: ignore[arg-type]
+        app.command(name)(command)
+        return get_command(app)
+    return get_command(command)
 
 
 def _stem(name: str) -> str:

@@ -34,19 +34,19 @@ def compare(
     check_output(output, ".svg", ".pdf", ".png", ".csv", ".tex")
     opened = open_store(store)
     records = [opened.runs.get(name) for name in dict.fromkeys(runs)]
-    found = compared(opened, records)
+    comparisons = compared(opened, records)
     differing = differing_settings(records)
     if as_json:
         facts = [
             {**one.facts, "success_best": one.best, "difference": one.difference and asdict(one.difference)}
-            for one in found
+            for one in comparisons
         ]
         print_json({"runs": facts, "settings": differing})
     else:
-        print_rows(success_rows(found), False, "success by run", "")
-        if len(found) > 1:
-            print_rows(difference_rows(found), False, f"last success minus that of {records[0].name}", "")
-        for remark in remarks(found):
+        print_rows(success_rows(comparisons), False, "success by run", "")
+        if len(comparisons) > 1:
+            print_rows(difference_rows(comparisons), False, f"last success minus that of {records[0].name}", "")
+        for remark in remarks(comparisons):
             say(Console(), remark)
         by_setting = [{"setting": path, **values} for path, values in differing.items()]
         print_rows(by_setting, False, "settings that differ", "no setting differs")
@@ -54,12 +54,12 @@ def compare(
         return
     form = output.suffix.lower().removeprefix(".")
     if form in ("csv", "tex"):
-        path = write_page(output, as_csv(found) if form == "csv" else as_latex(found))
+        path = write_page(output, as_csv(comparisons) if form == "csv" else as_latex(comparisons))
         say(Console(stderr=True), f"written: {path}")
         return
     drawn = [
         Curve(one.facts["run"], [(p["iteration"], p["success"], p["low"], p["high"]) for p in one.curve])
-        for one in found
+        for one in comparisons
     ]
     say(Console(stderr=True), f"drawn: {write_page(output, draw_comparison(drawn, 'Success by run', form))}")
 

@@ -51,17 +51,17 @@ class ComparedRun:
     def numbers(self) -> dict[str, Any]:
         """One value for each number of a table; None where there is none."""
         first, last = (self.curve[0], self.curve[-1]) if self.curve else ({}, {})
-        found = self.difference
+        difference = self.difference
         return {
             **{name: self.facts[name] for name in ("run", "state", "updates")},
             **{f"first{end}": first.get(name) for end, name in _ENDS.items()},
             "best": self.best,
             **{f"last{end}": last.get(name) for end, name in _ENDS.items()},
-            "difference": found and found.mean,
-            "difference_low": found and found.low,
-            "difference_high": found and found.high,
-            "p": found and found.p_value,
-            "num_pairs": found and found.num_pairs,
+            "difference": difference and difference.mean,
+            "difference_low": difference and difference.low,
+            "difference_high": difference and difference.high,
+            "p": difference and difference.p_value,
+            "num_pairs": difference and difference.num_pairs,
         }
 
 
@@ -109,19 +109,19 @@ def difference_rows(runs: Sequence[ComparedRun]) -> list[dict[str, str]]:
 
 def remarks(runs: Sequence[ComparedRun]) -> list[str]:
     """Explain what the differences are, and what they do not say."""
-    found = [one.difference for one in runs if one.difference]
-    said = []
-    if any(one.num_pairs for one in found):
-        said.append("paired by initial state; p: sign test")
-    if any(not one.num_pairs for one in found):
-        said.append(
+    differences = [one.difference for one in runs if one.difference]
+    sentences = []
+    if any(one.num_pairs for one in differences):
+        sentences.append("paired by initial state; p: sign test")
+    if any(not one.num_pairs for one in differences):
+        sentences.append(
             "unpaired: evaluated on other initial states, so the interval is wider; p: z test of two independent rates"
         )
-    if found:
-        said.append(
+    if differences:
+        sentences.append(
             "intervals are over initial states, for these runs alone; `starpo ablate` compares settings over seeds"
         )
-    return said
+    return sentences
 
 
 def as_csv(runs: Sequence[ComparedRun]) -> str:
@@ -165,13 +165,13 @@ def _interval(numbers: Mapping[str, Any], name: str) -> str:
     return "" if None in values else "{:.3f} [{:.3f}, {:.3f}]".format(*values)
 
 
-def _difference(found: PanelDifference | None, absent: str = "") -> dict[str, str]:
-    if found is None:
+def _difference(difference: PanelDifference | None, absent: str = "") -> dict[str, str]:
+    if difference is None:
         return {"difference": absent, "p": "", "pairs": ""}
     return {
-        "difference": f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]",
-        "p": f"{found.p_value:.2g}" if found.p_value >= 0.001 else "< 0.001",
-        "pairs": str(found.num_pairs) if found.num_pairs else "unpaired",
+        "difference": f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
+        "p": f"{difference.p_value:.2g}" if difference.p_value >= 0.001 else "< 0.001",
+        "pairs": str(difference.num_pairs) if difference.num_pairs else "unpaired",
     }
 
 
