@@ -79,7 +79,7 @@ def _when_parent_dies(act: Callable[[], object]) -> None:
 
 @contextmanager
 def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
-    from starpo.ragen.agents.rollout.ray_cluster import check_room, connect
+    from starpo.ragen.agents.rollout.pools.ray_cluster import check_room, connect
 
     ray = connect(num_cpus=Runtime.current().threads)
     try:

@@ -129,9 +129,9 @@ def play_trial(config: StarPOConfig, folder: str, num_episodes: int, store: Stor
         EngineError: If every episode ended by a fault of the environment.
         StarPOError: If the policy cannot be loaded, or a reward component fails.
     """
-    from starpo.ragen.agents.rollout.local_player import LocalPlayer
+    from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards, remarks_of
-    from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+    from starpo.ragen.agents.rollout.torch.engine import TorchEngine
     from starpo.ragen.learning.reward.compute import compute_rewards
 
     members = min(config.rollout.group_size, _MEMBERS, max(1, num_episodes // 2))  # at least two initial states

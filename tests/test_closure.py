@@ -10,9 +10,9 @@ ROOMS = (
     "starpo.ragen.evidence",
     "starpo.ragen.studies",
     "starpo.ragen.agents.vision",
-    "starpo.ragen.agents.rollout.vllm_engine",
-    "starpo.ragen.agents.rollout.openai_engine",
-    "starpo.ragen.agents.rollout.ray_pool",
+    "starpo.ragen.agents.rollout.vllm.engine",
+    "starpo.ragen.agents.rollout.openai.engine",
+    "starpo.ragen.agents.rollout.pools.ray_pool",
     "starpo.ragen.learning.learners.deepspeed",
 )
 SHARED = ("base", "grammar", "cells", "statements", "initial_states", "make", "sokoban")

@@ -252,10 +252,10 @@ _LEARNING = "starpo.ragen.learning.learners"
 ENGINES = Registry(
     "starpo.engines",
     {
-        "torch": Entry(f"{_ROLLOUT}.torch_engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
-        "vllm": Entry(f"{_ROLLOUT}.vllm_engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
+        "torch": Entry(f"{_ROLLOUT}.torch.engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
+        "vllm": Entry(f"{_ROLLOUT}.vllm.engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
         "openai": Entry(
-            f"{_ROLLOUT}.openai_engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"
+            f"{_ROLLOUT}.openai.engine:OpenAIEngine", options=f"{_CONFIG}.openai_engine:OpenAIEngineConfig"
         ),
     },
 )
@@ -267,7 +267,7 @@ LEARNERS = Registry(
     {
         "torch": f"{_LEARNING}.torch_learner:TorchLearner",
         "deepspeed": Entry(
-            f"{_LEARNING}.deepspeed_learner:DeepSpeedLearner", options=f"{_CONFIG}.deepspeed_learner:DeepSpeedConfig"
+            f"{_LEARNING}.deepspeed.learner:DeepSpeedLearner", options=f"{_CONFIG}.deepspeed_learner:DeepSpeedConfig"
         ),
     },
 )

@@ -26,13 +26,13 @@ from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Lessons
-from starpo.ragen.learning.learners.adapters import merge_adapters
 from starpo.ragen.learning.learners.learner import FineTuner
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.models.adapters import merge_adapters
+from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.supervised import NUM_PARTS, in_prefix_rows, in_rectangles, learn, prepare_policy
-from starpo.ragen.learning.learners.trained_model import TorchModel
 
 
 def imitate(

@@ -20,7 +20,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.conversations import ChatExamples, Conversation, LeftOut, conversations_of
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.imported import imported_facts
 from starpo.schemas.texts import is_text

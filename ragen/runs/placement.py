@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.pool import Pool
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.pool import Pool
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import ShardPlayer
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.rollout import RolloutConfig
@@ -38,7 +38,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.recipe import deriving, find_recipe
 
 if TYPE_CHECKING:
-    from starpo.ragen.agents.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 
 _log = logging.getLogger(__name__)
 
@@ -285,7 +285,7 @@ def _is_on_ray(rollout: RolloutConfig) -> bool:
 
 def _actors(spec: EngineSpec, python: str) -> "RayPool":
     def make() -> "RayPool":
-        from starpo.ragen.agents.rollout.ray_pool import RayPool
+        from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 
         return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
 

@@ -14,9 +14,9 @@ from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.faults import describe_fault, is_raised_in
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.learning.learners.data.spans import Spans
+from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
-from starpo.ragen.learning.learners.spans import Spans
-from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.runs.stored_images import read_turns
 from starpo.ragen.runs.stored_policy import find_tokenizer
 from starpo.ragen.store import Store

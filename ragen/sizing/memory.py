@@ -20,7 +20,7 @@ V = 20000 on a CPU. A gradient without an entropy bonus takes 12.1."""
 _ENTROPY_LOGIT_BYTES = 20
 """Bytes per logit while the gradient of a loss with an entropy bonus is computed. Measured: 20.2 bytes."""
 LOGITS_AT_A_TIME = 2**25
-"""Copy of the constant in `ragen.learning.learners.scoring`, which imports torch."""
+"""Copy of the constant in `ragen.learning.learners.models.scoring`, which imports torch."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ import json, sys, threading, time
 import numpy as np, psutil
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import LEARNERS
 

@@ -21,12 +21,12 @@ from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.examples import Batch, Example
-from starpo.ragen.learning.learners.batches import MicroBatch, rectangles
+from starpo.ragen.learning.learners.data.batches import MicroBatch, rectangles
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.scoring import ResponseScores, row_tokens
+from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, row_tokens
+from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.supervised import NUM_PARTS, Split, accumulate_gradient, in_prefix_rows
-from starpo.ragen.learning.learners.trained_model import TorchModel
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 ROUNDS = int(os.environ.get("ROUNDS", "3"))

@@ -21,10 +21,10 @@ import numpy as np, torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tiny import make_tokenizer
-from starpo.ragen.learning.learners import scoring
+from starpo.ragen.learning.learners.models import scoring
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 
 vocabulary = int(sys.argv[1])
 if sys.argv[2] == "at once":

@@ -35,8 +35,8 @@ from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.sokoban.environment import _room
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.placement import learner_for, shard_player

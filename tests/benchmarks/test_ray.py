@@ -72,7 +72,7 @@ def seconds(work):
 
 
 def test_two_actors_against_one_pinned(job, shards):
-    from starpo.ragen.agents.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 
     pools, turns = {}, {}
     for cores in (CORES[:1], CORES):

@@ -14,11 +14,11 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.ragen.learning.learners import batches
+from starpo.ragen.learning.learners.data import batches
+from starpo.ragen.learning.learners.data.prefix_rows import PrefixRow, prefix_rows
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
-from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200), pytest.mark.usefixtures("prefect_server")]

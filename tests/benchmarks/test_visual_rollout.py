@@ -13,8 +13,8 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.imitation import imitate
 from tests.benchmarks.generate_session import CORES, GenerateSession, against_generate

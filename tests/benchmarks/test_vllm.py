@@ -18,8 +18,8 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig
@@ -34,7 +34,7 @@ AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)
 ROLLOUT = RolloutConfig(engine="vllm", max_response_tokens=64, max_context_tokens=1024)
 UPDATES = """
 import json, sys, time
-from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm.engine import VLLMEngine
 engine = VLLMEngine(num_threads=1, max_context_tokens=1024)
 engine.load(sys.argv[1], "first")
 times = []

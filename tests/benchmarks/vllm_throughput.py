@@ -16,9 +16,9 @@ from vllm import SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes
-from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm.engine import VLLMEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import derive_seed

@@ -13,7 +13,7 @@ SOURCE = '''
 import typer
 from typing import Literal
 
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
 from starpo.ragen.envs.sokoban.scene import scene
 from starpo.ragen.learning.learners.torch_learner import TorchLearner

@@ -12,7 +12,7 @@ from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.learning.learners.batches import num_steps
+from starpo.ragen.learning.learners.data.batches import num_steps
 from starpo.ragen.sizing.architecture import architecture_of
 from starpo.ragen.sizing.device import GIB, Machine
 from starpo.ragen.sizing.estimate import estimate

@@ -18,7 +18,7 @@ from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import LearnerError, StarPOError
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.stored_episodes import choose_episodes
 from starpo.ragen.runs.stored_images import read_places
 from starpo.ragen.store import Store

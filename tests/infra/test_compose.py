@@ -103,7 +103,7 @@ def test_the_actors_that_are_asked_for_have_room(
     name: str, num_nodes: int, num_gpus: int, compose: Compose, documents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many Ray workers as the README's command starts; with the file for GPUs, each actor reserves a GPU."""
-    from starpo.ragen.agents.rollout.ray_cluster import check_room
+    from starpo.ragen.agents.rollout.pools.ray_cluster import check_room
     from starpo.ragen.config.ray_runtime import RayRuntime
 
     cpus = float(compose["services"]["ray-worker"]["environment"]["RAY_CPUS"])

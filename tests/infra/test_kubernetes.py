@@ -150,7 +150,7 @@ def test_addresses_name_services(manifests: list[Manifest], cluster: Manifest) -
 
 
 def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], cluster: Manifest) -> None:
-    from starpo.ragen.agents.rollout.ray_cluster import check_room
+    from starpo.ragen.agents.rollout.pools.ray_cluster import check_room
     from starpo.ragen.config.ray_runtime import RayRuntime
 
     settings = next(m for m in manifests if m["kind"] == "ConfigMap")["data"]

@@ -25,8 +25,8 @@ from typing import Any
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 IMPORTS = (
     "starpo.flows.starpo", "starpo.ragen.runs.placement", "starpo.ragen.learning.imitation",
-    "starpo.ragen.learning.learners.torch_learner", "starpo.ragen.learning.learners.trajectories",
-    "starpo.ragen.agents.rollout.torch_engine", "starpo.ragen.agents.rollout.shards",
+    "starpo.ragen.learning.learners.torch_learner", "starpo.ragen.learning.learners.data.trajectories",
+    "starpo.ragen.agents.rollout.torch.engine", "starpo.ragen.agents.rollout.shards",
     "starpo.ragen.envs.sokoban.demonstrations",
     "transformers.models.qwen2.modeling_qwen2", "pyarrow.parquet", "polars",
 )  # fmt: skip

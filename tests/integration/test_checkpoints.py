@@ -18,9 +18,9 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, DerivationError, PolicyError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
 from starpo.tasks.warm_start import warm_start

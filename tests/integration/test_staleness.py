@@ -97,7 +97,7 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(
     tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with the update's error, without waiting for the rollout, which here would never end."""
-    from starpo.ragen.agents.rollout import worker_pool
+    from starpo.ragen.agents.rollout.pools import worker_pool
     from starpo.tasks import update as update_stage
 
     playing, stopped = threading.Event(), threading.Event()

@@ -26,11 +26,11 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
+from starpo.ragen.agents.rollout.openai.engine import OpenAIEngine
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig

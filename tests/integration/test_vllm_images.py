@@ -9,9 +9,9 @@ from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.turn_images import take_images
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import ImageTable

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-import starpo.ragen.agents.rollout.vllm_weights as vllm_weights
+import starpo.ragen.agents.rollout.vllm.weights as vllm_weights
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.loop import play
-from starpo.ragen.agents.rollout.sampling import _nucleus
 from starpo.ragen.agents.rollout.shards import make_episodes
-from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
-from starpo.ragen.agents.rollout.vllm_probe import Probe, ProbeReference
+from starpo.ragen.agents.rollout.torch.sampling import _nucleus
+from starpo.ragen.agents.rollout.vllm.engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm.probe import Probe, ProbeReference
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import SamplingConfig

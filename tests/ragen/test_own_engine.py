@@ -38,7 +38,7 @@ import sys
 from starpo.ragen.core.lookup import Entry
 from starpo.ragen.core.registry import ENGINES, LEARNERS
 
-ENGINES["mine"] = Entry("starpo.ragen.agents.rollout.torch_engine:TorchEngine", options="mine:MyEngineConfig")
+ENGINES["mine"] = Entry("starpo.ragen.agents.rollout.torch.engine:TorchEngine", options="mine:MyEngineConfig")
 LEARNERS["mine"] = Entry("mine_learner:MyLearner", options="mine:MyLearnerConfig")
 
 from starpo.flows.presets import preset

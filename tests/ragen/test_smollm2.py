@@ -11,17 +11,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from starpo.ragen.agents.policy.load import copy_policy, load_policy, load_tokenizer
 from starpo.ragen.agents.prompting.template import derive_pieces
 from starpo.ragen.agents.rollout.engine import Request
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.agents.rollout.weights import read_weights
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.seeding import token_uniforms
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from starpo.ragen.sizing.architecture import architecture_of
 
 pytestmark = pytest.mark.thorough

@@ -31,9 +31,9 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.metrics.table import metrics_table
 from starpo.ragen.learning.reward.compute import compute_rewards

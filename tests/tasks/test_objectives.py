@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
 from starpo.ragen.runs.update import update_context
 from starpo.tasks.objectives import objectives
 from starpo.tasks.update import update

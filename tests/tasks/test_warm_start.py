@@ -19,7 +19,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs import placement
 from starpo.ragen.store import Store

@@ -17,9 +17,9 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import attached, load
 from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
-from starpo.ragen.learning.learners.scoring import Scores
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
+from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs, scale_advantages
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.masks import ZERO_STD, whiten

@@ -10,7 +10,7 @@ import pyarrow as pa
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.schemas.manifest import FileEntry
 
 if TYPE_CHECKING:

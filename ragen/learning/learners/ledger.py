@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.datasets import SAMPLES
 
 

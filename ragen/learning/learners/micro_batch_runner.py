@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 
 from starpo.ragen.config.device import Device
-from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.data.batches import MicroBatch
 
 Result = TypeVar("Result")
 

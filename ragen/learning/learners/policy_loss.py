@@ -15,9 +15,9 @@ from starpo.ragen.config.plugin_calls import plugin_call
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import SURROGATES
-from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.ledger import Ledger
-from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.losses import token_weights, truncated_importance

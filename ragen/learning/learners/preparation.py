@@ -13,12 +13,12 @@ from torch import Tensor
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import attached
 from starpo.ragen.core.registry import ADVANTAGES
-from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
-from starpo.ragen.learning.learners.critic import evaluate
+from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.models.critic import evaluate
+from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.policy_loss import LossInputs
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
-from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
 

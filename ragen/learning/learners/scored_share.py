@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.credit import group_index
-from starpo.ragen.learning.learners.scoring import Scores
+from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 
 KNOWN_WITHIN = 1e-3

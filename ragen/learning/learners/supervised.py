@@ -19,12 +19,12 @@ from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.examples import Batch, Example
-from starpo.ragen.learning.learners.adapters import add_adapters, shape_of
-from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches, rectangles
+from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches, rectangles
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.trained_model import TrainedModel
+from starpo.ragen.learning.learners.models.adapters import add_adapters, shape_of
+from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.models.trained_model import TrainedModel
 
 NUM_PARTS = 2
 """Parts of a batch that are computed in parallel on a CPU, one thread each, and number of threads of the optimiser. A

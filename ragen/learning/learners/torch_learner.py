@@ -11,16 +11,22 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint, save_policy
+from starpo.ragen.learning.learners.data.tokens import trainable_tokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.learner import NOTHING_LOADED, OnProgress, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.reference import Reference
-from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
-from starpo.ragen.learning.learners.tokens import trainable_tokens
-from starpo.ragen.learning.learners.trained_model import TorchModel
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.models.checkpoint import (
+    Checkpoint,
+    load_trained,
+    restore,
+    save_checkpoint,
+    save_policy,
+)
+from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.models.reference import Reference
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.schemas.manifest import FileEntry

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 
 
 @dataclass(frozen=True)

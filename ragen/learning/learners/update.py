@@ -20,17 +20,17 @@ from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.lookup import load
 from starpo.ragen.core.registry import TURN_ORDERS
-from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_minibatches
-from starpo.ragen.learning.learners.critic import ValueLoss
+from starpo.ragen.learning.learners.data.batches import MicroBatch, num_steps, split_minibatches
 from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD
-from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.policy_loss import PolicyLoss
 from starpo.ragen.learning.learners.preparation import Prepared, measure_validity, prepare, score_start
 from starpo.ragen.learning.learners.scored_share import ScoredSample, scored_sample
 from starpo.ragen.learning.learners.turn_orders import MiniBatch, Steps
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.ragen.learning.learners.value_loss import ValueLoss
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 
 

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
+from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import Scorer, Scores, score
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trained_model import TrainedModel
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.models.scoring import Scorer, Scores, score
+from starpo.ragen.learning.learners.models.trained_model import TrainedModel
 
 OpenReference = Callable[[], AbstractContextManager[Scorer]]
 """Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.objectives.kl import k3
 from starpo.ragen.learning.objectives.masks import masked_mean
 from starpo.ragen.learning.objectives.ratios import probability_ratio

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.core.seeding import python_random
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.schemas.datasets import ERROR_STATUSES
 
 Choice = Literal["first_turn", "any_turn"]

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.credit import group_index, normalised_returns
-from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.scoring import Scores
+from starpo.ragen.learning.learners.data.batches import MicroBatch
+from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.objectives.masks import ZERO_STD
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from starpo.ragen.agents.rollout.openai_client import open_client
-from starpo.ragen.agents.rollout.openai_errors import explained
+from starpo.ragen.agents.rollout.openai.client import open_client
+from starpo.ragen.agents.rollout.openai.errors import explained
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.methods.judge.settings import JudgeOptions
 from starpo.ragen.store import Store

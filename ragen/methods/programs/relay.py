@@ -21,9 +21,9 @@ from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.episode import Episode, Row
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import table_of
-from starpo.ragen.agents.rollout.openai_client import open_client
-from starpo.ragen.agents.rollout.openai_engine import greet
-from starpo.ragen.agents.rollout.openai_errors import explained
+from starpo.ragen.agents.rollout.openai.client import open_client
+from starpo.ragen.agents.rollout.openai.engine import greet
+from starpo.ragen.agents.rollout.openai.errors import explained
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.rollout import SamplingConfig

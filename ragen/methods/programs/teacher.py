@@ -27,7 +27,7 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.runtime import Runtime

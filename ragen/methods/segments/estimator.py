@@ -5,7 +5,7 @@ Legend: B trajectories, T tokens, K turns.
 
 import torch
 
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
 from starpo.ragen.learning.objectives.gae import critic_values, turn_values
 from starpo.ragen.learning.objectives.masks import turn_starts

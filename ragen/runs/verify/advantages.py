@@ -14,9 +14,9 @@ import torch
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.credit import assign_credit
-from starpo.ragen.learning.learners.scoring import Scores
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
+from starpo.ragen.learning.learners.models.scoring import Scores
 
 _TOLERANCE = 1e-5
 """Of advantages, which are stored as means of float32 numbers: relative to the largest, if that is above 1."""

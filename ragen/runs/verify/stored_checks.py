@@ -111,7 +111,7 @@ class StoredChecks:
         yield from token_differences(turns, rewards, selection, samples.table)
 
     def _advantage_differences(self, config: UpdateConfig, samples: Stored) -> Iterator[str]:
-        from starpo.ragen.learning.learners.trajectories import assemble
+        from starpo.ragen.learning.learners.data.trajectories import assemble
         from starpo.ragen.runs.verify.advantages import advantage_differences
 
         assert samples.manifest is not None

@@ -11,8 +11,8 @@ from itertools import zip_longest
 import pyarrow as pa
 
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.runs.verify.actions import Row, trajectories
 
 _COLUMNS = [

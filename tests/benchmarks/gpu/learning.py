@@ -15,9 +15,9 @@ from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.demonstrations import demonstrate_turns
 from starpo.ragen.learning.imitation import fine_tune
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from tests.benchmarks.gpu.report import Report
 from tests.benchmarks.gpu.setup import Setup
 

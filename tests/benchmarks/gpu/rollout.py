@@ -14,7 +14,7 @@ from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import RolloutSession
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.shards import make_episodes
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import derive_seed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config import device as module
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig

@@ -26,9 +26,9 @@ from starpo.ragen.learning import demonstrations, imitation
 from starpo.ragen.learning.examples import Batch, examples_of
 from starpo.ragen.learning.learners import supervised
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.scoring import ResponseScores
-from starpo.ragen.learning.learners.trained_model import TorchModel
+from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.models.scoring import ResponseScores
+from starpo.ragen.learning.learners.models.trained_model import TorchModel
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)

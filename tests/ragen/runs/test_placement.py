@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.update import UpdateConfig

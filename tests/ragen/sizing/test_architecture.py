@@ -12,7 +12,7 @@ from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.agents.policy.tokenizer import extra_vocabulary
 from starpo.ragen.config.policy import PolicyConfig, PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import ConfigError, PolicyError
-from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.learning.learners.models.critic import Critic
 from starpo.ragen.sizing.architecture import Architecture, architecture_of, known_architectures
 from tests.ragen.sizing.models import model_of
 

@@ -35,7 +35,7 @@ MEASURE = dedent(
     from starpo.flows.presets import preset
     from starpo.ragen.learning.learners.learner import UpdateContext
     from starpo.ragen.learning.learners.torch_learner import TorchLearner
-    from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+    from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
     from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 
     overrides = json.loads(sys.argv[1])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from starpo.ragen.learning.learners import scoring
+from starpo.ragen.learning.learners.models import scoring
 from starpo.ragen.sizing.architecture import Architecture
 from starpo.ragen.sizing.memory import (
     LOGITS_AT_A_TIME,

@@ -15,8 +15,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from starpo.flows.stage_task import is_io_failure
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.learning.learners import checkpoint
-from starpo.ragen.learning.learners.checkpoint import Checkpoint, save_checkpoint
+from starpo.ragen.learning.learners.models import checkpoint
+from starpo.ragen.learning.learners.models.checkpoint import Checkpoint, save_checkpoint
 from starpo.ragen.store import Store
 
 SIZE_BYTES = 2 * 2**20

@@ -16,7 +16,7 @@ from starpo.ragen.agents.policy import load
 from starpo.ragen.agents.policy.folder import check_folder, declared_end_ids, num_positions, refusing
 from starpo.ragen.agents.policy.source import resolve_policy
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.policy import PretrainedPolicy
 from starpo.ragen.core.errors import PolicyError
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.agents.rollout.batch import CacheBatch
-from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
+from starpo.ragen.agents.rollout.torch.batch import CacheBatch
+from starpo.ragen.agents.rollout.torch.kv_cache import CacheShape, KVCache
 
 SHAPE = CacheShape(num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32, device=torch.device("cpu"))
 

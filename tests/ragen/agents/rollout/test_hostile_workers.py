@@ -7,16 +7,16 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from starpo.ragen.agents.rollout import worker
 from starpo.ragen.agents.rollout.episode import Episode
-from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError
+from starpo.ragen.agents.rollout.pools import worker
+from starpo.ragen.agents.rollout.pools.pool import Pool, WorkerLostError
+from starpo.ragen.agents.rollout.pools.worker_pool import _Worker
 from starpo.ragen.agents.rollout.shards import play_shards
-from starpo.ragen.agents.rollout.worker_pool import _Worker
 from starpo.ragen.core.errors import EngineError
 
 PLAYS = """
 import os, sys, time
-from starpo.ragen.agents.rollout import worker
+from starpo.ragen.agents.rollout.pools import worker
 from starpo.ragen.core.guard import guarded
 from starpo.schemas.datasets import TURNS
 

@@ -11,9 +11,9 @@ import pytest
 
 from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
-from starpo.ragen.agents.rollout.openai_errors import explained
+from starpo.ragen.agents.rollout.openai.engine import OpenAIEngine
+from starpo.ragen.agents.rollout.openai.errors import explained
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.openai_engine import OpenAIServer

@@ -3,7 +3,7 @@
 import pytest
 
 from starpo.ragen.agents.rollout.engine import Request
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import token_uniforms
 from tests.ragen.agents.rollout.policies import SAMPLING, STOPS, CountingDecoder, save_policy

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.agents.rollout.prompt_tree import grow_prompt_tree
+from starpo.ragen.agents.rollout.torch.prompt_tree import grow_prompt_tree
 
 PROMPTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=12)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from starpo.ragen.agents.rollout.ray_cluster import check_room, connect, num_places
+from starpo.ragen.agents.rollout.pools.ray_cluster import check_room, connect, num_places
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.core.errors import ConfigError, EngineError
 

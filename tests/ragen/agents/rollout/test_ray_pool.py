@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.core.errors import ConfigError, EngineError
@@ -35,7 +35,7 @@ SLEEPER = '''
 """An engine that hangs as long as a file is there, and then is the torch engine."""
 import time
 from pathlib import Path
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from tests.examples import put_folder
 
 
@@ -61,7 +61,7 @@ def ray(tmp_path_factory):
         patch.delenv("RAY_ADDRESS", raising=False)
         patch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
         patch.syspath_prepend(str(folder))
-        from starpo.ragen.agents.rollout.ray_cluster import connect
+        from starpo.ragen.agents.rollout.pools.ray_cluster import connect
 
         ray = connect(num_cpus=2)
         yield ray
@@ -79,7 +79,7 @@ def pool(ray):
 
 
 def pool_of(num_actors, spec=TORCH, **settings):
-    from starpo.ragen.agents.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.pools.ray_pool import RayPool
 
     return RayPool(spec, RayRuntime(actors=num_actors, actor_cpus=0.2, **settings), num_threads=2)
 
@@ -221,8 +221,8 @@ def test_an_actor_that_finds_no_room_is_given_up(ray, job):
 @pytest.mark.ci
 def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     """An actor on another node than the caller reads the store; if it cannot, its error says so."""
-    from starpo.ragen.agents.rollout.ray_pool import ShardActor
-    from starpo.ragen.agents.rollout.worker import FAILURE, ROWS
+    from starpo.ragen.agents.rollout.pools.ray_pool import ShardActor
+    from starpo.ragen.agents.rollout.pools.worker import FAILURE, ROWS
     from starpo.ragen.store import Facts, Store
     from starpo.schemas.manifest import Stage
     from tests.examples import put_folder
@@ -244,7 +244,7 @@ def test_nothing_at_work_outlives_the_process_that_asked(job):
     code = (
         "import sys, os, signal, psutil; from starpo.ragen.agents.rollout.job import RolloutJob; "
         "from starpo.ragen.agents.rollout.shards import *; "
-        "from starpo.ragen.agents.rollout.ray_pool import RayPool; "
+        "from starpo.ragen.agents.rollout.pools.ray_pool import RayPool; "
         "from starpo.ragen.agents.rollout.engine_spec import EngineSpec; "
         "from starpo.ragen.config.ray_runtime import RayRuntime; "
         "play_shards(RayPool(EngineSpec('torch'), RayRuntime(actors=1), 1), RolloutJob.from_json(sys.argv[1]), "

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.agents.rollout.sampling import cumulative, draw_tokens
+from starpo.ragen.agents.rollout.torch.sampling import cumulative, draw_tokens
 
 HALF_QUARTERS = torch.log(torch.tensor([[0.25, 0.5, 0.25]]))
 

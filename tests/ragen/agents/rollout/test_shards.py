@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core import seeding

@@ -10,10 +10,10 @@ from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm.engine import VLLMEngine
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import EngineError

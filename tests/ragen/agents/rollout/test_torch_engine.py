@@ -21,9 +21,9 @@ from transformers import (
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.engine import Request
-from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
-from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.fused_decoder import FusedDecoder
+from starpo.ragen.agents.rollout.torch.module_decoder import ModuleDecoder
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError, PolicyError
 from starpo.ragen.core.seeding import token_uniforms

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.rollout.engine import Request, Response
-from starpo.ragen.agents.rollout.vllm_probe import NUM_PROBE_TOKENS, Probe, ProbeReference, compare
+from starpo.ragen.agents.rollout.vllm.probe import NUM_PROBE_TOKENS, Probe, ProbeReference, compare
 from starpo.ragen.core.errors import EngineError, PolicyError
 from tests.ragen.agents.rollout.policies import MIXTURES, save_policy
 from tests.visual_policies import FAMILIES, forward, save_random

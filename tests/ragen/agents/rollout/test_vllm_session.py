@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from starpo.ragen.agents.rollout.engine import Request, Response
-from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
-from starpo.ragen.agents.rollout.vllm_session import InFlight
+from starpo.ragen.agents.rollout.vllm.engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm.session import InFlight
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from starpo.ragen.agents.rollout import worker_pool
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError
+from starpo.ragen.agents.rollout.pools import worker_pool
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.pool import Pool, WorkerLostError
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError, PolicyError
 from starpo.schemas.datasets import TURNS
@@ -46,7 +46,7 @@ def workers():
     """Live worker processes that these tests started."""
     own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
     alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in alive if "starpo.ragen.agents.rollout.worker" in child.cmdline()]
+    return [child for child in alive if "starpo.ragen.agents.rollout.pools.worker" in child.cmdline()]
 
 
 @pytest.mark.ci
@@ -154,7 +154,7 @@ def test_workers_end_with_their_parent(job):
     code = (
         "import sys; from starpo.ragen.agents.rollout.job import RolloutJob; "
         "from starpo.ragen.agents.rollout.shards import *; "
-        "from starpo.ragen.agents.rollout.worker_pool import WorkerPool; "
+        "from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool; "
         "shards = make_episodes([('g0', 1)], 2, 1); "
         "play_shards(WorkerPool('torch', 1), RolloutJob.from_json(sys.argv[1]), shards); "
         "import psutil, os, signal; print(psutil.Process().children()[0].pid, flush=True); "

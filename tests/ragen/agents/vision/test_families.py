@@ -13,7 +13,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.lengths import prompt_lengths
 from starpo.ragen.agents.rollout.engine import Request
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
@@ -25,8 +25,8 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.core.seeding import token_uniforms
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.learning.examples import Batch, examples_of
-from starpo.ragen.learning.learners.batches import micro_batches, rectangles
-from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.data.batches import micro_batches, rectangles
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
 from tests.visual_policies import FAMILIES, TEXT, forward, qwen3, save_random, smolvlm
 
 SAMPLING = SamplingConfig(max_response_tokens=6)

@@ -10,9 +10,9 @@ from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request
-from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-from starpo.ragen.agents.rollout.torch_session import TorchSession
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.module_decoder import ModuleDecoder
+from starpo.ragen.agents.rollout.torch.session import TorchSession
 from starpo.ragen.agents.vision.image import Image, PlacedImage
 from starpo.ragen.agents.vision.image_table import FIRST_IMAGE_ID, ImageTable
 from starpo.ragen.agents.vision.image_tokens import IMAGE_TOKENS, MARK

@@ -14,10 +14,10 @@ from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_table import ImageTable
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.data.spans import UNKNOWN
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.learning.learners.spans import UNKNOWN
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 settings.register_profile("torch", deadline=None, max_examples=50)
 settings.load_profile("torch")

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.learners.batches import (
+from starpo.ragen.learning.learners.data.batches import (
     micro_batches,
     num_steps,
     pack,
     split_minibatches,
 )
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 
 
 @given(st.integers(1, 50), st.integers(1, 60), st.integers(0, 2**62), st.integers(0, 3))

@@ -12,15 +12,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
-from starpo.ragen.learning.learners.adapters import copied
-from starpo.ragen.learning.learners.checkpoint import (
+from starpo.ragen.learning.learners.models.adapters import copied
+from starpo.ragen.learning.learners.models.checkpoint import (
     Checkpoint,
     TrainerState,
     load_checkpoint,
     save_checkpoint,
     save_policy,
 )
-from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.learning.learners.models.critic import Critic
 from starpo.ragen.store.artifacts.files import entries_of
 
 

@@ -10,9 +10,9 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
-from starpo.ragen.learning.learners.scoring import Scores
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Segment
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Segment
+from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.objectives.estimates import AdvantageEstimate
 
 GRPO = UpdateConfig(advantage="grpo")

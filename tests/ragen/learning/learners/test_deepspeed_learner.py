@@ -27,19 +27,19 @@ from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.imitation import fine_tune
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.stored_episodes import StoredEpisode, StoredEpisodes
 from starpo.ragen.store.artifacts.files import entries_of
 from tests.ragen.learning.learners.conftest import change, showing
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
 
-from starpo.ragen.learning.learners import deepspeed_model
-from starpo.ragen.learning.learners.deepspeed_learner import DeepSpeedLearner
-from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel
-from starpo.ragen.learning.learners.ranks import RankProcesses
+from starpo.ragen.learning.learners.deepspeed import model as deepspeed_model
+from starpo.ragen.learning.learners.deepspeed.learner import DeepSpeedLearner
+from starpo.ragen.learning.learners.deepspeed.model import DeepSpeedModel
+from starpo.ragen.learning.learners.deepspeed.ranks import RankProcesses
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -342,7 +342,7 @@ def test_ranks_that_do_not_start_are_told_with_what_they_said(tmp_path, monkeypa
 
 PARENT = """
 import sys, time
-from starpo.ragen.learning.learners.ranks import RankProcesses
+from starpo.ragen.learning.learners.deepspeed.ranks import RankProcesses
 ranks = RankProcesses(2)
 print(*(process.pid for process in ranks._processes), flush=True)
 time.sleep(600)

@@ -16,12 +16,12 @@ from starpo.ragen.agents.rollout.weights import read_weights
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
-from starpo.ragen.learning.learners.adapters import adapters_off, shape_of
-from starpo.ragen.learning.learners.batches import micro_batches
-from starpo.ragen.learning.learners.checkpoint import load_checkpoint
+from starpo.ragen.learning.learners.data.batches import micro_batches
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseScores, score
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.models.adapters import adapters_off, shape_of
+from starpo.ragen.learning.learners.models.checkpoint import load_checkpoint
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, score
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from tests.ragen.learning.learners.conftest import change
 

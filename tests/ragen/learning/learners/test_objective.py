@@ -16,9 +16,9 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
+from starpo.ragen.learning.learners.data.spans import ANSWER, FORMAT, KINDS, THINK
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.measuring import initial_gradient
-from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, KINDS, THINK
-from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.learning.learners.turn_orders import MiniBatch
 from starpo.ragen.learning.objectives.ratios import RATIOS

@@ -8,7 +8,7 @@ from torch import nn
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import OptimiserConfig
-from starpo.ragen.learning.learners.optimisers import ModelOptimiser, Muon, learning_rate_factor, orthogonalise
+from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser, Muon, learning_rate_factor, orthogonalise
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.learning.learners.prefix_rows import prefix_rows
+from starpo.ragen.learning.learners.data.prefix_rows import prefix_rows
 
 SEGMENTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=30)
 

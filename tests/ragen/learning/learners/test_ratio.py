@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
-from starpo.ragen.learning.learners.batches import micro_batches
+from starpo.ragen.learning.learners.data.batches import micro_batches
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseScores, row_tokens, score
-from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, row_tokens, score
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
 PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.measuring import token_logprobs
-from starpo.ragen.learning.learners.scoring import ResponseScores
+from starpo.ragen.learning.learners.models.scoring import ResponseScores
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.schemas.validate import validate
 

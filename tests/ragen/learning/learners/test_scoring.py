@@ -12,19 +12,19 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import PolicyError
-from starpo.ragen.learning.learners import scoring
-from starpo.ragen.learning.learners.batches import micro_batches
-from starpo.ragen.learning.learners.critic import Critic, evaluate
+from starpo.ragen.learning.learners.data.batches import micro_batches
+from starpo.ragen.learning.learners.data.prefix_rows import prefix_rows
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
-from starpo.ragen.learning.learners.prefix_rows import prefix_rows
-from starpo.ragen.learning.learners.scoring import (
+from starpo.ragen.learning.learners.models import scoring
+from starpo.ragen.learning.learners.models.critic import Critic, evaluate
+from starpo.ragen.learning.learners.models.scoring import (
     ResponseScores,
     check_output_layer,
     row_tokens,
     score,
 )
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from tests.ragen.agents.rollout.policies import save_policy
 
 PLAIN = MicroBatchRunner(Device(), 1, "float32")

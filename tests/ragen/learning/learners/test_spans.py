@@ -7,7 +7,7 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.grammar import Names
-from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, THINK, Spans
+from starpo.ragen.learning.learners.data.spans import ANSWER, FORMAT, THINK, Spans
 
 TOKENIZER = make_tokenizer()
 SPANS = Spans(TOKENIZER.backend_tokenizer)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 
-from starpo.ragen.learning.learners.tensor_file import _CODES, entry_of_tensors, serialised, write_tensors
+from starpo.ragen.learning.learners.models.tensor_file import _CODES, entry_of_tensors, serialised, write_tensors
 from starpo.schemas.manifest import FileEntry
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3)

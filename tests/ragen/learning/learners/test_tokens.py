@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 
 
 def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 0.0, window: bool = True) -> Trajectory:

@@ -21,8 +21,8 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.measuring import token_logprobs
+from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from tests.ragen.learning.learners.conftest import change, loaded
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.schemas.datasets import REWARDS, SELECTION
 
 

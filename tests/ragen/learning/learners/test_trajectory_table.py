@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.learning.examples import Example
-from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.learners.trajectory_table import (
+from starpo.ragen.learning.learners.data.trajectories import Trajectory
+from starpo.ragen.learning.learners.deepspeed.trajectory_table import (
     pack_examples,
     pack_trajectories,
     unpack_examples,

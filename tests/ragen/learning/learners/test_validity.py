@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.learning.learners.tokens import ResponseTokens
-from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.learning.learners.data.tokens import ResponseTokens
+from starpo.ragen.learning.learners.data.trajectories import Segment, Trajectory
 from starpo.ragen.learning.learners.validity import effective_sample_size, validity
 
 log_weights = st.lists(st.floats(-30, 30), min_size=1, max_size=20)

@@ -21,8 +21,8 @@ from starpo.ragen.agents.rollout import loop
 from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.agents.rollout.turn_images import take_images
 from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
 from starpo.ragen.config.agent import CHAT_TEMPLATES, AgentConfig

@@ -15,12 +15,12 @@ from starpo.ragen.agents.rollout.engine import Request
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pools.worker_pool import WorkerPool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.siblings import take_siblings
-from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.torch.engine import TorchEngine
 from starpo.ragen.agents.rollout.turn_images import take_images
-from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.search import SearchConfig

@@ -9,7 +9,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.filter.select import select_groups
-from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
+from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.verify.advantages import advantage_differences
 from starpo.ragen.runs.verify.stored_checks import has_arithmetic_advantages

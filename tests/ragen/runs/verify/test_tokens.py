@@ -12,7 +12,7 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.filter.select import select_groups
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.runs.verify.tokens import token_differences
 

@@ -1,0 +1,8 @@
+"""What an update reads: from stored rows to micro-batches.
+
+trajectories  stored rows -> the trajectories and segments a learner trains on
+tokens        all response tokens of an update in one flat order, and as a rectangle
+spans         the part of the response that a token belongs to
+batches       splits trajectories into mini-batches, packs rows into micro-batches
+prefix_rows   segments with a common prefix in one row: every prefix is computed once
+"""
