@@ -24,6 +24,7 @@ from starpo.ragen.context_fit import ContextFit, context_fits, tokenizer_and_pos
 from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.questions.guess import guess_settings
 from starpo.ragen.envs.variants import Variant
 from starpo.ragen.envs.variants import variant as find_variant
 from starpo.ragen.sizing.architecture import architecture_of, known_size
@@ -34,7 +35,8 @@ from starpo.ragen.sizing.fit import misfits
 _NUM_DEMONSTRATED = 64
 _RESPONSE_WITHOUT_DEMONSTRATIONS = 256
 _LONGEST = 1_000_000
-_TEMPLATE = "experiment.toml.txt"
+_TEMPLATE, _QUESTIONS_TEMPLATE = "experiment.toml.txt", "questions.toml.txt"
+_PANEL = 128
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,61 @@ def plan_experiment(model: str, environment: str, file: str) -> Experiment:
             shorter than the environment's prompt.
     """
     variant = _variant(environment)
+    agent, limits_from = _limits(variant.type)
+    return _plan(model, environment, variant, {"file": file, "agent": agent, "limits_from": limits_from})
+
+
+def plan_questions(path: str, test: str, model: str | None, file: str) -> Experiment:
+    """Choose settings for questions of the user's own.
+
+    Args:
+        path: Questions to train on, as in environment.path.
+        test: Questions to evaluate on; "": some of `path`.
+        model: As in policy.name_or_path; None for the tiny policy.
+        file: Name of the file that the text is for, which it names.
+
+    Raises:
+        StarPOError: If the questions cannot be used, or see `plan_experiment`.
+    """
+    settings = guess_settings(path, test)
+    changed = settings.model_dump(mode="json", exclude_defaults=True, exclude={"digest", "test_digest"})
+    variant = Variant("questions", "questions", {name: value for name, value in changed.items() if name != "type"})
+    num_listed = len(set(settings.test_questions()))
+    num_prompts = min(_PANEL, num_listed if test else num_listed // 4)
+    if num_prompts == 0:
+        raise ConfigError(f"{test or path} has {num_listed} questions: too few to evaluate on")
+    chosen = {
+        "file": file,
+        "agent": AgentConfig(max_turns=1, max_actions=1, max_actions_per_turn=1),
+        "limits_from": "one answer; environment.max_tries allows more",
+        "num_prompts": num_prompts,
+        "num_prompts_from": f"of {num_listed} questions of {test or path}",
+        "skill": 1.0,
+    }
+    if model is None:
+        draft = {**chosen, "settings": _settings(variant), "path": path}
+        return Experiment(
+            _render(draft, _QUESTIONS_TEMPLATE), ("the tiny policy knows no language; --model names one",)
+        )
+    return _plan(model, path, variant, chosen)
+
+
+def _plan(model: str, environment: str, variant: Variant, chosen: dict[str, Any]) -> Experiment:
+    """Choose what follows from the model and this machine, in addition to what was chosen for the environment."""
+    file = chosen["file"]
     machine = this_machine()
     has_gpu = not machine.is_cpu
-    agent, limits_from = _limits(variant.type)
     has_demonstrator = bool(environment_type(variant.type).demonstrator)
     told: dict[str, Any] = {
-        "file": file,
+        "skill": 0.35,
+        **chosen,
         "model": model,
         "model_text": _toml(model),
         "environment": environment,
         "kind": variant.type,
-        "settings": {name: _toml(value) for name, value in {"type": variant.type, **variant.changed}.items()},
+        "settings": _settings(variant),
         "extends": _toml(["pretrained", "gpu"] if has_gpu else ["pretrained"]),
         "has_gpu": has_gpu,
-        "agent": agent,
-        "limits_from": limits_from,
         "response": _RESPONSE_WITHOUT_DEMONSTRATIONS,
         "context": _LONGEST,
         "learning_rate": "1e-5",
@@ -121,8 +163,12 @@ def _limits(kind: str) -> tuple[AgentConfig, str]:
     return AgentConfig(), "these three are defaults: how many turns and actions does an episode take?"
 
 
-def _render(told: dict[str, Any]) -> str:
-    text = (files("starpo.flows.cli") / "templates" / _TEMPLATE).read_text(encoding="utf-8")
+def _settings(variant: Variant) -> dict[str, str]:
+    return {name: _toml(value) for name, value in {"type": variant.type, **variant.changed}.items()}
+
+
+def _render(told: dict[str, Any], template: str = _TEMPLATE) -> str:
+    text = (files("starpo.flows.cli") / "templates" / template).read_text(encoding="utf-8")
     return Templates(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).from_string(text).render(told)
 
 

@@ -103,18 +103,37 @@ def environment(
 
 @app.command()
 def experiment(
-    model: Annotated[str, typer.Option("--model", help="As policy.name_or_path: a folder, or a name on the hub.")],
-    environment: Annotated[str, typer.Option("--environment", help="One of `starpo envs`, or module:attribute.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="As policy.name_or_path: a folder, or a name on the hub. Default: the tiny policy."
+        ),
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option("--environment", help="One of `starpo envs`, or module:attribute.")
+    ] = None,
+    questions: Annotated[
+        str | None,
+        typer.Option("--questions", help="A file of questions to train on: JSON lines, Parquet, or hf:NAME."),
+    ] = None,
+    test: Annotated[str, typer.Option("--test", help="A file of questions to evaluate on.")] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The file. Default: named after environment and model.")
     ] = None,
 ) -> None:
-    """Write settings for a model and an environment, with the reason for each choice (docs/models.md)."""
-    from starpo.flows.api.experiment import plan_experiment
+    """Write settings for a model, and an environment (docs/models.md) or questions of your own (docs/questions.md)."""
+    from starpo.flows.api.experiment import plan_experiment, plan_questions
 
-    path = output or Path(_file_name(environment, model))
+    if (environment is None) == (questions is None):
+        raise ConfigError("what is it to be trained on? Name one: --environment NAME, or --questions FILE")
+    if environment is not None and (model is None or test):
+        raise ConfigError("--environment needs --model, and --test goes with --questions alone")
+    path = output or Path(_file_name(environment or Path(questions or "").stem, model or "tiny"))
     _expect_new(path)
-    made = plan_experiment(model, environment, str(path))
+    if questions is not None:
+        made = plan_questions(questions, test, model, str(path))
+    else:
+        made = plan_experiment(str(model), str(environment), str(path))
     write_page(path, made.text, _ELSEWHERE)
     write(f"wrote {path}")
     for note in made.notes:

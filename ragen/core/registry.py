@@ -15,6 +15,7 @@ ENVIRONMENTS = Registry(
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
         "countdown": "starpo.ragen.envs.countdown.environment:Countdown",
         "metamath_qa": "starpo.ragen.envs.metamath_qa.environment:MetaMathQA",
+        "questions": "starpo.ragen.envs.questions.environment:Questions",
         "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
         "gymnasium": "starpo.ragen.envs.suites.gymnasium:GymnasiumTask",
         "reasoning_gym": "starpo.ragen.envs.suites.reasoning_gym:ReasoningGymTask",

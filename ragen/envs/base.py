@@ -43,6 +43,11 @@ class EnvironmentSettings(Settings):
         """Return the tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
         return [self.type] * number
 
+    def panel_seeds(self, num_prompts: int, panel_seed: int) -> list[int] | None:
+        """Return the seeds of an evaluation panel, all of different states, where these are listed in a file; None if
+        they are drawn at random."""
+        return None
+
 
 S = TypeVar("S", bound=EnvironmentSettings)
 

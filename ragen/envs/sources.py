@@ -1,4 +1,4 @@
-"""User files that an environment reads its data from, identified by a content digest kept in the settings.
+"""User files and data sets that an environment reads its data from, identified by a digest kept in the settings.
 
 path --kept_digest--> settings.digest, hence every key        path, digest --read_rows--> usable rows
 """
@@ -8,14 +8,22 @@ import json
 import logging
 from codecs import BOM_UTF8
 from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.data_sets import PREFIX, data_set_rows
 
 _log = logging.getLogger(__name__)
 _DIGITS = 16
 _MAX_NAMED = 5
+_PARQUET = b"PAR1"
 
 Row = dict[str, Any]
 """Field -> value, as in the file."""
@@ -37,21 +45,22 @@ def kept_digest(path: str, digest: str) -> str:
 
 
 def file_digest(path: str) -> str:
-    """Return a digest of a file's bytes, 16 hexadecimal digits.
+    """Return a digest of a file's bytes, or of a data set's rows, 16 hexadecimal digits.
 
     Raises:
-        ValueError: If the file cannot be read.
+        ValueError: If it cannot be read.
     """
     return hashlib.sha256(_read(path)).hexdigest()[:_DIGITS]
 
 
 def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
-    """Read the usable rows of a JSON file (a list of objects) or a JSON Lines file (one object per line).
+    """Read the usable rows of a JSON file (a list of objects), a JSON Lines file (one object per line), a Parquet file
+    or a data set (`data_sets`).
 
     Unusable rows are skipped; a warning gives their number and names the first five.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or name of the data set.
         digest: Digest of its content when the settings were made.
         check: Returns what is wrong with a row; "" if nothing is.
 
@@ -88,6 +97,12 @@ def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
 
 
 def _read(path: str) -> bytes:
+    """Return the content of a file; of a data set, its rows as JSON lines."""
+    if path.startswith(PREFIX):
+        try:
+            return _data_set_lines(path)
+        except EnvironmentFault as error:
+            raise ValueError(str(error)) from error
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -96,8 +111,20 @@ def _read(path: str) -> bytes:
         ) from error
 
 
+@lru_cache(maxsize=4)
+def _data_set_lines(source: str) -> bytes:
+    return "\n".join(json.dumps(row, default=_text_of) for row in data_set_rows(source)).encode()
+
+
+def _text_of(value: Any) -> str:
+    """Return a value that JSON cannot hold as text: times and decimals; of others, such as images, the type alone."""
+    return str(value) if isinstance(value, date | time | Decimal) else f"<{type(value).__name__}>"
+
+
 def _rows(content: bytes) -> list[tuple[str, Row | str]]:
     """Return for each row its position in the file, and the row or what is wrong with it."""
+    if content.startswith(_PARQUET):
+        return _parquet_rows(content)
     content = content.removeprefix(BOM_UTF8)
     if content.lstrip()[:1] == b"[":
         try:
@@ -114,6 +141,14 @@ def _rows(content: bytes) -> list[tuple[str, Row | str]]:
         except (ValueError, RecursionError) as error:
             rows.append((f"line {number}", f"no JSON: {error}"))
     return rows
+
+
+def _parquet_rows(content: bytes) -> list[tuple[str, Row | str]]:
+    try:
+        table = pq.read_table(pa.BufferReader(content))
+    except (pa.ArrowException, OSError) as error:
+        return [("the file", f"no Parquet: {error}")]
+    return [(f"row {number}", row) for number, row in enumerate(table.to_pylist(), 1)]
 
 
 def _object(row: Any) -> Row | str:

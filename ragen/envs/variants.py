@@ -139,6 +139,7 @@ OTHERS: dict[str, Variant] = {
     "mixture": Variant("episodes of several environments, which the settings list (docs/mixture.md)", "mixture"),
     "alfworld/FOLDER": Variant("ALFWorld and other games of TextWorld, from a folder of yours", "alfworld"),
     "verifiers/ID": Variant("an installed task set of verifiers", "verifiers"),
+    "questions": Variant("questions of your own, from a file or a data set (docs/questions.md)", "questions"),
     "program": Variant("episodes played by a program of yours (docs/programs.md)", "program"),
     "openenv/ADDRESS": Variant("an environment on a server that implements OpenEnv's protocol", "openenv"),
 }

@@ -48,7 +48,8 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
     Prompt i has the seed `derive_seed(panel_seed, "panel", i)`; if its state duplicates that of an earlier prompt, the
     seed is redrawn, so that all states differ. Environments with few initial states (`num_initial_states`) are not
     redrawn: their panels repeat states as the environment does. Prompts of a mixture are distributed over its parts by
-    their shares. A smaller panel is a prefix of a larger one.
+    their shares. Settings whose states are listed in a file give the seeds (`EnvironmentSettings.panel_seeds`). A
+    smaller panel is a prefix of a larger one.
 
     Args:
         settings: The environment's settings.
@@ -69,11 +70,12 @@ def _make_panel(model: type[EnvironmentSettings], settings_json: str, num_prompt
     digests: list[str] = []
     seen: set[str] = set()
     shared: set[str] = set()
+    listed = settings.panel_seeds(num_prompts, panel_seed)
     for index, tag in enumerate(settings.dealt(num_prompts)):
         path, world = (panel_seed, "panel", index), worlds[tag]
-        seed = fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
+        seed = listed[index] if listed else fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
         digest = initial_state(world, tag, seed)
-        if digest in seen:
+        if digest in seen and not listed:
             seed = fresh_env_seed(settings, *path, excluded=frozenset(seen), tag=tag)
             digest = initial_state(world, tag, seed)
         seeds.append(seed)

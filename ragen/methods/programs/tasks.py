@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import CallLimitError, EnvironmentFault, StarPOError
+from starpo.ragen.core.errors import EnvironmentFault, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.guard import FOREIGN, guarded
 from starpo.ragen.core.lookup import TARGET, resolve
 from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.data_sets import PREFIX, data_set_rows
 
 if TYPE_CHECKING:
     from starpo.ragen.methods.programs.settings import ProgramSettings
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Task = Mapping[str, Any]
 """Field -> JSON value."""
 
-_DATA_SET = "hf:"
 _MAX_NAMED = 3
 _TASK = TypeAdapter(dict[str, JsonValue], config=ConfigDict(allow_inf_nan=False))
 
@@ -83,8 +83,10 @@ def read_tasks(source: str) -> tuple[Task, ...]:
     Raises:
         EnvironmentFault: If they cannot be read, there are none, or some are duplicates.
     """
-    if source.startswith(_DATA_SET):
-        rows = _of_data_set(source)
+    rows: Iterator[tuple[str, Any]]
+    if source.startswith(PREFIX):
+        loaded = data_set_rows(source, Runtime.current().plugin_limit)
+        rows = ((f"row {number}", row) for number, row in enumerate(loaded, 1))
     elif TARGET.fullmatch(source) and not Path(source).exists():
         rows = _of_module(source)
     else:
@@ -136,28 +138,6 @@ def _of_module(target: str) -> Iterator[tuple[str, Any]]:
         fault = describe_fault(error, target.partition(":")[0])
         raise EnvironmentFault(f"{target} gives no tasks: {fault}") from error
     yield from ((f"task {number}", row) for number, row in rows)
-
-
-def _of_data_set(source: str) -> Iterator[tuple[str, Any]]:
-    parts = source.removeprefix(_DATA_SET).split(":")
-    if len(parts) not in (2, 3) or not all(parts):
-        raise EnvironmentFault(
-            f"{source}: expected hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, as hf:openai/gsm8k:main:test"
-        )
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise EnvironmentFault(
-            f"{source} needs the package datasets, which cannot be imported here ({error}): pip install datasets"
-        ) from error
-    try:
-        with guarded(f"the data set {source}", Runtime.current().plugin_limit):
-            rows = [dict(row) for row in load_dataset(*parts[:-1], split=parts[-1])]
-    except CallLimitError:
-        raise
-    except FOREIGN as error:  # it speaks to a server, and has exceptions of its own
-        raise EnvironmentFault(f"{source} cannot be loaded: {describe_fault(error, 'datasets')}") from error
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _checked(source: str, place: str, row: Any) -> Task:
