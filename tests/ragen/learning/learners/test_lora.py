@@ -168,7 +168,7 @@ def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_traject
     assert metrics["update/num_restarted_optimisers"] == 2
     full.save(str(tmp_path / "full"), "full")
     assert (tmp_path / "full" / "model.safetensors").exists()
-    names = load_checkpoint(str(tmp_path / "full")).critic.state_dict().keys()
+    names = load_checkpoint(str(tmp_path / "full")).companions["critic"].state_dict().keys()
     assert not any("lora" in name for name in names)
 
 
