@@ -137,12 +137,6 @@ class UpdateConfig(ObjectiveConfig):
                         f"{name}.type = 'muon' orthogonalises whole matrices, which learner '{self.learner}' shards "
                         "over ranks: set it to 'adamw', or learner = 'torch'"
                     )
-        for companion in [] if self.learner_config.trains_before else self.companions:
-            if companion.passes.trained_before:
-                raise ValueError(
-                    f"advantage = '{self.advantage}' trains a {companion.in_words} beside the policy, which learner "
-                    f"'{self.learner}' cannot: set learner = 'torch'"
-                )
         return self
 
     @model_validator(mode="after")
