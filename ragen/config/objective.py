@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.config.companion import CompanionDeclaration, declared_companions
-from starpo.ragen.core.lookup import checked_options, needs, registered
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.core.lookup import NEEDS, checked_options, needs, registered
+from starpo.ragen.core.registry import ADVANTAGES, COMPANIONS, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.core.settings import Settings
 
 Tokens = Literal["all", "think", "answer", "format"]
@@ -169,6 +169,12 @@ class ObjectiveConfig(Settings):
                 "importance_cap corrects each token for an older policy, and effective_sample_reference scales the "
                 "whole step for it: set only one of them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _companions_can_be_loaded(self) -> "ObjectiveConfig":
+        if any(not COMPANIONS.is_built_in(word) for word in self.needs - NEEDS):
+            declared_companions(self.needs)
         return self
 
     @property
