@@ -140,4 +140,5 @@ class TorchLearner:
 
 def _load_frozen(device: Device, folder: str) -> ResponseScores:
     policy, _ = load_policy(folder, torch.float32)
+    check_output_layer(policy)
     return ResponseScores(policy.to(device.kind).requires_grad_(False))  # type: ignore[arg-type]

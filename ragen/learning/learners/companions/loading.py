@@ -82,7 +82,6 @@ class CompanionModels:
         if before is not None and folder == before.folder and (before.model is not None or policy_folder is None):
             return
         is_lent = self._config.lora is not None and policy_folder is not None and _is_base(folder, policy_folder)
-        self._frozen.pop(name, None)  # its memory is free before the next is loaded
         self._frozen[name] = _Frozen(folder, None if is_lent else self._load(folder))
 
     def _opened(self, companion: Companion, policy: PreTrainedModel, scorer: Scorer) -> LoadedCompanion:

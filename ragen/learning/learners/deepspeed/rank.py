@@ -216,6 +216,7 @@ class RankLearner:
 
 def _load_frozen(device: torch.device, dtype: str, folder: str) -> ResponseScores:
     policy, _ = load_policy(folder, dtype)
+    check_output_layer(policy)
     return ResponseScores(policy.to(device).requires_grad_(False))  # type: ignore[arg-type]
 
 

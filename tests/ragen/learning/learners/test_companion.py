@@ -15,6 +15,7 @@ from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, PRMConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.registry import COMPANIONS
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.measuring import able_to_measure, measured_objectives, token_logprobs
@@ -272,6 +273,23 @@ def test_wrong_companion_is_named(policy_folder, make_trajectories, context, est
         loaded(UpdateConfig(advantage=f"my_wrong:{estimator}"), policy_folder, policy_folder).update(
             make_trajectories(4), context
         )
+
+
+def test_registered_name_is_a_word_of_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMPANIONS, "teacher", "my_teacher:Teacher")
+    monkeypatch.setitem(COMPANIONS.packages, "teacher", "teachers 1.0")
+    import my_teacher  # type: ignore[import-not-found]
+
+    my_teacher.distil.needs = "teacher critic"
+    config = distilling(kl_coefficient=0.1)
+    assert [companion.name for companion in config.companions] == ["reference", "critic", "teacher"]
+    assert list(config.optimisers) == ["policy", "critic"]
+    assert update_code(config)["companion:teacher"] == "my_teacher:Teacher"
+    monkeypatch.setitem(COMPANIONS, "tutor", "my_teacher:Teacher")
+    monkeypatch.setitem(COMPANIONS.packages, "tutor", "teachers 1.0")
+    my_teacher.distil.needs = "tutor"
+    with pytest.raises(ValueError, match="companion 'tutor' has name = 'teacher'; expected the name that it is regis"):
+        distilling()
 
 
 def test_first_checkpoint_must_be_given(policy_folder):
