@@ -53,7 +53,7 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
         inputs |= {f"{name}_{role}": key for role, key in side.data.items() if kind_of(role) != "turns"}
         inputs |= {f"{name}_{kind}": key for kind, key in made.items()}
         inputs |= {f"{name}_before": side.before} if made else {}
-    if any(side.update and side.config.kl_coefficient > 0 for side in (base, branch)):
+    if any(side.update and side.config.needs_first_checkpoint for side in (base, branch)):
         inputs["reference"] = reference
     settings = {"iteration": context.iteration, "has_weights": True}
     work = Work(STAGE, ("metrics",), partial(_compare, context, base, branch, reference), settings, inputs)
@@ -101,7 +101,7 @@ def _compare_gradients(
 
     def gradient(side: Side) -> np.ndarray:
         trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
-        needed = reference if side.config.kl_coefficient > 0 else None
+        needed = reference if side.config.needs_first_checkpoint else None
         learner = learner_at(store, base.before, able_to_measure([side.config]), needed)
         return initial_gradient(learner, trajectories, replace(context, kept_share=kept_share)).numpy()
 

@@ -27,15 +27,17 @@ def objectives(
         config: Settings of the iteration.
         configs: Name of an objective -> its settings; at least one.
         iteration: Updates completed before it.
-        checkpoint: Key of the policy that is about to be updated. It must have a critic if an objective needs one.
+        checkpoint: Key of the policy that is about to be updated. It must have the trained companions that
+            the objectives need.
         reference: Key of the run's first checkpoint, the reference of a KL penalty.
         data: Role -> key of the update's inputs: turns, rewards and selection of all attempts.
 
     Raises:
         LearnerError: When carried out, if there is nothing to train on, or a loss is not finite.
     """
-    # only a process reward model takes a step, that of the update
-    is_scheduled = any(own.needs_prm and own.optimisers["prm"].decay != "constant" for own in configs.values())
+    # only companions that are trained before the policy take a step, that of the update
+    early = [(one, own) for own in configs.values() for one in own.companions if one.passes.trained_before]
+    is_scheduled = any(one.optimiser(own).decay != "constant" for one, own in early)
     settings = {
         "objectives": {name: own.effective() for name, own in configs.items()},
         "iteration": iteration,
@@ -44,7 +46,7 @@ def objectives(
         "max_response_tokens": config.rollout.max_response_tokens,
     }
     inputs = {"checkpoint": checkpoint, **data}
-    if any(own.kl_coefficient > 0 for own in configs.values()):
+    if any(own.needs_first_checkpoint for own in configs.values()):
         inputs["reference"] = reference
     code = {f"{name}:{role}": target for name, own in configs.items() for role, target in update_code(own).items()}
     return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)

@@ -31,7 +31,9 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
     }
     seed = derive_seed(config.seed, "probe", iteration)
     inputs = {"checkpoint": checkpoint, "turns": turns}
-    if config.update.kl_coefficient > 0:  # scoring does not need it, but the update that follows reuses this learner
+    if (
+        config.update.needs_first_checkpoint
+    ):  # scoring does not need it, but the update that follows reuses this learner
         inputs["reference"] = reference
     return Work(STAGE, ("metrics",), partial(_probe, config.update), settings, inputs, seed)
 

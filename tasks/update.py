@@ -50,7 +50,7 @@ def update(
         "max_response_tokens": config.rollout.max_response_tokens,
     }
     inputs = {"checkpoint": checkpoint, **data}
-    if own.kl_coefficient > 0:
+    if own.needs_first_checkpoint:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
     outputs = ("samples", "metrics", "checkpoint")

@@ -77,7 +77,7 @@ def compare_objectives(
     iteration = _iteration(run, recorded, checkpoints, iteration)
     now = config.at(iteration)
     before = [earlier for earlier in recorded if earlier < iteration and "update" in recorded[earlier]]
-    models = config.at(max(before)).update.needs & {"critic", "prm"} if before else frozenset()
+    models = frozenset(config.at(max(before)).update.optimisers) if before else frozenset()
     settings, left_out = _measurable(now, named, overrides or {}, models)
     if not settings:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -142,12 +142,12 @@ def _iteration(run: str, recorded: Mapping[int, StageKeys], checkpoints: Mapping
 
 
 def _check_measurable(config: UpdateConfig, models: frozenset[str], *, has_greedy: bool) -> None:
-    """Check that stored data, and the models that the checkpoint holds with the policy, suffice for an objective."""
-    for needed, words in (("critic", "critic"), ("prm", "process reward model")):
-        if needed in config.needs and needed not in models:
+    """Check that stored data, and the models that the checkpoint holds, suffice for an objective."""
+    for companion in config.companions:
+        if companion.is_trained and companion.name not in models:
             raise ConfigError(
-                f"'{config.advantage}' needs a {words}, and the checkpoint has none: measure it on a run whose "
-                "estimator has one, after its first update"
+                f"'{config.advantage}' needs a {companion.in_words}, and the checkpoint has none: measure it on a run "
+                "whose estimator has one, after its first update"
             )
     if "greedy" in config.needs and not has_greedy:
         raise ConfigError(f"'{config.advantage}' needs a greedy rollout of each group, and none was played")

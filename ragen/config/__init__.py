@@ -10,6 +10,7 @@ reward       components of the reward; reward_components: settings of the built-
 filter       which groups are trained on
 update       objective, optimiser, learner; objective_options: of single estimators and surrogates
 learner      what a learner declares: deepspeed_learner
+companion    what a companion model declares: a critic, a reference
 evaluation   fixed panels
 diagnostics  measurements beside success
 schedule     settings that change during training

@@ -10,7 +10,6 @@ from starpo.ragen.config.learner import LearnerConfig, Sharding
 class DeepSpeedConfig(LearnerConfig):
     """How learner 'deepspeed' distributes training over ranks: processes with one GPU, or one CPU thread, each."""
 
-    trains_prm: ClassVar[bool] = False
     fine_tunes: ClassVar[bool] = True
 
     num_ranks: int = Field(1, ge=1, le=1024)

@@ -26,9 +26,6 @@ class LearnerConfig(Settings):
     """A learner's own settings, the table `update.NAME`, and what follows from them. The defaults are those of
     'torch'."""
 
-    trains_prm: ClassVar[bool] = True
-    """Whether it can train a process reward model beside the policy."""
-
     fine_tunes: ClassVar[bool] = False
     """Whether it takes the steps of a pretrained policy's fine-tuning (`learner.FineTuner`); otherwise the process that
     asks for it takes them, on the CPU or one GPU."""

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from starpo.ragen.core.lookup import checked_options, needs, registered
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.config.companion import CompanionDeclaration, declared_companions
+from starpo.ragen.core.lookup import NEEDS, checked_options, needs, registered
+from starpo.ragen.core.registry import ADVANTAGES, COMPANIONS, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.core.settings import Settings
 
 Tokens = Literal["all", "think", "answer", "format"]
@@ -170,23 +171,36 @@ class ObjectiveConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _companions_can_be_loaded(self) -> "ObjectiveConfig":
+        if any(not COMPANIONS.is_built_in(word) for word in self.needs - NEEDS):
+            declared_companions(self.needs)
+        return self
+
     @property
     def needs(self) -> frozenset[str]:
-        """Requirements of the objective, a subset of `ragen.core.lookup.NEEDS`."""
+        """Requirements of the objective: words of `ragen.core.lookup.NEEDS`, and companion models."""
         found = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
         for name in self.shaping:
             found |= needs(SHAPINGS, name)
-        return found | ({"spans"} if {self.advantage_on, self.loss_on} != {"all"} else set())
+        if {self.advantage_on, self.loss_on} != {"all"}:
+            found |= {"spans"}
+        return found | {"reference"} if self.kl_coefficient > 0 else found
+
+    @property
+    def companions(self) -> list[CompanionDeclaration]:
+        """The models that an update has beside the policy, in a fixed order."""
+        return declared_companions(self.needs)
+
+    @property
+    def needs_first_checkpoint(self) -> bool:
+        """Whether a companion model is the run's first checkpoint, or needs it."""
+        return any(companion.is_first_checkpoint for companion in self.companions)
 
     @property
     def needs_critic(self) -> bool:
         """Whether the estimator needs a value function."""
-        return "critic" in needs(ADVANTAGES, self.advantage)
-
-    @property
-    def needs_prm(self) -> bool:
-        """Whether the estimator needs a process reward model."""
-        return "prm" in needs(ADVANTAGES, self.advantage)
+        return "critic" in self.needs
 
     @property
     def _is_standardised(self) -> bool:

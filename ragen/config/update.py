@@ -137,11 +137,6 @@ class UpdateConfig(ObjectiveConfig):
                         f"{name}.type = 'muon' orthogonalises whole matrices, which learner '{self.learner}' shards "
                         "over ranks: set it to 'adamw', or learner = 'torch'"
                     )
-        if self.needs_prm and not self.learner_config.trains_prm:
-            raise ValueError(
-                f"advantage = '{self.advantage}' trains a process reward model beside the policy, which learner "
-                f"'{self.learner}' cannot: set learner = 'torch'"
-            )
         return self
 
     @model_validator(mode="after")
@@ -155,13 +150,9 @@ class UpdateConfig(ObjectiveConfig):
 
     @property
     def optimisers(self) -> dict[str, OptimiserConfig]:
-        """Trained model ('policy', 'critic', 'prm') -> its optimiser."""
-        found = {"policy": self.optimiser}
-        if self.needs_critic:
-            found["critic"] = self.critic.optimiser
-        if self.needs_prm:
-            found["prm"] = self.prm.optimiser or self.optimiser
-        return found
+        """Trained model ('policy', or a companion's name) -> its optimiser."""
+        trained = {one.name: one.optimiser(self) for one in self.companions if one.is_trained}
+        return {"policy": self.optimiser, **trained}
 
     @property
     def is_corrected(self) -> bool:
@@ -209,7 +200,7 @@ class UpdateConfig(ObjectiveConfig):
             "std_ddof": self.advantage_scale == "none" and not self.should_whiten,
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
-            "prm": not self.needs_prm,
+            "prm": "prm" not in self.needs,
             **{name: name != self.learner for name in LEARNERS},
             "search_rows": self.search_rows == "refuse",
             "scored_share": self.scored_share == 1,

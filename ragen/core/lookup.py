@@ -34,19 +34,17 @@ class Entry(str):
     Attributes:
         needs: Its requirements, as words separated by spaces (`needs`).
         options: `module:attribute` of its own settings model; '' if it has none.
-        fit_prm: `module:attribute` of the function that trains its process reward model; '' if it needs none.
         marks: `module:attribute` of what marks the turns that an estimator reads; '' if it reads none.
     """
 
     needs: str
     options: str
-    fit_prm: str
     marks: str
 
-    def __new__(cls, target: str, needs: str = "", options: str = "", fit_prm: str = "", marks: str = "") -> "Entry":
+    def __new__(cls, target: str, needs: str = "", options: str = "", marks: str = "") -> "Entry":
         """Create a target with its properties."""
         entry = super().__new__(cls, target)
-        entry.needs, entry.options, entry.fit_prm, entry.marks = needs, options, fit_prm, marks
+        entry.needs, entry.options, entry.marks = needs, options, marks
         return entry
 
 
@@ -60,11 +58,19 @@ class Registry(dict[str, str]):
         shadowed: Built-in name -> message that a package declares it too. The built-in one wins, but no run should
             start with an ambiguous name (`ragen.readiness`).
         takes_targets: Whether a setting may give `module:attribute` instead of a name.
+        needed: Registry whose names its entries may declare as requirements, beside `NEEDS`; None if there is none.
     """
 
-    def __init__(self, group: str, built_in: Mapping[str, str], *, takes_targets: bool = False) -> None:
+    def __init__(
+        self,
+        group: str,
+        built_in: Mapping[str, str],
+        *,
+        takes_targets: bool = False,
+        needed: "Registry | None" = None,
+    ) -> None:
         super().__init__(built_in)
-        self.group, self.takes_targets = group, takes_targets
+        self.group, self.takes_targets, self.needed = group, takes_targets, needed
         self.packages: dict[str, str] = {}
         self.faults: dict[str, str] = {}
         self.shadowed: dict[str, str] = {}
@@ -136,19 +142,17 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
 
 NEEDS = frozenset(
-    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances"}
-    | {"scene", "store", "server"}
-    | {"clones"}
+    {"groups", "states", "greedy", "spans", "probabilities", "covariances"} | {"scene", "store", "server"} | {"clones"}
 )
-"""Possible requirements. Of a part of an objective: a value function; a process reward model; groups of at least two;
-the states of the environment; a greedy rollout of each group; which tokens are reasoning and which are the answer; the
-probabilities of tokens; covariances over a mini-batch. Of a reward component: an environment in `SCENES`; the store
-that holds the turns, as its third argument; a server, which the package `openai` asks. Of a search:
-copies of the environment."""
+"""Possible requirements. Of a part of an objective: groups of at least two; the states of the environment; a greedy
+rollout of each group; which tokens are reasoning and which are the answer; the probabilities of tokens; covariances
+over a mini-batch; also each companion model, by its name in `COMPANIONS` or as `module:attribute`. Of a reward
+component: an environment in `SCENES`; the store that holds the turns, as its third argument; a server, which the
+package `openai` asks. Of a search: copies of the environment."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
-    """Return the requirements, from `NEEDS`, of a part of an objective, a reward component or a search.
+    """Return the requirements of a part of an objective, a reward component or a search (`NEEDS`).
 
     A built-in entry declares them in the registry, so that settings can be checked without importing it. Any other
     declares them as an attribute of the function, `mine.needs = "critic"`, several words separated by spaces.
@@ -159,12 +163,16 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
     if name in registry and name not in registry.packages:
         return frozenset(getattr(registry[name], "needs", "").split())
     said = getattr(load(registry, name), "needs", "")
-    if not isinstance(said, str) or not NEEDS.issuperset(said.split()):
-        raise RegistryError(f"'{name}' has needs = {said!r}; expected words of {', '.join(sorted(NEEDS))}")
+    words = NEEDS | frozenset(registry.needed or ())
+    takes_targets = registry.needed is not None and registry.needed.takes_targets
+    if not isinstance(said, str) or not all(
+        word in words or (takes_targets and TARGET.fullmatch(word)) for word in said.split()
+    ):
+        raise RegistryError(f"'{name}' has needs = {said!r}; expected words of {', '.join(sorted(words))}")
     return frozenset(said.split())
 
 
-def attached(registry: "Registry", name: str, role: Literal["options", "fit_prm", "marks"]) -> Any:
+def attached(registry: "Registry", name: str, role: Literal["options", "marks"]) -> Any:
     """Return what belongs to an implementation, such as the settings model of its own options; None if nothing does.
 
     A built-in entry names it in the registry; any other has it in an attribute, `mine.options = MyOptions`.

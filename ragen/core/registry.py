@@ -139,6 +139,18 @@ FILTERS = Registry(
 )
 """Functions `(scores: float64 [groups], FilterConfig) -> bool [groups]`; a larger score is better."""
 
+COMPANIONS = Registry(
+    "starpo.companions",
+    {
+        "reference": "starpo.ragen.learning.learners.companions.reference:ReferencePolicy",
+        "critic": "starpo.ragen.learning.learners.companions.critic:ValueFunction",
+        "prm": "starpo.ragen.methods.implicit_rewards.companion:ImplicitRewards",
+    },
+    takes_targets=True,
+)
+"""Classes derived from `ragen.learning.learners.companion.Companion`: models beside the policy that score the response
+tokens of an update. Parts of an objective name those that they need."""
+
 _OBJECTIVES = "starpo.ragen.learning.objectives"
 _OPTIONS = "starpo.ragen.config.objective_options"
 
@@ -167,10 +179,10 @@ ADVANTAGES = Registry(
             "starpo.ragen.methods.implicit_rewards.estimator:istar",
             needs="groups prm",
             options=f"{_OPTIONS}:IStarOptions",
-            fit_prm="starpo.ragen.methods.implicit_rewards.preferences:fit",
         ),
     },
     takes_targets=True,
+    needed=COMPANIONS,
 )
 """Pure functions `ragen.learning.objectives.estimates.AdvantageInputs -> AdvantageEstimate`."""
 
@@ -185,6 +197,7 @@ SHAPINGS = Registry(
         "by_root_kept_share": f"{_OBJECTIVES}.shaping:by_root_kept_share",
     },
     takes_targets=True,
+    needed=COMPANIONS,
 )
 """Pure functions `(advantages_BT, AdvantageInputs) -> advantages_BT`."""
 
@@ -293,7 +306,7 @@ AUDITS = Registry(
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (
-    ENVIRONMENTS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES,
-    TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
+    ENVIRONMENTS, SCENES, DEMONSTRATORS, PROMPTS, SEARCHES, REWARDS, FILTERS, COMPANIONS, ADVANTAGES, SHAPINGS,
+    SURROGATES, TURN_ORDERS, ENGINES, LEARNERS, AUDITS,
 )  # fmt: skip
 """Registries to which installed packages may add names."""

@@ -13,7 +13,8 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.faults import describe_fault, is_raised_in
 from starpo.ragen.core.guard import FOREIGN
-from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
+from starpo.ragen.core.lookup import NEEDS
+from starpo.ragen.core.registry import ADVANTAGES, COMPANIONS, LOSSES, SHAPINGS, SURROGATES, TURN_ORDERS
 from starpo.ragen.learning.learners.data.spans import Spans
 from starpo.ragen.learning.learners.data.trajectories import Trajectory, assemble
 from starpo.ragen.learning.learners.learner import Learner, OnProgress, UpdateContext, UpdateResult
@@ -139,10 +140,15 @@ def update_code(config: ObjectiveConfig) -> dict[str, str]:
     parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
     if config.turn_order != "together":
         parts["turn_order"] = TURN_ORDERS[config.turn_order]
-    if fit_prm := getattr(parts["advantage"], "fit_prm", ""):
-        parts["fit_prm"] = fit_prm
+    parts |= {f"companion:{name}": code for name, code in _companion_code(config).items()}
     losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
     return parts | losses
+
+
+def _companion_code(config: ObjectiveConfig) -> dict[str, str]:
+    """Return name -> `module:attribute` of the companions; those of the learners stand under the stage's version."""
+    code = {name: COMPANIONS[name] for name in sorted(config.needs - NEEDS)}
+    return {name: target for name, target in code.items() if not target.startswith("starpo.ragen.learning.")}
 
 
 def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:

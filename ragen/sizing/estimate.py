@@ -58,7 +58,7 @@ class Estimate:
     Attributes:
         architecture: Architecture of the policy.
         machine: Machine assumed to run it.
-        num_trained: 'policy', 'critic', 'prm' -> number of parameters that an update changes.
+        num_trained: 'policy', or a companion's name -> number of parameters that an update changes.
         num_gpus: Number of GPUs required; 0 on a CPU. Engine and learner share them.
         memory: Memory of each GPU, or of the machine.
         host: Host memory held per GPU.
@@ -150,9 +150,10 @@ def _learner_states(
         for name, trained in trained_parameters(config, architecture).items()
     ]
     states += [part for model in models for part in model.held]
-    if update.kl_coefficient > 0 and update.lora is None:
-        size = 4.0 * architecture.num_parameters / cut_by
-        states.append(MemoryItem("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
+    for companion in update.companions:
+        held = 0 if companion.is_trained else companion.num_frozen(architecture, update.lora)
+        if held:
+            states.append(MemoryItem(companion.name, 4.0 * held / cut_by, f"4 P, P = {held:,}"))
     gradients = [model.gradients for model in models]
     if not sharding.stage:  # models take their steps in turn, and free their gradients
         gradients = [max(gradients, key=lambda part: part.size_bytes)]

@@ -75,11 +75,12 @@ def _passes(update: UpdateConfig) -> float:
     """Return the work of an update per episode: a forward pass is a third of a forward and backward pass.
 
     An update scores all tokens with the policy before and after it (or the share `scored_share`, if the rollout's
-    log-probs are those of the policy) and trains `num_epochs` times; the critic trains as often and is scored once; a
-    process reward model is scored before and after its single step, the reference once. Activation checkpointing adds a
-    forward pass to training, and nothing to scoring.
+    log-probs are those of the policy) and trains `num_epochs` times; companions declare their passes. Activation
+    checkpointing adds a forward pass to training, and nothing to scoring.
     """
-    num_trained = update.num_epochs * (1 + update.needs_critic) + update.needs_prm
-    num_scored = 2 * update.scored_share + update.needs_critic + 2 * update.needs_prm + (update.kl_coefficient > 0)
+    passes = [companion.passes for companion in update.companions]
+    num_beside, num_before = (sum(getattr(one, f"trained_{when}") for one in passes) for when in ("beside", "before"))
+    num_trained = update.num_epochs * (1 + num_beside) + num_before
+    num_scored = 2 * update.scored_share + sum(one.scored for one in passes)
     recomputed = 4 / 3 if update.activation_checkpointing else 1.0
     return recomputed * num_trained + num_scored / 3

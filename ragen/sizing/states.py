@@ -31,7 +31,7 @@ def states_of(
     """Estimate the states of a model per rank, frozen weights aside.
 
     Args:
-        name: Name of the model: 'policy', 'critic' or 'prm'.
+        name: Name of the model: 'policy', or that of a companion.
         num_trained: T, number of trained parameters.
         optimiser: 'adamw' or 'muon'.
         architecture: Architecture of the model.

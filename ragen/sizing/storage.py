@@ -73,10 +73,9 @@ def checkpoint_interval(config: StarPOConfig, architecture: Architecture | None)
 
 
 def trained_parameters(config: StarPOConfig, architecture: Architecture) -> dict[str, int]:
-    """Map 'policy' and, if the estimator needs one, 'critic' or 'prm' to the number of trained parameters."""
-    lora = config.update.lora
-    policy, critic = architecture.num_parameters, architecture.num_critic_parameters
-    if lora is not None:
-        policy = architecture.num_adapter_parameters(lora.rank, lora.targets)
-        critic = policy + architecture.hidden_size + 1
-    return {name: critic if name == "critic" else policy for name in config.update.optimisers}
+    """Map 'policy', and the names of the trained companions, to the number of trained parameters."""
+    lora, companions = config.update.lora, config.update.companions
+    policy = (
+        architecture.num_parameters if lora is None else architecture.num_adapter_parameters(lora.rank, lora.targets)
+    )
+    return {"policy": policy} | {one.name: one.num_trained(architecture, lora) for one in companions if one.is_trained}

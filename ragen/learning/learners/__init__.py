@@ -4,7 +4,9 @@ learner        the protocol
 torch_learner  one process, CPU or one GPU
 deepspeed/     ranks on several GPUs or cores
 data/          stored rows -> trajectories -> response tokens -> micro-batches
-models/        policy, critic, reference: scores, optimisers, adapters, checkpoints
+models/        trained models: scores, optimisers, adapters, checkpoints
+companion      a model beside the policy that scores its tokens: the protocol
+companions/    the critic and the reference policy
 update         one update, from scores to metrics: start reading here
 update_inputs  what it works on and with: models, trajectories, ranks
 preparation    what it knows before the first step: scores, credit, inputs of the losses

@@ -6,7 +6,7 @@ All in float64 on the CPU: it is cheap, and involves long sums of small numbers.
 Legend: N response tokens of the update, B trajectories, T response tokens of the longest, K turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,8 @@ from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.models.scoring import Scores
-from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs, scale_advantages
+from starpo.ragen.learning.objectives.columns import ScoredInputs
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, scale_advantages
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.masks import ZERO_STD, whiten
 
@@ -39,16 +40,16 @@ class Credit:
     value_targets_N: Tensor | None
     value_mask_N: Tensor | None
 
-    def explained_variance(self, values_N: Tensor | None) -> dict[str, float]:
+    def explained_variance(self, values_N: Tensor) -> dict[str, float]:
         """Compute the share of the targets' variance that the critic explains, over the tokens at which it is fitted.
 
         Args:
-            values_N: The critic's values; None without a critic.
+            values_N: The critic's values.
 
         Returns:
-            `update/explained_variance`; empty without a critic, or if the targets do not vary.
+            `update/explained_variance`; empty if nothing is fitted, or the targets do not vary.
         """
-        if values_N is None or self.value_targets_N is None or self.value_mask_N is None:
+        if self.value_targets_N is None or self.value_mask_N is None:
             return {}
         targets_N, values_N = (each_N[self.value_mask_N].double() for each_N in (self.value_targets_N, values_N))
         variance = float(targets_N.var(correction=0)) if len(targets_N) else 0.0
@@ -61,10 +62,8 @@ def assign_credit(
     tokens: ResponseTokens,
     config: UpdateConfig,
     old: Scores,
-    ref_logprobs_N: Tensor | None,
-    values_N: Tensor | None,
+    columns: Mapping[str, Tensor],
     kept_share: float = 1.0,
-    implicit_rewards_N: Tensor | None = None,
 ) -> Credit:
     """Estimate the advantage of every response token of an update.
 
@@ -73,16 +72,14 @@ def assign_credit(
         tokens: Their response tokens.
         config: Settings of the estimator, its scale and shaping.
         old: Scores of the tokens under the policy before the first step.
-        ref_logprobs_N: Log-probs under the reference policy; needed if KL is placed in the reward.
-        values_N: Values of the critic; needed by estimators with a critic.
+        columns: Name of a companion -> its number for each token, [N]: what the estimator needs, and 'reference', its
+            log-probs, if KL is placed in the reward.
         kept_share: Share of the played groups that are trained on.
-        implicit_rewards_N: Rewards of the process reward model; needed by estimators with one.
     """
     rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
     returns_B = normalised_returns(trajectories)
     if config.kl_coefficient > 0 and config.kl_placement == "reward":
-        assert ref_logprobs_N is not None
-        divergence_N = KL_ESTIMATORS[config.kl_estimator](old.logprobs_N.double(), ref_logprobs_N.double())
+        divergence_N = KL_ESTIMATORS[config.kl_estimator](old.logprobs_N.double(), columns["reference"].double())
         rewards_N = rewards_N - config.kl_coefficient * divergence_N
         returns_B = returns_B - config.kl_coefficient * tokens.sums(divergence_N)
     mask_N = tokens.mask(config.advantage_on)
@@ -91,26 +88,28 @@ def assign_credit(
     def rectangle(values_N: Tensor | None) -> Tensor | None:
         return None if values_N is None else tokens.rectangle(values_N.double())
 
-    inputs = AdvantageInputs(
+    columns_BT = {name: tokens.rectangle(values_N.double()) for name, values_N in columns.items()}
+    inputs = ScoredInputs(
         returns_B=returns_B,
         group_B=group_index(trajectories),
         rewards_BT=tokens.rectangle(tokens.onto(mask_N, rewards_N)),
         mask_BT=mask_BT,
         turn_BT=tokens.rectangle(tokens.turn_N),
-        values_BT=rectangle(values_N),
+        values_BT=columns_BT.get("critic"),
         state_BK=_turns([torch.from_numpy(trajectory.states) for trajectory in trajectories], -1),
         is_answer_BT=tokens.rectangle(tokens.mask("answer")),
         marks_BK=_marks(trajectories, config.advantage),
         greedy_returns_B=_greedy_returns(trajectories, returns_B) if "greedy" in config.needs else None,
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
-        implicit_rewards_BT=rectangle(implicit_rewards_N),
+        implicit_rewards_BT=columns_BT.get("prm"),
         kept_share=kept_share,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
         gamma_turn=config.gamma_turn,
         lambda_turn=config.lambda_turn,
         options=config.advantage_options,
+        columns_BT=columns_BT,
     )
     with plugin_call("estimator", ADVANTAGES, config.advantage):
         estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)

@@ -1,6 +1,6 @@
 """What an update would do, measured before any step: gradients, their spread over groups, other objectives, log-probs.
 
-The learner does not change: where a process reward model has to take its step, a copy of it does.
+The learner does not change: where a companion has to take a step, a copy of it does.
 """
 
 import copy
@@ -14,15 +14,17 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.companion import companions_of
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, GradientSums, spread
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.policy_loss import LossInputs, PolicyLoss, Term, loss_terms
-from starpo.ragen.learning.learners.preparation import fit_prm, prepare, score_start
+from starpo.ragen.learning.learners.preparation import prepare, score_companion, score_start
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.update_inputs import UpdateInputs
+from starpo.ragen.learning.learners.update_inputs import LoadedCompanion, UpdateInputs
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class MeasuredObjectives:
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
-    """Return settings of a torch learner that has the models that these objectives need: a reference, and a critic or a
-    process reward model, of which a checkpoint has at most one."""
-    most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
+    """Return settings of a torch learner that has the companions that these objectives need: a reference, and those of
+    an estimator, since a checkpoint has those of one alone."""
+    most = max(configs, key=lambda config: sum(one.name != "reference" for one in config.companions))
     kl_coefficient = max(config.kl_coefficient for config in configs)
     return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
 
@@ -65,7 +67,7 @@ def token_logprobs(learner: Learner, trajectories: list[Trajectory], context: Up
         LearnerError: If there is no response token, or one's log-probability is not finite.
     """
     with _at_start(learner, trajectories, context) as inputs:
-        return inputs.score(inputs.models["policy"], inputs.micro_batches()).logprobs_N
+        return inputs.score(inputs.policy, inputs.micro_batches()).logprobs_N
 
 
 def initial_gradient(learner: Learner, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
@@ -119,11 +121,11 @@ def measured_objectives(
 ) -> MeasuredObjectives:
     """Measure the gradients of several objectives on the same trajectories, side by side.
 
-    The old policy, the reference and the critic score the tokens once for all objectives. A process reward model takes
-    its step once per `prm.beta`.
+    The old policy and its companions score the tokens once for all objectives that agree in the settings that a
+    companion's column depends on (`Companion.variant`).
 
     Args:
-        learner: A torch learner with the reference and the critic that the objectives need (`able_to_measure`).
+        learner: A torch learner with the companions that the objectives need (`able_to_measure`).
         trajectories: Trajectories of the update.
         context: Position that the update would have in the run.
         configs: The objectives, at least one.
@@ -136,16 +138,23 @@ def measured_objectives(
 
 
 def _measured(inputs: UpdateInputs, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
-    batches, members = inputs.micro_batches(), _members(inputs)
+    batches, members, held = inputs.micro_batches(), _members(inputs), inputs.companions
     with_collision = any("probabilities" in config.needs for config in configs)
     start = score_start(_aside(inputs), batches, with_collision=with_collision)
-    implicit_N = {inputs.config.prm.beta: start.implicit_rewards_N}
+    columns = {(name, loaded.companion.variant(inputs.config)): start.columns[name] for name, loaded in held.items()}
     spreads, means = [], []
     for config in configs:
-        one, beta = replace(inputs, config=config), config.prm.beta
-        if config.needs_prm and beta not in implicit_N:
-            implicit_N[beta], _ = fit_prm(_aside(one), start.old, batches)
-        given = prepare(one, replace(start, implicit_rewards_N=implicit_N.get(beta))).loss_inputs
+        one = replace(inputs, config=config)
+        keys = {companion.name: (companion.name, companion.variant(config)) for companion in companions_of(config)}
+        for name, key in keys.items():
+            if name not in held:
+                raise LearnerError(
+                    f"'{config.advantage}' needs the companion '{name}', which the learner does not have, since "
+                    f"'{inputs.config.advantage}' needs others: measure each with objectives that need the same"
+                )
+            if key not in columns:
+                columns[key], _ = score_companion(_aside(one), name, start.old, batches)
+        given = prepare(one, replace(start, columns={name: columns[key] for name, key in keys.items()})).loss_inputs
         sums = GradientSums()
         for group in members.values():
             sums.add(len(members) * _gradient(one, given, group))
@@ -184,7 +193,7 @@ def _gradient(
         Gradient of all trainable parameters of the policy, concatenated in their order, on the CPU; 0 for parameters
         that the loss does not depend on. float32 [parameters]
     """
-    policy, everything = cast(TorchModel, inputs.models["policy"]), torch.ones(len(inputs.tokens), dtype=torch.bool)
+    policy, everything = cast(TorchModel, inputs.policy), torch.ones(len(inputs.tokens), dtype=torch.bool)
     loss = PolicyLoss.over(inputs, given, everything, Ledger(inputs.tokens, inputs.runner.device), only)
     policy.accumulate(loss, inputs.micro_batches(members), inputs.runner, loss.check)
     return policy.pop_gradient()
@@ -199,6 +208,11 @@ def _members(inputs: UpdateInputs) -> dict[str, np.ndarray]:
 
 
 def _aside(inputs: UpdateInputs) -> UpdateInputs:
-    """Return inputs in which the step of a process reward model changes a copy of that model."""
-    models = inputs.models
-    return replace(inputs, models={**models, "prm": copy.deepcopy(models["prm"])}) if "prm" in models else inputs
+    """Return inputs in which the step that a companion takes before the policy's changes a copy of it."""
+
+    def copied(loaded: LoadedCompanion) -> LoadedCompanion:
+        if loaded.trained is None or not loaded.companion.passes.trained_before:
+            return loaded
+        return LoadedCompanion.of_trained(loaded.companion, copy.deepcopy(loaded.trained))
+
+    return replace(inputs, companions={name: copied(loaded) for name, loaded in inputs.companions.items()})

@@ -148,7 +148,7 @@ class PolicyLoss:
         config, given, token_M = self.inputs.config, self.given, batch.token_M
         terms = loss_terms(config)
         quantities = ("logprob", "entropy") if "entropy" in terms else ("logprob",)
-        logprobs_M, *entropy = self.inputs.models["policy"](batch, self.inputs.context.temperature, quantities)
+        logprobs_M, *entropy = self.inputs.policy(batch, self.inputs.context.temperature, quantities)
         old_M, behaviour_M, weights_M = (
             values_N[token_M] for values_N in (given.old_logprobs_N, given.behaviour_logprobs_N, self.weights_N)
         )

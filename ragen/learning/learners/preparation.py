@@ -1,30 +1,24 @@
 """What an update knows before its first step: scores of the tokens, credit, and the inputs of its losses.
 
-    score (policy, reference, critic; the process reward model takes its step) -> credit -> inputs of the losses
+    score (policy and its companions; some take a step first) -> credit -> inputs of the losses
 
 Legend: N response tokens of the update.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.core.lookup import attached
-from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.learning.learners.companion import Column
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.data.batches import MicroBatch
-from starpo.ragen.learning.learners.models.critic import evaluate
 from starpo.ragen.learning.learners.models.scoring import Scores
 from starpo.ragen.learning.learners.policy_loss import LossInputs
 from starpo.ragen.learning.learners.scored_share import KNOWN_WITHIN, ScoredSample
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.learners.validity import validity
-
-FitPRM = Callable[[UpdateInputs, Scores, Sequence[MicroBatch]], tuple[Tensor, dict[str, float]]]
-"""Trains the model 'prm' of an update before its first step. Arguments: the update, scores of the policy, all
-micro-batches. Returned: the rewards that the model gives each token, float64 [N], and metrics."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +28,19 @@ class Start:
     Attributes:
         measured: Scores of the policy as computed; NaN for tokens that it did not score.
         old: The same with a log-prob for every token, which losses take.
-        ref_logprobs_N: Log-probs under the reference policy; None without one.
-        values_N: The critic's values; None without a critic.
-        implicit_rewards_N: Rewards of the process reward model after its step, float64; None without one.
-        prm_metrics: Metrics of that step.
+        columns: Name of a companion -> its number for each token, [N].
+        companion_metrics: Metrics of how these came about.
     """
 
     measured: Scores
     old: Scores
-    ref_logprobs_N: Tensor | None
-    values_N: Tensor | None
-    implicit_rewards_N: Tensor | None
-    prm_metrics: dict[str, float]
+    columns: Mapping[str, Tensor]
+    companion_metrics: Mapping[str, float]
+
+    @property
+    def ref_logprobs_N(self) -> Tensor | None:  # noqa: N802
+        """Log-probs under the reference policy; None without one."""
+        return self.columns.get("reference")
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Prepared:
 def score_start(
     inputs: UpdateInputs, batches: Sequence[MicroBatch], sample: ScoredSample | None = None, *, with_collision: bool
 ) -> Start:
-    """Score the tokens under all models; a process reward model takes its step first.
+    """Score the tokens under the policy, then under its companions, of which some take a step first.
 
     Args:
         inputs: The update.
@@ -84,7 +79,7 @@ def score_start(
     Raises:
         LearnerError: If a log-probability is not finite.
     """
-    tokens, policy = inputs.tokens, inputs.models["policy"]
+    tokens, policy = inputs.tokens, inputs.policy
     sample = sample or ScoredSample.everything(len(tokens), batches)
     old = measured = sample.only(inputs.score(policy, sample.batches, with_collision=with_collision))
     if not sample.is_all:
@@ -92,29 +87,29 @@ def score_start(
             old = replace(measured, logprobs_N=tokens.behaviour_logprobs_N)
         else:
             old = measured = inputs.score(policy, batches)
-    ref_N = values_N = None
-    if inputs.open_reference is not None:
-        with inputs.open_reference() as reference:
-            ref_N = inputs.score(reference, batches).logprobs_N
-    if "critic" in inputs.models:
-        values_N = evaluate(inputs.models["critic"], batches, len(tokens), inputs.runner, inputs.dp_group)
-    implicit_N, metrics = fit_prm(inputs, old, batches) if "prm" in inputs.models else (None, {})
-    return Start(measured, old, ref_N, values_N, implicit_N, metrics)
+    columns: dict[str, Tensor] = {}
+    metrics: dict[str, float] = {}
+    for name in inputs.companions:
+        columns[name], of_column = score_companion(inputs, name, old, batches)
+        metrics |= of_column
+    return Start(measured, old, columns, metrics)
 
 
-def fit_prm(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
-    """Train the process reward model as the estimator declares it; return its rewards, and metrics.
+def score_companion(inputs: UpdateInputs, name: str, old: Scores, batches: Sequence[MicroBatch]) -> Column:
+    """Let a companion score the tokens (`Companion.score`).
 
     Raises:
-        LearnerError: If the estimator needs such a model and does not say how it is trained.
+        LearnerError: If a number is not finite, or there is not one for each token.
     """
-    fit: FitPRM | None = attached(ADVANTAGES, inputs.config.advantage, "fit_prm")
-    if fit is None:
+    loaded = inputs.companions[name]
+    with loaded.open() as model:
+        column_N, metrics = loaded.companion.score(inputs, model, old, batches)
+    if column_N.shape != inputs.tokens.trajectory_N.shape:
         raise LearnerError(
-            f"advantage = '{inputs.config.advantage}' needs a process reward model, and does not say how it is "
-            "trained: give the function an attribute fit_prm, as docs/extend.md describes"
+            f"companion '{name}' returned numbers of shape {list(column_N.shape)} for {len(inputs.tokens)} response "
+            "tokens; expected one a token"
         )
-    return fit(inputs, old, batches)
+    return column_N, metrics
 
 
 def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
@@ -125,10 +120,8 @@ def prepare(inputs: UpdateInputs, start: Start) -> Prepared:
         tokens,
         config,
         old,
-        start.ref_logprobs_N,
-        start.values_N,
+        start.columns,
         inputs.context.kept_share,
-        start.implicit_rewards_N,
     )
     loss_inputs = LossInputs.of(
         tokens, config, old.logprobs_N, start.ref_logprobs_N, credit.advantages_N, inputs.runner.device

@@ -11,6 +11,7 @@ from starpo.ragen.config.device import Device
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.companions.loading import CompanionModels
 from starpo.ragen.learning.learners.data.tokens import trainable_tokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
@@ -24,8 +25,7 @@ from starpo.ragen.learning.learners.models.checkpoint import (
     save_policy,
 )
 from starpo.ragen.learning.learners.models.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.models.reference import Reference
-from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, network_of, row_tokens
 from starpo.ragen.learning.learners.models.trained_model import TorchModel
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
@@ -51,28 +51,25 @@ class TorchLearner:
         self.checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
         self._num_restarted = self._row_tokens = 0
-        self._reference = Reference(config, partial(_load_reference, self.device))  # no cycle: freed when dropped
+        self._companions = CompanionModels(config, partial(_load_frozen, self.device))  # no cycle: freed when dropped
 
     def load(self, folder: str | None, checkpoint_key: str, reference_folder: str | None) -> None:
         """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
         is_there = checkpoint_key == self.checkpoint_key
-        self._reference.load(reference_folder, None if is_there else folder)
+        self._companions.load(reference_folder, None if is_there else folder)
         if is_there:
             return
         assert folder is not None
         config = self.config
         checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
-        for model in checkpoint.models:
+        for model in checkpoint.trained.values():
             model.to(self._runner.device)
-        policy, critic, prm = checkpoint.policy, checkpoint.critic, checkpoint.prm
-        check_output_layer(policy)
-        self._row_tokens = row_tokens(policy)
-        optimisers = config.optimisers
-        models = {"policy": TorchModel(ResponseScores(policy), ModelOptimiser(policy, optimisers["policy"]))}
-        if critic is not None:
-            models["critic"] = TorchModel(critic, ModelOptimiser(critic, optimisers["critic"]))
-        if prm is not None:
-            models["prm"] = TorchModel(ResponseScores(prm), ModelOptimiser(prm, optimisers["prm"]))
+        check_output_layer(checkpoint.policy)
+        self._row_tokens = row_tokens(checkpoint.policy)
+        models = {
+            name: TorchModel(network_of(model)[0], ModelOptimiser(model, config.optimisers[name]))
+            for name, model in checkpoint.trained.items()
+        }
         self._num_restarted = restore(models, checkpoint, folder)
         self._models, self._checkpoint, self.checkpoint_key = models, checkpoint, checkpoint_key
 
@@ -121,12 +118,12 @@ class TorchLearner:
     def _inputs(
         self, trajectories: list[Trajectory], context: UpdateContext, on_progress: OnProgress | None = None
     ) -> UpdateInputs:
-        policy = self._loaded().policy
+        policy = self._models["policy"]
         return UpdateInputs(
             config=self.config,
             context=context,
-            models=self._models,
-            open_reference=self._reference.opener(policy, self._models["policy"]),
+            policy=policy,
+            companions=self._companions.loaded(self._loaded().policy, policy, self._models),
             trajectories=trajectories,
             tokens=trainable_tokens(trajectories),
             row_tokens=self._row_tokens,
@@ -141,6 +138,7 @@ class TorchLearner:
         return self._checkpoint
 
 
-def _load_reference(device: Device, folder: str) -> ResponseScores:
+def _load_frozen(device: Device, folder: str) -> ResponseScores:
     policy, _ = load_policy(folder, torch.float32)
+    check_output_layer(policy)
     return ResponseScores(policy.to(device.kind).requires_grad_(False))  # type: ignore[arg-type]

@@ -25,12 +25,12 @@ from starpo.ragen.learning.learners.learner import UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batch_runner import WITH_BACKWARD
 from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.models.trained_model import TrainedModel
 from starpo.ragen.learning.learners.policy_loss import PolicyLoss
 from starpo.ragen.learning.learners.preparation import Prepared, measure_validity, prepare, score_start
 from starpo.ragen.learning.learners.scored_share import ScoredSample, scored_sample
 from starpo.ragen.learning.learners.turn_orders import MiniBatch, Steps
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
-from starpo.ragen.learning.learners.value_loss import ValueLoss
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 
 
@@ -40,13 +40,14 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
     Raises:
         LearnerError: If a loss, a gradient or a log-probability is not finite; the models may be partly updated.
     """
-    config, models, runner = inputs.config, inputs.models, inputs.runner
+    config, policy, runner = inputs.config, inputs.policy, inputs.runner
     clock, ledger = _Clock(), Ledger(inputs.tokens, runner.device)
     everything, minibatches = inputs.micro_batches(), list(_minibatches(inputs))
     sample = scored_sample(inputs, everything)
-    if sample.is_all and "prm" not in models:
-        num_scorers = 1 + (inputs.open_reference is not None) + ("critic" in models)
-        _expect(inputs, minibatches, sample, num_scorers * len(everything))
+    passes = [loaded.companion.passes for loaded in inputs.companions.values()]
+    if sample.is_all and all(one.are_certain for one in passes):
+        num_first = 1 + sum(one.scored + WITH_BACKWARD * one.trained_before for one in passes)
+        _expect(inputs, minibatches, sample, num_first * len(everything))
     start = score_start(inputs, everything, sample, with_collision="probabilities" in config.needs)
     prepared = prepare(inputs, start)
     clock.lap("score_s")
@@ -58,28 +59,39 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
         for is_now_N, advantages_N in steps:
             loss = PolicyLoss.over(inputs, replace(prepared.loss_inputs, advantages_N=advantages_N), is_now_N, ledger)
             if loss.weights_N.any():
-                total = models["policy"].accumulate(loss, batches, runner, loss.check)
+                total = policy.accumulate(loss, batches, runner, loss.check)
                 ledger.note_step("policy_loss", inputs.sum_over_ranks(total))
-                ledger.note_step("gradient_norm", _step(inputs, "policy", prepared))
+                ledger.note_step("gradient_norm", _step(inputs, policy, "policy", prepared))
                 num_taken += 1
-        if "critic" in models:
-            value_loss = ValueLoss.over(inputs, prepared.credit, start.values_N, is_in_N)
-            if value_loss.weights_N.any():
-                total = models["critic"].accumulate(value_loss, batches, runner, value_loss.check)
-                ledger.note_step("value_loss", inputs.sum_over_ranks(total))
-                ledger.note_step("critic_gradient_norm", _step(inputs, "critic", prepared))
+        _train_companions(inputs, prepared, is_in_N, batches, ledger)
     ledger.gather(inputs.dp_group)
     clock.lap("train_s")
 
     after_N = start.measured.logprobs_N
     if num_taken:
-        after_N = sample.only(inputs.score(models["policy"], sample.batches)).logprobs_N
+        after_N = sample.only(inputs.score(policy, sample.batches)).logprobs_N
     return _result(inputs, prepared, sample, after_N, num_taken, ledger, clock)
 
 
+def _train_companions(
+    inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, batches: list[MicroBatch], ledger: Ledger
+) -> None:
+    """Take a step on a mini-batch of every companion that is trained beside the policy."""
+    for name, loaded in inputs.companions.items():
+        companion, model = loaded.companion, loaded.trained
+        if model is None or not companion.passes.trained_beside:
+            continue
+        loss = companion.loss(inputs, model, prepared.start.columns[name], prepared.credit, is_in_N)
+        if loss.weights_N.any():
+            total = model.accumulate(loss, batches, inputs.runner, loss.check)
+            ledger.note_step(companion.loss_name or f"{name}_loss", inputs.sum_over_ranks(total))
+            ledger.note_step(f"{name}_gradient_norm", _step(inputs, model, companion.in_words, prepared))
+
+
 def _is_warm_up(inputs: UpdateInputs) -> bool:
-    """Whether only the critic is trained."""
-    return inputs.config.needs_critic and inputs.context.iteration < inputs.config.critic.warmup_updates
+    """Whether companions are trained without the policy."""
+    iteration = inputs.context.iteration
+    return any(loaded.companion.is_alone(inputs.config, iteration) for loaded in inputs.companions.values())
 
 
 def _expect(
@@ -94,9 +106,10 @@ def _expect(
     """
     if inputs.config.turn_order != "together":
         return
-    num_policy, num_critic = 0 if _is_warm_up(inputs) else 1, int("critic" in inputs.models)
+    num_policy = 0 if _is_warm_up(inputs) else 1
+    num_beside = sum(loaded.companion.passes.trained_beside for loaded in inputs.companions.values())
     num_batches = sum(len(batches) for _, batches in minibatches)
-    num_in_steps = WITH_BACKWARD * (num_policy + num_critic) * num_batches
+    num_in_steps = WITH_BACKWARD * (num_policy + num_beside) * num_batches
     inputs.runner.expect(num_scoring + num_in_steps + num_policy * len(sample.batches))
 
 
@@ -122,7 +135,7 @@ def _policy_steps(inputs: UpdateInputs, prepared: Prepared, is_in_N: Tensor, bat
         is_in_N=is_in_N,
         advantages_N=prepared.loss_inputs.advantages_N,
         old_logprobs_N=prepared.start.old.logprobs_N,
-        logprobs=lambda: inputs.score(inputs.models["policy"], batches).logprobs_N,
+        logprobs=lambda: inputs.score(inputs.policy, batches).logprobs_N,
     )
     steps = _ordered(inputs.config.turn_order, minibatch)
     first = next(steps, None)
@@ -147,17 +160,16 @@ def _ordered(turn_order: str, minibatch: MiniBatch) -> Steps:
         yield step
 
 
-def _step(inputs: UpdateInputs, model: str, prepared: Prepared) -> float:
+def _step(inputs: UpdateInputs, model: TrainedModel, name: str, prepared: Prepared) -> float:
     """Take a step of a model's optimiser; return the gradient norm before clipping.
 
     Raises:
         LearnerError: If the norm is not finite.
     """
-    trained = inputs.models[model]
-    norm = trained.step(_factor(inputs, trained.config, prepared))
+    norm = model.step(_factor(inputs, model.config, prepared))
     if not np.isfinite(norm):
         raise LearnerError(
-            f"the gradient of the {model} has norm {norm}, although every loss is finite. The stored checkpoint is "
+            f"the gradient of the {name} has norm {norm}, although every loss is finite. The stored checkpoint is "
             "untouched; lower update.optimiser's learning rates and update again"
         )
     return norm
@@ -199,11 +211,11 @@ def _result(
         "update/old_behaviour_gap_max": float(gap_N[~gap_N.isnan()].max()),
         "update/kl_behaviour": _mean(drift_N),
         **({} if sample.is_all else {"update/old_is_from_rollout": float(start.old is not before)}),
-        **start.prm_metrics,
+        **start.companion_metrics,
         **prepared.validity,
         **measure_validity(inputs, "after", after_N, credit),
         **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
-        **credit.explained_variance(start.values_N),
+        **_reviews(inputs, prepared),
         **_learning_rates(inputs, prepared),
         **ledger.step_metrics(),
         **ledger.token_metrics(),
@@ -212,6 +224,14 @@ def _result(
     num_trained = config.num_epochs * sum(len(segment.token_ids) for segment in tokens.segments)
     timings = clock.laps | {"trained_tokens_per_s": num_trained / clock.laps["train_s"]}
     return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings)
+
+
+def _reviews(inputs: UpdateInputs, prepared: Prepared) -> dict[str, float]:
+    """Return what companions report of their columns after all steps."""
+    metrics: dict[str, float] = {}
+    for name, loaded in inputs.companions.items():
+        metrics |= loaded.companion.review(prepared.start.columns[name], prepared.credit)
+    return metrics
 
 
 def _learning_rates(inputs: UpdateInputs, prepared: Prepared) -> dict[str, float]:

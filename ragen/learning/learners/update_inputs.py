@@ -4,8 +4,9 @@ Legend: N response tokens of the update, M those of a micro-batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.companion import Companion
 from starpo.ragen.learning.learners.data.batches import MicroBatch, micro_batches
 from starpo.ragen.learning.learners.data.tokens import ResponseTokens
 from starpo.ragen.learning.learners.data.trajectories import Trajectory
@@ -22,8 +24,26 @@ from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.scoring import Scorer, Scores, score
 from starpo.ragen.learning.learners.models.trained_model import TrainedModel
 
-OpenReference = Callable[[], AbstractContextManager[Scorer]]
-"""Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""
+
+@dataclass(frozen=True)
+class LoadedCompanion:
+    """A companion and its model in an update.
+
+    Attributes:
+        companion: What it is.
+        open: Opens a context that yields its model: a trained one, or a scorer, which may be the policy itself with its
+            adapters disabled.
+        trained: The model, which updates change in place; None if it is frozen.
+    """
+
+    companion: Companion
+    open: Callable[[], AbstractContextManager[Any]]
+    trained: TrainedModel | None = None
+
+    @classmethod
+    def of_trained(cls, companion: Companion, model: TrainedModel) -> "LoadedCompanion":
+        """Return a companion that is trained."""
+        return cls(companion, lambda: nullcontext(model), model)
 
 
 @dataclass(frozen=True)
@@ -33,8 +53,8 @@ class UpdateInputs:
     Attributes:
         config: Settings of the update.
         context: Position of the update in the run.
-        models: 'policy' and, if the estimator needs one, 'critic' or 'prm'; updates change them in place.
-        open_reference: Opens the reference policy; None if no KL divergence is needed.
+        policy: The policy; updates change it in place.
+        companions: Name -> the models beside the policy that the objective needs.
         trajectories: Trajectories to train on.
         tokens: Their response tokens; at least one.
         row_tokens: Maximum tokens of a row in which segments share a prefix (see `batches.micro_batches`).
@@ -45,8 +65,8 @@ class UpdateInputs:
 
     config: UpdateConfig
     context: UpdateContext
-    models: Mapping[str, TrainedModel]
-    open_reference: OpenReference | None
+    policy: TrainedModel
+    companions: Mapping[str, LoadedCompanion]
     trajectories: Sequence[Trajectory]
     tokens: ResponseTokens
     row_tokens: int

@@ -21,15 +21,19 @@ from starpo.ragen.learning.learners.credit import group_index, normalised_return
 from starpo.ragen.learning.learners.data.batches import MicroBatch
 from starpo.ragen.learning.learners.models.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.models.scoring import Scores
+from starpo.ragen.learning.learners.models.trained_model import TrainedModel
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
 from starpo.ragen.learning.objectives.masks import ZERO_STD
 
 
-def fit(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
-    """Take one optimiser step of the PRM on the preferences between members of a group (`preparation.FitPRM`).
+def fit(
+    inputs: UpdateInputs, model: TrainedModel, old: Scores, batches: Sequence[MicroBatch]
+) -> tuple[Tensor, dict[str, float]]:
+    """Take one optimiser step of the PRM on the preferences between members of a group.
 
     Args:
-        inputs: The update; its model 'prm' is changed in place.
+        inputs: The update.
+        model: The PRM, which is changed in place.
         old: Scores under the policy before its first step.
         batches: Micro-batches that cover every token once.
 
@@ -42,7 +46,7 @@ def fit(inputs: UpdateInputs, old: Scores, batches: Sequence[MicroBatch]) -> tup
     Raises:
         LearnerError: If the gradient is not finite.
     """
-    model, tokens, context, beta = inputs.models["prm"], inputs.tokens, inputs.context, inputs.config.prm.beta
+    tokens, context, beta = inputs.tokens, inputs.context, inputs.config.prm.beta
 
     def rewards() -> Tensor:
         return beta * (inputs.score(model, batches).logprobs_N.double() - old.logprobs_N.double())

@@ -173,13 +173,14 @@ def _check_stored(store: Store, plan: ReplayPlan) -> None:
             f"checkpoint {plan.start} of run '{name}' (checkpoint/{start}) is not in the store {store.url} ({hint}), "
             "so no update can start from it; restore it from a copy, or choose another --from"
         )
-    coefficients = [plan.config.at(iteration).update.kl_coefficient for iteration in plan.iterations]
-    needs_reference = plan.should_update and max(coefficients) > 0
-    if needs_reference and not store.was_made("checkpoint", plan.reference):
+    companions = [one for iteration in plan.iterations for one in plan.config.at(iteration).update.companions]
+    first = next((one for one in companions if one.is_first_checkpoint), None) if plan.should_update else None
+    if first is not None and not store.was_made("checkpoint", plan.reference):
+        is_kl = first.name == "reference"
         raise ArtifactMissingError(
-            f"update.kl_coefficient needs the first checkpoint of run '{name}' as the reference, and "
-            f"checkpoint/{plan.reference} is not in the store {store.url}; restore it from a copy, or set "
-            "update.kl_coefficient=0"
+            f"{'update.kl_coefficient' if is_kl else 'update.advantage'} needs the first checkpoint of run '{name}' "
+            f"as the {first.name}, and checkpoint/{plan.reference} is not in the store {store.url}; restore it from a "
+            f"copy{', or set update.kl_coefficient=0' if is_kl else ''}"
         )
     for iteration, stages in plan.iterations.items():
         for stage, kind, key in _needed(stages, plan.should_update):

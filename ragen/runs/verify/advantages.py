@@ -2,7 +2,7 @@
 
     turns, rewards, selection -> trajectories -> estimator -> advantage_differences <- samples
 
-Without a critic, a process reward model, probabilities of tokens or a KL penalty in the reward, advantages are
+Without a companion model, probabilities of tokens or a KL penalty in the reward, advantages are
 arithmetic on stored numbers: no policy takes part, so no machine and no version excuses others.
 """
 
@@ -38,7 +38,7 @@ def advantage_differences(
     """
     tokens = ResponseTokens(trajectories)
     unknown = Scores(*torch.full((2, len(tokens)), torch.nan))
-    of_tokens = assign_credit(trajectories, tokens, config, unknown, None, None, kept_share).advantages_N
+    of_tokens = assign_credit(trajectories, tokens, config, unknown, {}, kept_share).advantages_N
     advantages = tokens.sums(of_tokens) / tokens.lengths_B.clamp(min=1)
     if not bool(advantages.isfinite().all()):  # an estimator of one's own that reads probabilities
         return

@@ -132,8 +132,10 @@ class StoredChecks:
 
 def has_arithmetic_advantages(config: UpdateConfig) -> bool:
     """Whether the advantages of an update follow from stored turns, rewards and choices alone, without a policy."""
-    is_kl_in_reward = config.kl_coefficient > 0 and config.kl_placement == "reward"
-    return not is_kl_in_reward and config.needs.isdisjoint({"critic", "prm", "probabilities", "spans"})
+    companions = {companion.name for companion in config.companions}
+    if config.kl_placement == "loss":
+        companions.discard("reference")
+    return not companions and config.needs.isdisjoint({"probabilities", "spans"})
 
 
 def headline(artifact: Stored) -> dict[str, float]:

@@ -30,6 +30,7 @@ from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
+from starpo.ragen.learning.learners.companions.loading import CompanionModels
 from starpo.ragen.learning.learners.data.tokens import trainable_tokens
 from starpo.ragen.learning.learners.deepspeed.model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.deepspeed.ranks import SOCKET
@@ -43,8 +44,7 @@ from starpo.ragen.learning.learners.models.checkpoint import (
     save_checkpoint,
     save_policy,
 )
-from starpo.ragen.learning.learners.models.reference import Reference
-from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.models.scoring import ResponseScores, check_output_layer, network_of, row_tokens
 from starpo.ragen.learning.learners.supervised import in_prefix_rows, learn, prepare_policy
 from starpo.ragen.learning.learners.update import update_models
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
@@ -59,8 +59,8 @@ class _Held:
     """Loaded state of a rank.
 
     Attributes:
-        checkpoint: The loaded checkpoint; its policy and critic are inside `models`, its optimiser states are dropped.
-        models: 'policy' and, with a critic, 'critic'.
+        checkpoint: The loaded checkpoint; its models are inside `models`, its optimiser states are dropped.
+        models: 'policy', and the trained companions by name.
         row_tokens: Maximum tokens of a row in which segments share a prefix.
         num_restarted: Number of optimisers that were re-initialised.
     """
@@ -87,7 +87,7 @@ class RankLearner:
         # no autocast: with bfloat16 DeepSpeed keeps the weights themselves in bfloat16
         self._runner = MicroBatchRunner(Device.here(), 1, "float32")
         self._config: UpdateConfig | None = None
-        self._reference: Reference | None = None
+        self._companions: CompanionModels | None = None
         self._held: _Held | None = None
 
     def load(
@@ -96,11 +96,11 @@ class RankLearner:
         """See `Learner.load`; `is_there`: the learner already holds this checkpoint, with these settings."""
         if not is_there:
             self._config = UpdateConfig.model_validate_json(config)
-            load_reference = partial(_load_reference, self.device, self._config.dtype)  # no cycle: freed when dropped
-            self._reference = Reference(self._config, load_reference)
+            load_frozen = partial(_load_frozen, self.device, self._config.dtype)  # no cycle: freed when dropped
+            self._companions = CompanionModels(self._config, load_frozen)
         assert self._config is not None
-        assert self._reference is not None
-        self._reference.load(reference_folder, None if is_there else folder)
+        assert self._companions is not None
+        self._companions.load(reference_folder, None if is_there else folder)
         if not is_there:
             assert folder is not None
             self._load(self._config, folder, checkpoint_key)
@@ -181,14 +181,11 @@ class RankLearner:
         checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=is_cut_up)
         check_output_layer(checkpoint.policy)
         shared = row_tokens(checkpoint.policy)
-        policy = ResponseScores(checkpoint.policy, is_cut_up=is_cut_up)
-        networks: dict[str, Any] = {"policy": (policy, "model.", config.optimiser)}
-        if checkpoint.critic is not None:
-            networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])
-        models = {
-            name: DeepSpeedModel(network, prefix, optimiser, sharding, config.dtype, self.device)
-            for name, (network, prefix, optimiser) in networks.items()
-        }
+        optimisers = config.optimisers
+        models = {}
+        for name, model in checkpoint.trained.items():
+            network, prefix = network_of(model, is_cut_up=is_cut_up)
+            models[name] = DeepSpeedModel(network, prefix, optimisers[name], sharding, config.dtype, self.device)
         num_restarted = restore(models, checkpoint, folder)
         checkpoint.optimiser_states = {}
         self._held = _Held(checkpoint, models, shared, num_restarted)
@@ -196,12 +193,13 @@ class RankLearner:
     def _inputs(self, held: _Held, trajectories: bytes, context: UpdateContext) -> UpdateInputs:
         given = unpack_trajectories(trajectories)
         assert self._config is not None
-        assert self._reference is not None
+        assert self._companions is not None
+        policy = held.models["policy"]
         return UpdateInputs(
             config=self._config,
             context=context,
-            models=held.models,
-            open_reference=self._reference.opener(held.checkpoint.policy, held.models["policy"]),
+            policy=policy,
+            companions=self._companions.loaded(held.checkpoint.policy, policy, held.models),
             trajectories=given,
             tokens=trainable_tokens(given),
             row_tokens=held.row_tokens,
@@ -216,8 +214,9 @@ class RankLearner:
         return self._held
 
 
-def _load_reference(device: torch.device, dtype: str, folder: str) -> ResponseScores:
+def _load_frozen(device: torch.device, dtype: str, folder: str) -> ResponseScores:
     policy, _ = load_policy(folder, dtype)
+    check_output_layer(policy)
     return ResponseScores(policy.to(device).requires_grad_(False))  # type: ignore[arg-type]
 
 

@@ -3,7 +3,6 @@
 trained_model  a model with its optimiser, as the training steps see it
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
-reference      the reference policy of KL divergences
 adapters       LoRA adapters: added to a model, merged, disabled
 activations    activation checkpointing
 optimisers     AdamW, fp32 Muon, schedules

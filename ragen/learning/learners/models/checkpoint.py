@@ -2,16 +2,14 @@
 
     config.json, generation_config.json, model.safetensors    the policy, as `save_pretrained` writes it
     tokenizer files                                            copied byte for byte
-    critic.safetensors                                         with a critic
-    prm.safetensors                                            with a process reward model
-    optimiser.safetensors    `<policy|critic|prm>/<adamw|muon>/<slot>/<parameter>`
+    <companion>.safetensors                                    each trained companion: critic, prm
+    optimiser.safetensors    `<policy|companion>/<adamw|muon>/<slot>/<parameter>`
     trainer.json             counts, and the type of the optimiser of each model
 
 With LoRA, the frozen weights are those of another checkpoint, named by `base.json`, and are not written again:
 
     adapter_config.json, adapter_model.safetensors    as PEFT writes them, instead of model.safetensors
-    critic.safetensors                                the critic's adapters and head; its other weights are the base's
-    prm.safetensors                                   the process reward model's adapters
+    <companion>.safetensors                           its adapters and, of a critic, the head; the rest is the base's
 
 Such a folder is read with its base's weights beside it (`ragen.agents.policy.complete`).
 
@@ -22,7 +20,7 @@ of an update follows from the update's own seed.
 import errno
 import hashlib
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,25 +38,22 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.save import without_progress_bars
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError, named_line
+from starpo.ragen.core.registry import COMPANIONS
 from starpo.ragen.core.settings import Settings
+from starpo.ragen.learning.learners.companion import Companion, companions_of, registered_companion
 from starpo.ragen.learning.learners.models.activations import checkpoint_activations
 from starpo.ragen.learning.learners.models.adapters import (
     adapter_tensors,
     add_adapters,
     check_same_shape,
-    copied,
-    has_adapters,
     load_adapter_tensors,
     merge_adapters,
     shape_of,
     write_adapter,
 )
-from starpo.ragen.learning.learners.models.critic import Critic
 from starpo.ragen.learning.learners.models.tensor_file import entry_of_tensors, write_tensors
 from starpo.schemas.manifest import FileEntry
 
-_CRITIC, _PRM = "critic.safetensors", "prm.safetensors"
-_BESIDE = {"critic": _CRITIC, "process reward model": _PRM}
 _OPTIMISER = "optimiser.safetensors"
 _TRAINER = "trainer.json"
 _BASE_FILES = ("config.json", "generation_config.json")
@@ -92,7 +87,7 @@ class TrainerState(Settings):
     num_steps: int = 0
     """Optimiser steps of the policy in these updates."""
     optimisers: dict[str, str] = Field(default_factory=dict)
-    """Model ('policy', 'critic', 'prm') -> type of the optimiser whose state is in optimiser.safetensors."""
+    """Model ('policy', or a companion) -> type of the optimiser whose state is in optimiser.safetensors."""
 
     def after(self, metrics: Mapping[str, float]) -> "TrainerState":
         """Return the counts after an update with these metrics."""
@@ -107,9 +102,8 @@ class Checkpoint:
     Attributes:
         policy: The policy, on the CPU or an accelerator; float32 except for weights frozen by LoRA.
         trainer: Counts and optimiser types.
-        companions: Name -> bytes of the files that are copied unchanged.
-        critic: The critic; None if there is none yet.
-        prm: The process reward model, a policy; None if there is none yet.
+        copied_files: Name -> bytes of the files that are copied unchanged.
+        companions: Name -> the trained companions that there are already.
         optimiser_states: Model -> name -> tensor.
         adapter: Shape of the adapters of all models; None if all weights are trained.
         base_key: Key of the checkpoint that holds the adapters' base weights; None without adapters.
@@ -120,9 +114,8 @@ class Checkpoint:
 
     policy: PreTrainedModel
     trainer: TrainerState = field(default_factory=TrainerState)
-    companions: Mapping[str, bytes] = field(default_factory=dict)
-    critic: Critic | None = None
-    prm: PreTrainedModel | None = None
+    copied_files: Mapping[str, bytes] = field(default_factory=dict)
+    companions: dict[str, nn.Module] = field(default_factory=dict)
     optimiser_states: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     adapter: AdapterShape | None = None
     base_key: str | None = None
@@ -130,9 +123,9 @@ class Checkpoint:
     are_states_of_use: bool = True
 
     @property
-    def models(self) -> list[nn.Module]:
-        """The policy and, where present, the critic and the process reward model."""
-        return [model for model in (self.policy, self.critic, self.prm) if model is not None]
+    def trained(self) -> dict[str, nn.Module]:
+        """Name -> 'policy' and its companions."""
+        return {"policy": self.policy, **self.companions}
 
 
 def load_checkpoint(
@@ -142,6 +135,7 @@ def load_checkpoint(
     key: str = "",
     frozen_dtype: torch.dtype = torch.float32,
     is_base_shared: bool = True,
+    companions: Sequence[Companion] = (),
 ) -> Checkpoint:
     """Read a checkpoint for training; a plain policy folder counts as the checkpoint at step 0.
 
@@ -152,6 +146,7 @@ def load_checkpoint(
         key: The checkpoint's artifact key, which new adapters record as their base.
         frozen_dtype: Dtype of the weights frozen by LoRA.
         is_base_shared: Whether all models share the frozen weights.
+        companions: Companions to read if the folder has them, beside the registered ones.
 
     Returns:
         The checkpoint, all on the CPU, with the policy in evaluation mode.
@@ -160,27 +155,29 @@ def load_checkpoint(
         PolicyError: If the folder is not a policy, its training state is damaged or of another model, or its adapter
             differs from what `lora` requests.
         LearnerError: If the policy lacks the layers that `lora` names, or new adapters are requested and the folder has
-            a critic or a process reward model without adapters.
+            a companion without adapters.
         MissingPackageError: If adapters are involved and PEFT is not installed.
     """
     path, stored = Path(folder), read_adapter(folder)
+    beside = _stored_companions(path, companions)
     policy, _ = load_policy(folder, torch.float32 if lora is None else frozen_dtype, should_merge=False)
-    companions = {
+    copied_files = {
         file.name: file.read_bytes()
         for file in sorted(path.iterdir())
         if file.is_file() and file.suffix != ".safetensors" and file.name not in _MODEL_FILES
     }
-    checkpoint = Checkpoint(policy, companions=companions)
+    checkpoint = Checkpoint(policy, copied_files=copied_files)
     if lora is not None:
         checkpoint.adapter = shape_of(lora, policy.base_model)
         checkpoint.base_key = base_of(folder) or key
         checkpoint.base_files = {name: (path / name).read_bytes() for name in _BASE_FILES if (path / name).is_file()}
         if stored is not None:
             check_same_shape(stored.shape, checkpoint.adapter, folder)
-        elif own := [name for name, file in _BESIDE.items() if (path / file).is_file()]:
+        elif beside:
             raise LearnerError(
-                f"'{folder}' has a {own[0]} with full weights, which update.lora would freeze and not store again. "
-                "Start LoRA from a checkpoint without one (the run's first), or continue without update.lora"
+                f"'{folder}' has a {beside[0].in_words} with full weights, which update.lora would freeze and not "
+                "store again. Start LoRA from a checkpoint without one (the run's first), or continue without "
+                "update.lora"
             )
     shape = stored.shape if stored is not None else checkpoint.adapter
     if shape is not None:
@@ -190,14 +187,14 @@ def load_checkpoint(
             load_adapter_tensors(policy, {n.removeprefix(PREFIX): tensor for n, tensor in stored.tensors.items()})
         if (path / _TRAINER).is_file():
             # adapters that are merged below change the base weights, differently in each model
-            _read_training_state(checkpoint, path, is_base_shared and lora is not None)
+            _read_training_state(checkpoint, path, beside, is_base_shared and lora is not None)
     except (OSError, ValidationError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
         raise PolicyError(
             f"the training state in '{folder}' is damaged or belongs to another model: {named_line(error)}. Copy the "
             f"checkpoint from the store again, or delete {_TRAINER} there to restart training from its policy"
         ) from error
     if stored is not None and lora is None:
-        for model in checkpoint.models:
+        for model in checkpoint.trained.values():
             merge_adapters(model)
     checkpoint.are_states_of_use = (stored is None) == (lora is None)
     return checkpoint
@@ -206,7 +203,7 @@ def load_checkpoint(
 def load_trained(
     folder: str, config: UpdateConfig, key: str, frozen_dtype: torch.dtype, *, is_cut_up: bool = False
 ) -> Checkpoint:
-    """Read a checkpoint for an update. It has a critic or a process reward model exactly if the estimator needs one.
+    """Read a checkpoint for an update, with the trained companions that the objective needs and no others.
 
     Args:
         folder: Folder of the checkpoint.
@@ -218,17 +215,17 @@ def load_trained(
     Raises:
         PolicyError, LearnerError, MissingPackageError: As in `load_checkpoint`.
     """
-    checkpoint = load_checkpoint(folder, config.lora, key=key, frozen_dtype=frozen_dtype, is_base_shared=not is_cut_up)
-    if not config.needs_critic:
-        checkpoint.critic = None
-    elif checkpoint.critic is None:
-        checkpoint.critic = Critic.from_policy(checkpoint.policy, is_base_shared=not is_cut_up)
-    if not config.needs_prm:
-        checkpoint.prm = None
-    elif checkpoint.prm is None:
-        checkpoint.prm = copied(checkpoint.policy)
+    trained = [companion for companion in companions_of(config) if companion.is_trained]
+    checkpoint = load_checkpoint(
+        folder, config.lora, key=key, frozen_dtype=frozen_dtype, is_base_shared=not is_cut_up, companions=trained
+    )
+    stored, policy = checkpoint.companions, checkpoint.policy
+    checkpoint.companions = {
+        one.name: stored[one.name] if one.name in stored else one.begin(policy, is_base_shared=not is_cut_up)
+        for one in trained
+    }
     if config.activation_checkpointing:
-        for model in checkpoint.models:
+        for model in checkpoint.trained.values():
             checkpoint_activations(model, is_cut_up=is_cut_up)
     return checkpoint
 
@@ -237,7 +234,7 @@ def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: 
     """Restore the optimiser states of models.
 
     Args:
-        models: 'policy' and, where present, 'critic' and 'prm'.
+        models: 'policy', and the trained companions by name.
         checkpoint: Holds the states.
         folder: Folder the checkpoint was read from, for messages.
 
@@ -265,19 +262,25 @@ def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: 
     return num_restarted
 
 
-def _read_training_state(checkpoint: Checkpoint, path: Path, is_base_shared: bool) -> None:
+def _file_of(companion: str) -> str:
+    return f"{companion}.safetensors"
+
+
+def _stored_companions(path: Path, others: Iterable[Companion]) -> list[Companion]:
+    """Return the companions whose files are in a folder: registered ones, and those of others."""
+    registered = [registered_companion(name) for name in COMPANIONS if (path / _file_of(name)).is_file()]
+    return registered + [one for one in others if one.name not in COMPANIONS and (path / _file_of(one.name)).is_file()]
+
+
+def _read_training_state(
+    checkpoint: Checkpoint, path: Path, companions: Sequence[Companion], is_base_shared: bool
+) -> None:
     trainer = TrainerState.model_validate_json((path / _TRAINER).read_bytes())
     states: dict[str, dict[str, Tensor]] = {model: {} for model in trainer.optimisers}
-    if (path / _CRITIC).is_file():
-        checkpoint.critic = Critic.from_policy(checkpoint.policy, is_base_shared=is_base_shared)
-        tensors = load_file(path / _CRITIC)
-        if has_adapters(checkpoint.policy):
-            load_adapter_tensors(checkpoint.critic, tensors)
-        else:
-            checkpoint.critic.load_state_dict(tensors)
-    if (path / _PRM).is_file():
-        checkpoint.prm = copied(checkpoint.policy, is_base_shared=is_base_shared)
-        load_adapter_tensors(checkpoint.prm, load_file(path / _PRM))
+    for companion in companions:
+        network = companion.begin(checkpoint.policy, is_base_shared=is_base_shared)
+        load_adapter_tensors(network, load_file(path / _file_of(companion.name)))
+        checkpoint.companions[companion.name] = network
     for name, tensor in load_file(path / _OPTIMISER).items():
         model, slot = name.split("/", 1)
         states[model][slot] = tensor
@@ -334,7 +337,7 @@ def save_policy(checkpoint: Checkpoint, folder: str, weights: Weights | None = N
 def _write_policy(
     checkpoint: Checkpoint, folder: str, weights: Weights | None, beside: Mapping[str, Mapping[str, Tensor]]
 ) -> None:
-    """Write the policy and the companions into an empty folder; `beside`: what room is needed for in addition."""
+    """Write the policy and the copied files into an empty folder; `beside`: what room is needed for in addition."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
@@ -349,19 +352,16 @@ def _write_policy(
     else:
         assert checkpoint.base_key
         write_adapter(trained, checkpoint.adapter, checkpoint.base_key, path)
-    for name, content in {**checkpoint.base_files, **checkpoint.companions}.items():
+    for name, content in {**checkpoint.base_files, **checkpoint.copied_files}.items():
         (path / name).write_bytes(content)
 
 
 def _training_state(checkpoint: Checkpoint, weights: Weights | None) -> dict[str, Mapping[str, Tensor]]:
-    """Return file -> tensors of what training needs besides the policy: critic, process reward model, optimisers."""
-    files: dict[str, Mapping[str, Tensor]] = {}
-    if checkpoint.critic is not None:
-        of_critic = None if weights is None else weights.get("critic")
-        whole = of_critic or checkpoint.critic.state_dict()
-        files[_CRITIC] = whole if checkpoint.adapter is None else adapter_tensors(checkpoint.critic, of_critic)
-    if checkpoint.prm is not None:
-        files[_PRM] = adapter_tensors(checkpoint.prm)
+    """Return file -> tensors of what training needs besides the policy: trained companions, optimisers."""
+    files: dict[str, Mapping[str, Tensor]] = {
+        _file_of(name): adapter_tensors(model, None if weights is None else weights[name])
+        for name, model in checkpoint.companions.items()
+    }
     files[_OPTIMISER] = {
         f"{model}/{slot}": tensor
         for model, tensors in checkpoint.optimiser_states.items()

@@ -115,6 +115,16 @@ class ResponseScores(nn.Module):
         )
 
 
+def network_of(model: nn.Module, *, is_cut_up: bool = False) -> tuple[nn.Module, str]:
+    """Return what is called with micro-batches, and the prefix that it gives to the names of the model's parameters.
+
+    Args:
+        model: A causal language model, whose response tokens are scored; or a module that takes micro-batches itself.
+        is_cut_up: As for `ResponseScores`.
+    """
+    return (ResponseScores(model, is_cut_up=is_cut_up), "model.") if isinstance(model, PreTrainedModel) else (model, "")
+
+
 def _collision(logprobs_TV: Tensor) -> Tensor:
     """Sum of squared probabilities of each distribution, [...]."""
     return (2 * logprobs_TV).exp().sum(-1)

@@ -27,8 +27,9 @@ from starpo.ragen.store.artifacts.files import entries_of
 @pytest.fixture
 def checkpoint(policy_folder) -> Checkpoint:
     loaded = load_checkpoint(policy_folder)
-    loaded.critic = Critic.from_policy(loaded.policy)
-    loaded.critic.head.bias.data.fill_(0.125)
+    critic = Critic.from_policy(loaded.policy)
+    critic.head.bias.data.fill_(0.125)
+    loaded.companions["critic"] = critic
     loaded.optimiser_states = {
         "policy": {"adamw/exp_avg/w": torch.arange(3.0)},
         "critic": {"muon/momentum/w": torch.ones(1)},
@@ -40,7 +41,7 @@ def checkpoint(policy_folder) -> Checkpoint:
 def test_a_policy_folder_is_the_checkpoint_at_step_0(policy_folder):
     checkpoint = load_checkpoint(policy_folder)
     assert checkpoint.trainer == TrainerState()
-    assert checkpoint.critic is None
+    assert checkpoint.companions == {}
     assert checkpoint.optimiser_states == {}
 
 
@@ -48,10 +49,12 @@ def test_round_trip(checkpoint, tmp_path):
     save_checkpoint(checkpoint, str(tmp_path / "c"))
     again = load_checkpoint(str(tmp_path / "c"))
     assert again.trainer == checkpoint.trainer
-    assert again.companions == checkpoint.companions
-    for one, other in ((checkpoint.policy, again.policy), (checkpoint.critic, again.critic)):
+    assert again.copied_files == checkpoint.copied_files
+    assert list(again.trained) == ["policy", "critic"]
+    for name, one in checkpoint.trained.items():
+        other = again.trained[name]
         assert one.state_dict().keys() == other.state_dict().keys()
-        assert all(torch.equal(a, other.state_dict()[name]) for name, a in one.state_dict().items())
+        assert all(torch.equal(a, other.state_dict()[key]) for key, a in one.state_dict().items())
     assert again.optimiser_states["policy"]["adamw/exp_avg/w"].tolist() == [0, 1, 2]
     assert again.optimiser_states["critic"]["muon/momentum/w"].tolist() == [1]
 
@@ -68,7 +71,7 @@ def test_the_same_checkpoint_gives_the_same_bytes_wherever_it_lies(checkpoint, t
 @pytest.mark.parametrize("lora", [None, LoraConfig()])
 def test_a_policy_written_alone_has_the_entries_of_the_whole(policy_folder, tmp_path, lora):
     loaded = load_checkpoint(policy_folder, lora, key="base")
-    loaded.critic, loaded.prm = Critic.from_policy(loaded.policy, is_base_shared=True), copied(loaded.policy)
+    loaded.companions = {"critic": Critic.from_policy(loaded.policy), "prm": copied(loaded.policy)}
     loaded.optimiser_states = {"policy": {"adamw/exp_avg/w": torch.arange(3.0)}}
     save_checkpoint(loaded, str(tmp_path / "whole"))
     assert save_policy(loaded, str(tmp_path / "policy")) == entries_of(tmp_path / "whole")
@@ -103,9 +106,8 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_anything_is_written(
 ):
     checkpoint = load_checkpoint(policy_folder)
     of_policy = sum(tensor.nbytes for tensor in checkpoint.policy.state_dict().values())
-    setattr(
-        checkpoint, other, Critic.from_policy(checkpoint.policy) if other == "critic" else copied(checkpoint.policy)
-    )
+    begin = Critic.from_policy if other == "critic" else copied
+    checkpoint.companions[other] = begin(checkpoint.policy)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=of_policy + 1000))  # the policy fits
     with pytest.raises(OSError, match="a checkpoint needs at least") as refused:
         save_checkpoint(checkpoint, str(tmp_path / "c"))

@@ -19,7 +19,10 @@ GRPO = UpdateConfig(advantage="grpo")
 
 
 def credit_of(trajectories, tokens, config, old_N, ref_N, values_N) -> Credit:
-    return assign_credit(trajectories, tokens, config, Scores(old_N, -old_N), ref_N, values_N)
+    columns = {
+        name: column_N for name, column_N in (("reference", ref_N), ("critic", values_N)) if column_N is not None
+    }
+    return assign_credit(trajectories, tokens, config, Scores(old_N, -old_N), columns)
 
 
 def by_turn(segment: Segment) -> tuple[Segment, ...]:
@@ -103,7 +106,7 @@ def test_explained_variance_is_over_the_tokens_at_which_the_critic_is_fitted():
     zeros_N, mask_N = torch.zeros(3), torch.tensor([True, True, False])
     credit = Credit(zeros_N, torch.tensor([0.0, 1.0, 9.0]), mask_N)
     assert credit.explained_variance(torch.tensor([0.5, 1.0, 0.0])) == {"update/explained_variance": 0.75}
-    assert credit.explained_variance(None) == {}
+    assert Credit(zeros_N, None, None).explained_variance(zeros_N) == {}
     assert Credit(zeros_N, zeros_N, mask_N).explained_variance(zeros_N) == {}
     assert Credit(zeros_N, torch.tensor([1.0, 1.0 + 1e-7, 9.0]), mask_N).explained_variance(zeros_N) == {}  # rounding
     assert Credit(zeros_N, zeros_N, ~mask_N).explained_variance(zeros_N + 1) == {}
@@ -209,7 +212,7 @@ def test_shapings_are_applied_in_their_order(make_trajectories):
     def shaped(*names):
         config = UpdateConfig(advantage="grpo", shaping=list(names), entropy_coefficient=0.01)
         scores = Scores(zeros_N, zeros_N)
-        return assign_credit(trajectories, tokens, config, scores, None, None, kept_share=0.25).advantages_N
+        return assign_credit(trajectories, tokens, config, scores, {}, kept_share=0.25).advantages_N
 
     assert not shaped("zero").any()
     torch.testing.assert_close(shaped("by_kept_share"), plain / 4)

@@ -1,7 +1,8 @@
 """Two DeepSpeed ranks agree with the torch learner at every ZeRO stage, share its checkpoints, and report failures.
 
 Tolerances: after three updates (of two steps each, learning rate 1e-3), trained weights and moments may differ by 3e-5
-and metrics by 1e-4 of their size, because float32 sums have another order and nothing else differs.
+and metrics by 1e-4 of their size, because float32 sums have another order and nothing else differs. With 'istar',
+which standardises the little that a process reward model has learned, weights may differ by 1e-4.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from safetensors.torch import load_file
 
 from starpo.ragen.config.deepspeed_learner import DeepSpeedConfig
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy
-from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, PRMConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.examples import Example
 from starpo.ragen.learning.imitation import fine_tune
@@ -49,8 +50,14 @@ PPO = UpdateConfig(
     optimiser=ADAMW, critic=CriticConfig(optimiser=ADAMW),
 )  # fmt: skip
 GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=2, optimiser=ADAMW)
+ISTAR = UpdateConfig(
+    advantage="istar", ratio="turn_geometric", num_minibatches=2, micro_batch_tokens=40,
+    optimiser=ADAMW, prm=PRMConfig(optimiser=ADAMW),
+)  # fmt: skip
 LORA = LoraConfig(rank=4, alpha=8)
-FILES = ("model.safetensors", "adapter_model.safetensors", "critic.safetensors", "optimiser.safetensors")
+FILES = (
+    "model.safetensors", "adapter_model.safetensors", "critic.safetensors", "prm.safetensors", "optimiser.safetensors",
+)  # fmt: skip
 
 
 def spread(config: UpdateConfig, stage: int = 2, **settings: Any) -> UpdateConfig:
@@ -97,7 +104,7 @@ def assert_same_files(expected: Path, found: Path, atol: float = 3e-5) -> None:
             torch.testing.assert_close(others[name], tensor, atol=atol, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
 
-FIRST = {("grpo", 1), ("ppo", 3)}
+FIRST = {("grpo", 1), ("istar", 2), ("ppo", 3)}
 """Cases that the first tier runs: each estimator once, and both ends of sharding."""
 
 
@@ -114,7 +121,7 @@ def ranks() -> Iterator[RankProcesses]:
     ("base", "stage"),
     [
         pytest.param(base, stage, id=f"{name}-{stage}", marks=[] if (name, stage) in FIRST else pytest.mark.thorough)
-        for name, base in (("grpo", GRPO), ("ppo", PPO))
+        for name, base in (("grpo", GRPO), ("istar", ISTAR), ("ppo", PPO))
         for stage in (1, 2, 3)
     ],
 )
@@ -126,7 +133,7 @@ def test_three_updates_agree_with_the_torch_learner(
     alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base, stage), ranks=ranks)
     expected = train(alone, policy_folder, trajectories, context, tmp_path / "torch")
     assert_agree(expected, train(team, policy_folder, trajectories, context, tmp_path / "deepspeed"))
-    assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
+    assert_same_files(tmp_path / "torch", tmp_path / "deepspeed", 1e-4 if base is ISTAR else 3e-5)
 
 
 @pytest.mark.ci

@@ -80,8 +80,8 @@ def test_a_policy_with_new_adapters_is_the_policy_and_the_reference_is_it_with_t
     learner, results = trained(config, policy_folder, trajectories, context, tmp_path / "c", num_updates=2)
     full, whole = trained(change(config, lora=None), policy_folder, trajectories, context, tmp_path / "f")
     assert results[0].metrics["update/entropy"] == pytest.approx(whole[0].metrics["update/entropy"], abs=1e-6)
-    assert learner._reference._own is None  # the policy itself: no second copy of the weights
-    assert full._reference._own is not None
+    assert learner._companions._frozen["reference"].model is None  # the policy itself: no second copy of the weights
+    assert full._companions._frozen["reference"].model is not None
     policy = learner._loaded().policy
     plain = logprobs(load_policy(policy_folder)[0], trajectories)
     assert not torch.allclose(logprobs(policy, trajectories), plain, atol=1e-3)
@@ -168,7 +168,7 @@ def test_all_weights_can_be_trained_on_from_adapters(policy_folder, make_traject
     assert metrics["update/num_restarted_optimisers"] == 2
     full.save(str(tmp_path / "full"), "full")
     assert (tmp_path / "full" / "model.safetensors").exists()
-    names = load_checkpoint(str(tmp_path / "full")).critic.state_dict().keys()
+    names = load_checkpoint(str(tmp_path / "full")).companions["critic"].state_dict().keys()
     assert not any("lora" in name for name in names)
 
 
@@ -178,9 +178,9 @@ def test_frozen_weights_are_held_once_and_in_bfloat16_where_that_is_the_arithmet
 ):
     learner, _ = trained(change(PPO, dtype="bfloat16"), policy_folder, make_trajectories(2), context, tmp_path / "c")
     checkpoint = learner._loaded()
-    assert checkpoint.critic is not None
+    critic = checkpoint.companions["critic"]
     frozen = {id(p) for p in checkpoint.policy.parameters() if not p.requires_grad}
-    assert {id(p) for p in checkpoint.critic.parameters() if not p.requires_grad} <= frozen
+    assert {id(p) for p in critic.parameters() if not p.requires_grad} <= frozen
     assert {p.dtype for p in checkpoint.policy.parameters() if p.requires_grad} == {torch.float32}
     assert {p.dtype for p in checkpoint.policy.parameters() if not p.requires_grad} == {torch.bfloat16}
     assert {t.dtype for t in load_file(tmp_path / "c" / "adapter_model.safetensors").values()} == {torch.float32}

@@ -136,8 +136,3 @@ def test_with_adapters_it_has_adapters(policy_folder, make_trajectories, context
     whole.save(str(tmp_path / "whole"), "after")
     with pytest.raises(LearnerError, match="has a process reward model with full weights"):
         loaded(tmp_path / "whole", config)
-
-
-def test_deepspeed_is_refused_with_the_reason():
-    with pytest.raises(ValueError, match=r"'istar' trains a process reward model beside the policy.*learner = 'torch'"):
-        UpdateConfig(advantage="istar", learner="deepspeed")
