@@ -4,16 +4,16 @@ datasets + checks + rules -> row_model (batch by batch), across_model (all rows 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import polars as pl
 import pyarrow as pa
-from pandera.backends.polars.register import register_polars_backends
-from pandera.polars import Check, Column, DataFrameSchema, PolarsData
+from pandera.polars import Check, Column, DataFrameSchema
 
 from starpo.schemas.checks import CHECKS, NO_NULLS_INSIDE
 from starpo.schemas.datasets import DATASETS
+from starpo.schemas.rule import Rule, all_hold
 from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 
 UNIQUE = "identify a row: no two rows have the same"
@@ -22,8 +22,6 @@ NOT_NULL = "is neither null nor NaN"
 if "POLARS_ENGINE_AFFINITY" not in os.environ:  # a user's own setting takes precedence
     # The streaming engine, polars' default, takes twice as long on a few thousand rows; more come in batches.
     pl.Config.set_engine_affinity("in-memory")
-
-register_polars_backends()  # `obeys` calls the checks without a schema, which would do this
 
 
 def has_nulls(rows: pa.Table | pa.RecordBatch, kind: str) -> bool:
@@ -41,51 +39,54 @@ def has_nulls(rows: pa.Table | pa.RecordBatch, kind: str) -> bool:
 
 
 def obeys(frame: pl.DataFrame, model: DataFrameSchema) -> bool:
-    """Whether rows without forbidden nulls obey a model, decided in one call of polars.
+    """Whether rows without forbidden nulls obey a model, decided by its checks one by one, up to the first that fails.
 
-    `model.validate` says which rows do not, but in hundreds of calls, each of which waits for a thread: seconds on a
-    busy machine.
+    `model.validate` would take more than twice as long, as it looks for nulls and duplicates in every column.
     """
+    if model.unique and not frame.select(pl.struct(model.unique).is_unique().all()).item():
+        return False
     rows = frame.lazy()
     checks = [("*", check) for check in model.checks]
     checks += [(name, check) for name, column in model.columns.items() for check in column.checks]
-    verdicts = [_verdict(rows, name, check) for name, check in checks]
-    if model.unique:
-        verdicts.append(rows.select(pl.struct(model.unique).is_unique()))
-    found = pl.collect_all(verdicts, optimizations=pl.QueryOptFlags.none())
-    return all(verdict.to_series().all() for verdict in found)  # null counts as satisfied, as in pandera
+    return all(_verdict(rows, name, check).all() for name, check in checks)
 
 
-def broken_rules(frame: pl.DataFrame, model: DataFrameSchema) -> Iterator[tuple[tuple[str, ...], str, pl.Series]]:
-    """Yield the rules of a model that rows break: the columns concerned, the rule, and whether each row breaks it.
+def broken_rules(
+    frame: pl.DataFrame, model: DataFrameSchema, rules: Sequence[Rule]
+) -> Iterator[tuple[tuple[str, ...], str, pl.Series]]:
+    """Yield what rows break: the columns concerned, the rule, and whether each row breaks it.
 
     `model.validate` would build its report from the values of these rows, and polars panics where lists begin with a
     null.
+
+    Args:
+        frame: The rows.
+        model: Model of the rows.
+        rules: The rules of which the model's check of the table consists.
     """
     rows = frame.lazy()
-    rules: list[tuple[tuple[str, ...], str, pl.LazyFrame]] = []
+    verdicts: list[tuple[tuple[str, ...], str, pl.Series]] = []
     if model.unique:
         unique = tuple(model.unique)
-        rules.append((unique, UNIQUE, rows.select(pl.struct(unique).is_unique())))
+        verdicts.append((unique, UNIQUE, frame.select(pl.struct(unique).is_unique()).to_series()))
     for name, column in model.columns.items():
         if not column.nullable:
             values = pl.col(name)
             is_value = (
                 values.is_not_nan().fill_null(value=False) if frame.schema[name].is_float() else values.is_not_null()
             )
-            rules.append(((name,), NOT_NULL, rows.select(is_value)))
-        rules += [((name,), str(check.error), _verdict(rows, name, check)) for check in column.checks]
-    rules += [
-        (tuple(str(check.name).split(", ")), str(check.error), _verdict(rows, "*", check)) for check in model.checks
-    ]
-    for columns, rule, verdict in rules:
-        is_broken = ~verdict.collect().to_series().fill_null(value=True)
-        if is_broken.any():
-            yield columns, rule, is_broken
+            verdicts.append(((name,), NOT_NULL, frame.select(is_value).to_series()))
+        verdicts += [((name,), str(check.error), _verdict(rows, name, check)) for check in column.checks]
+    verdicts += [(rule.columns, rule.text, _verdict(rows, "*", rule.check)) for rule in rules]
+    for columns, text, verdict in verdicts:
+        if not verdict.all():
+            yield columns, text, ~verdict
 
 
-def _verdict(rows: pl.LazyFrame, name: str, check: Check) -> pl.LazyFrame:
-    return check.get_backend(rows)(check).apply(PolarsData(rows, name))
+def _verdict(rows: pl.LazyFrame, name: str, check: Check) -> pl.Series:
+    """Return whether each row satisfies a check of this column, or of the table ('*'); null counts as satisfied."""
+    output: pl.LazyFrame = check(rows, name).check_output
+    return output.collect().to_series()
 
 
 @cache
@@ -99,18 +100,20 @@ def row_model(kind: str) -> DataFrameSchema:
         of_lists = [NO_NULLS_INSIDE] if pa.types.is_list(column.type) else []
         checks = [*of_lists, *CHECKS[kind].get(column.name, ())]
         columns[column.name] = Column(checks=checks, nullable=column.nullable)
-    return DataFrameSchema(columns, checks=[rule.check for rule in ROW_RULES[kind]], name=kind)
+    return DataFrameSchema(columns, checks=_table_checks(ROW_RULES[kind]), name=kind)
 
 
 @cache
 def across_model(kind: str) -> DataFrameSchema:
     """Model of the columns in `across_columns`, over all rows: the key is unique, and the across rules."""
-    return DataFrameSchema(
-        checks=[rule.check for rule in ACROSS_RULES[kind]], unique=list(DATASETS[kind].key), name=kind
-    )
+    return DataFrameSchema(checks=_table_checks(ACROSS_RULES[kind]), unique=list(DATASETS[kind].key), name=kind)
 
 
 @cache
 def across_columns(kind: str) -> tuple[str, ...]:
     """Return the columns that must be kept for all rows until the end."""
     return tuple(dict.fromkeys((*DATASETS[kind].key, *(name for rule in ACROSS_RULES[kind] for name in rule.columns))))
+
+
+def _table_checks(rules: Sequence[Rule]) -> list[Check]:
+    return [all_hold(rules)] if rules else []

@@ -6,7 +6,7 @@ name. These are kept for all rows, texts as numbers (about 40 bytes per row of `
     rows -> validate -> store      a violation -> ContractViolation(message, failure_cases)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,6 +15,8 @@ from pandera.polars import DataFrameSchema
 
 from starpo.schemas.datasets import DATASETS, Dataset
 from starpo.schemas.models import across_columns, across_model, broken_rules, has_nulls, obeys, row_model
+from starpo.schemas.rule import Rule
+from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 from starpo.schemas.violation import FAILURE_CASES, ContractViolation
 
 _MAX_CASES = 1000  # rows kept per rule and batch; all are counted
@@ -73,7 +75,7 @@ class Validator:
         else:
             frame = pl.DataFrame(pl.from_arrow(batch))
             if has_nulls(batch, self.kind) or not obeys(frame, row_model(self.kind)):
-                self._report(row_model(self.kind), frame, self._num_rows)
+                self._report(row_model(self.kind), ROW_RULES[self.kind], frame, self._num_rows)
             texts = pl.col(pl.String).cast(pl.Categorical)
             self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
         self._num_rows += batch.num_rows
@@ -87,16 +89,16 @@ class Validator:
         if self._kept and self._is_comparable:
             frame, model = pl.concat(self._kept), across_model(self.kind)
             if not obeys(frame, model):
-                self._report(model, frame, 0)
+                self._report(model, ACROSS_RULES[self.kind], frame, 0)
         self._kept.clear()
         if self._failures:
             failures = list(self._failures.values())
             message = _message(self._dataset, failures, self._num_rows)
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
 
-    def _report(self, model: DataFrameSchema, frame: pl.DataFrame, first_row: int) -> None:
-        """Record the rows that do not obey the model."""
-        key, broken = self._dataset.key, list(broken_rules(frame, model))
+    def _report(self, model: DataFrameSchema, rules: Sequence[Rule], frame: pl.DataFrame, first_row: int) -> None:
+        """Record the rows that do not obey the model, whose check of the table consists of these rules."""
+        key, broken = self._dataset.key, list(broken_rules(frame, model, rules))
         assert broken, f"no rule is broken in rows of '{self.kind}' that were refused"
         for columns, text, is_broken in broken:
             named = tuple(dict.fromkeys((*key, *columns)))

@@ -19,7 +19,7 @@ from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
 from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.datasets import TURN_IMAGES, TURNS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
@@ -133,7 +133,7 @@ class Importer(Runner):
                 if not taken.num_traces and not aside.num_traces:
                     raise DataError(f"{file}: it contains no trajectory")
                 if aside.num_traces:
-                    refusal = aside.keep(Location(self._store.url), digest[:32])
+                    refusal = aside.keep(open_location(self._store.url), digest[:32])
                     if not taken.num_traces:
                         raise refusal
                     self.notes += [*aside.lines(), str(refusal).splitlines()[-1]]

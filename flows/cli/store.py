@@ -20,7 +20,7 @@ from starpo.ragen.store.keeping.integrity import IntegrityCheck, verify_store
 from starpo.ragen.store.keeping.inventory import StoredFolder
 from starpo.ragen.store.keeping.reachability import describe
 from starpo.ragen.store.keeping.usage import Usage, measure
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 
 app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -51,7 +51,7 @@ def gc(
     quarantine_age = (
         None if quarantine_older_than is None else _parsed_age(quarantine_older_than, "--quarantine-older-than")
     )
-    location = Location(open_store(store).url)
+    location = open_location(open_store(store).url)
     garbage = find_garbage(location, min_age=age, quarantine_age=quarantine_age)
     if not dry_run:
         with progress_bar("deleting", SHARE) as on_progress:
@@ -80,7 +80,7 @@ def forget(
 @app.command()
 def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what takes up space, by kind and by run; runs share what they have in common."""
-    location = Location(open_store(store).url)
+    location = open_location(open_store(store).url)
     print_usage(location.name, measure(location), as_json)
 
 
@@ -90,7 +90,7 @@ def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     runs need and lack. Exit code 1: a fault. 2: the store could not be read.
     """
     with judging(), progress_bar("hashing", SHARE) as on_progress:
-        location = Location(open_store(store).url)
+        location = open_location(open_store(store).url)
         verification = verify_store(location, on_progress)
     print_verification(location.name, verification, as_json)
     raise typer.Exit(1 if verification.damages else 0)
@@ -104,7 +104,7 @@ def copy(
     as_json: JsonOption = False,
 ) -> None:
     """Copy a run with everything it needs to another store. Copying again copies what is missing."""
-    source, target = Location(open_store(store).url), Location(url)
+    source, target = open_location(open_store(store).url), open_location(url)
     with progress_bar(f"copying {run}", SHARE) as on_progress:
         done = copy_run(source, run, target, on_progress)
     print_copy(target.name, done, as_json)

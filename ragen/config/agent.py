@@ -55,7 +55,7 @@ class AgentConfig(Settings):
     """Maximum number of actions per trajectory, over all its turns."""
     max_actions_per_turn: int = Field(5, ge=1, le=1000)
     """Maximum number of actions per turn; further actions in the same answer are not executed."""
-    observation: Literal["text", "image", "both"] = Field("text", exclude_if=lambda form: form == "text")
+    observation: Literal["text", "image", "both"] = "text"
     """What the prompt shows of a state. 'text': the environment's text. 'image': its picture (`render_rgb`). 'both':
     the picture, followed by the text. The column `observation` of `turns` always holds the text. With 'image' and
     'both' alike, a program may show images of its own."""
@@ -67,22 +67,18 @@ class AgentConfig(Settings):
     """'full': rules, symbols, actions, actions left, format and response length, as in the paper. 'state': the
     observation alone, for a policy whose warm start has taught it everything else. 'template': the Jinja template
     `prompt_template`."""
-    prompt_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
+    prompt_template: Annotated[str, BeforeValidator(_read_text)] = ""
     """With prompt = 'template': the prompt as a Jinja template with the blocks `introduction` and `turn`
     (docs/prompts.md), or the path of a `.jinja` file, whose text becomes the setting."""
-    system_prompt: Annotated[str, BeforeValidator(_read_text)] = Field(
-        "", exclude_if=lambda text: not text, max_length=20_000
-    )
+    system_prompt: Annotated[str, BeforeValidator(_read_text)] = Field("", max_length=20_000)
     """System message before the first user message, for chat templates that support that role, or the path of a `.txt`
     file, whose text becomes the setting. Empty: none is sent; a template may then insert one of its own."""
-    template_system_prompt: Literal["kept", "empty"] = Field("kept", exclude_if=lambda which: which == "kept")
+    template_system_prompt: Literal["kept", "empty"] = "kept"
     """Whether a system prompt that the chat template inserts of its own (as those of Qwen2.5 and SmolLM2 do) stays.
     'empty': an empty system message is sent in its place; without effect on templates that insert none."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
-    form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
-        "free", exclude_if=lambda form: form == "free"
-    )
+    form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = "free"
     """Required structure inside `<think>` (VAGEN); a response with any other reasoning is malformed. 'free': anything.
     'grounding': `<observation>...</observation><reasoning>...</reasoning>`. 'worldmodeling':
     `<reasoning>...</reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. The prompt explains
@@ -92,11 +88,11 @@ class AgentConfig(Settings):
     one."""
     window_turns: int = Field(1, ge=1, le=1000)
     """Number of visible turns with context = 'window'. 1: only the current observation."""
-    earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
+    earlier_thoughts: Literal["kept", "dropped"] = "kept"
     """Whether a turn sees the agent's reasoning in earlier turns. 'dropped': only the text after `</think>`, as in the
     chat templates of Qwen3 and R1's distillations; the context then restarts in every turn. Where such a template keeps
     reasoning while results of tools follow (Qwen3's does), so do loops of tool calls."""
-    chat_template: Annotated[str, BeforeValidator(_read_chat_template)] = Field("", exclude_if=lambda text: not text)
+    chat_template: Annotated[str, BeforeValidator(_read_chat_template)] = ""
     """Replacement for the model's own chat template: `hermes`, `qwen3`, `llama3` or `xml`, which take tools
     (docs/prompts.md), the name of another template that the model brings, the path of a `.jinja` file, or the template
     itself. The text becomes the setting. Empty: the model's own."""

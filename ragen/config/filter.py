@@ -27,7 +27,7 @@ class FilterConfig(Settings):
     """Share used by the strategy. Ignored by 'none' and 'top_k'."""
     keep_count: int | None = Field(None, ge=1)
     """Number of groups kept by 'top_k'; required there, and rejected with other strategies."""
-    scope: Literal["batch", "environment"] = Field("batch", exclude_if=lambda scope: scope == "batch")
+    scope: Literal["batch", "environment"] = "batch"
     """Which groups of a mixture are compared. 'batch': all groups of a rollout, so the part whose returns vary most may
     dominate the update. 'environment': the groups of each part separately (RAGEN-2's 'inductive'); `keep` is then a
     share of each part's groups, and `keep_count` a number per part."""
@@ -39,7 +39,7 @@ class FilterConfig(Settings):
     or if trajectories ended in errors; the same holds for 'mean' and 'sum'."""
     should_keep_largest: bool = True
     """True: the largest scores are the best. False: the smallest."""
-    num_wanted: int | None = Field(None, ge=1, exclude_if=lambda number: number is None)
+    num_wanted: int | None = Field(None, ge=1)
     """Number of groups per update (DAPO's batch). If the strategy keeps more, the ones played first are used; if it
     keeps fewer, up to rollout.max_attempts rollouts are played. None: all groups that the strategy keeps."""
     should_drop_zero_variance: bool = True

@@ -28,7 +28,7 @@ class TinyPolicy(Settings):
     """Width of the feed-forward layers."""
     max_positions: int = Field(2048, ge=64, le=131072)
     """Maximum context length in tokens."""
-    patch_size: int | None = Field(None, ge=8, le=256, multiple_of=8, exclude_if=lambda size: size is None)
+    patch_size: int | None = Field(None, ge=8, le=256, multiple_of=8)
     """Side length in pixels of the patches into which images are cut, each a token of the context; needed with
     `agent.observation = "image"` or "both". 32 is a tile of the built-in boards. None: the policy sees no images."""
     demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
@@ -104,7 +104,7 @@ class FineTuning(Settings):
     """Contexts per step: turns with `agent.context = "window"`, whole episodes with "full"."""
     learning_rate: float = Field(1e-4, gt=0, le=1)
     """Peak learning rate of AdamW; rises over the first 5% of the steps and then decays linearly to 5%."""
-    matrix_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = Field(None, exclude_if=lambda rate: rate is None)
+    matrix_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Peak learning rate of Muon for the weight matrices, same schedule: for a policy that begins with random weights
     (0.02 for the one of `starpo record --new-policy`). None: all weights are AdamW's."""
     micro_batch_tokens: int = Field(8192, ge=16)
@@ -137,7 +137,7 @@ class PretrainedPolicy(Settings):
     Python package carries; or the name of a model on the Hugging Face hub."""
     revision: str | None = None
     """Commit or tag on the hub. None: the newest."""
-    digest: str = Field("", pattern=f"^([0-9a-f]{{{NUM_DIGITS}}})?$", exclude_if=lambda digest: not digest)
+    digest: str = Field("", pattern=f"^([0-9a-f]{{{NUM_DIGITS}}})?$")
     """Digest of the files of a local model, filled in from them, so that other weights at the same path are another
     policy. If it is given, files with another digest are rejected. "": a model on the hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -74,15 +74,14 @@ class RolloutConfig(SamplingConfig):
         return getattr(self, self.engine, EngineConfig())
 
     @model_serializer(mode="wrap")
-    def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Drop settings without effect. Stage keys are computed from the result, so rollouts keep the keys that they
-        had before those settings existed."""
+    def _leave_out_other_engines(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Drop the tables of other engines, as far as they are as by default: neither stage keys nor stored settings
+        then depend on which engines are installed."""
         values: dict[str, Any] = serialise(self)
-        names = {"staleness", "max_attempts", "num_greedy", "search"} | ENGINES.keys() - {self.engine}
-        for name in names & values.keys():
+        for name in (ENGINES.keys() - {self.engine}) & values.keys():
             if getattr(self, name) == type(self).model_fields[name].default:
                 del values[name]
-        return {name: value for name, value in values.items() if value != {}}  # a table that is as by default
+        return values
 
     @model_validator(mode="after")
     def _engine_has_its_arguments(self) -> "RolloutConfig":

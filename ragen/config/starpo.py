@@ -64,7 +64,7 @@ class StarPOConfig(Settings):
     """What is evaluated."""
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
     """Measurements beyond success, and the response to a collapse."""
-    schedule: list[Change] = Field([], exclude_if=lambda changes: not changes)
+    schedule: list[Change] = Field([])
     """Changes of settings during training, such as `[{ iteration = 30, set = { "filter.keep" = 1.0 } }]`: from that
     iteration on, the given settings of `rollout`, `reward`, `filter` and `update` apply. `starpo fork` continues from a
     stored checkpoint by adding a change; the artifacts before it keep their keys and are reused. Evaluation settings

@@ -202,7 +202,5 @@ class UpdateConfig(ObjectiveConfig):
             "kl_placement": self.kl_coefficient == 0,
             "prm": "prm" not in self.needs,
             **{name: name != self.learner for name in LEARNERS},
-            "search_rows": self.search_rows == "refuse",
-            "scored_share": self.scored_share == 1,
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}

@@ -24,7 +24,7 @@ from starpo.ragen.store.artifacts.quarantine import quarantine
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.answers import Answers
 from starpo.ragen.store.records.runs import Runs
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import FileEntry, Manifest
@@ -47,9 +47,9 @@ class Store(Artifacts):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(Location(url))
+        super().__init__(open_location(url))
         self.url = self._location.name
-        self.address = str(self._location.local or self.url)
+        self.address = self._location.address
         self.runs = Runs(self._location)
         self.answers = Answers(self._location)
 
@@ -59,18 +59,9 @@ class Store(Artifacts):
         Raises:
             StoreError: If there is none.
         """
-        if self._location.names("runs"):
-            return
-        local = self._location.local
-        if local is None:
-            missing = "it has nothing below runs/"
-        elif not local.is_dir():
-            missing = "there is no such folder"
-        elif any(local.iterdir()) and not (local / "runs").is_dir():
-            missing = "that folder has no runs folder, which every store has"
-        else:
-            return
-        raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
+        missing = self._location.absence()
+        if missing:
+            raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
 
     def put_table(self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts) -> Manifest:
         """Validate and store a dataset. An existing artifact is not overwritten.

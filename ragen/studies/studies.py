@@ -19,7 +19,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.ragen.studies.ablation import AblationResult
 from starpo.ragen.studies.figures.league import draw_league
 from starpo.ragen.studies.figures.success import draw_ablation
@@ -68,7 +68,7 @@ class Studies(Generic[Asked, Result]):
     draw: ClassVar[Callable[[Any], dict[str, str]]] = lambda _: {}
 
     def __init__(self, store_url: str) -> None:
-        self._location = Location(store_url)
+        self._location = open_location(store_url)
 
     def begin(self, asked: Asked) -> None:
         """Record the specification before any work, so that a store that is not writable fails here.
@@ -125,8 +125,7 @@ class Studies(Generic[Asked, Result]):
 
     def place(self, name: str) -> str:
         """Return the location of the files, for display."""
-        root = str(self._location.local) if self._location.local is not None else self._location.name.rstrip("/")
-        return f"{root}/{self.folder}/{name}"
+        return f"{self._location.address.rstrip('/')}/{self.folder}/{name}"
 
     @property
     def _what(self) -> str:

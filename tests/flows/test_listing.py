@@ -21,7 +21,7 @@ from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.usage import measure
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
@@ -167,11 +167,14 @@ def test_a_run_with_a_bad_record_is_listed_with_what_is_wrong_and_hides_no_other
         assert NAME in out
         assert f"runs/bad/{path}" in "".join(out.split())
     assert NAME in [run.name for run in open_runs(store.url)]
-    assert "bad" in [*measure(Location(store.url)).damaged, *(run.run for run in measure(Location(store.url)).runs)]
+    assert "bad" in [
+        *measure(open_location(store.url)).damaged,
+        *(run.run for run in measure(open_location(store.url)).runs),
+    ]
     assert NAME in query("select run from runs", "*", store=store.url)["run"].to_pylist()
-    assert f"runs/bad/{path}" in " ".join(damage.what for damage in verify_store(Location(store.url)).damages)
+    assert f"runs/bad/{path}" in " ".join(damage.what for damage in verify_store(open_location(store.url)).damages)
     if path == "state.json":
-        assert find_garbage(Location(store.url)).running == ["bad"]
+        assert find_garbage(open_location(store.url)).running == ["bad"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.reachability import Reachability
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.tasks.loop.plan import plan_run
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.run_digests import digests
@@ -64,7 +64,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory, finished: tuple[Store, str]
     """The finished run in another store, to which only what it needs was copied."""
     store, run = finished
     folder = tmp_path_factory.mktemp("copy")
-    copy_run(Location(store.url), run, Location(str(folder)))
+    copy_run(open_location(store.url), run, open_location(str(folder)))
     return Store(str(folder)), run
 
 
@@ -196,7 +196,7 @@ def test_states_of_all_attempts_count_as_trained_in(finished: tuple[Store, str])
 def test_a_copy_has_all_attempts(finished: tuple[Store, str], copied: tuple[Store, str]) -> None:
     assert digests(*copied) == digests(*finished)
     store, run = copied
-    reach = Reachability(Location(store.url)).of(run)
+    reach = Reachability(open_location(store.url)).of(run)
     assert reach.faults == []
     assert {
         key for stages in store.runs.iterations(run).values() for key in recorded_data(stages).values()

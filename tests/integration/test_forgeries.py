@@ -15,7 +15,7 @@ from starpo.ragen.runs.verify.verdict import Verdict
 from starpo.ragen.runs.work import Output
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.tasks import update as update_stage
 from starpo.tasks.loop.verify import verify_run
 from tests.integration.forgeries import (
@@ -126,7 +126,7 @@ def outcome(folder: Path, run: str) -> tuple[str, list[str]]:
 
 
 def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
-    copy_run(Location(str(folder)), RUN, Location(str(tmp_path / "copy")))
+    copy_run(open_location(str(folder)), RUN, open_location(str(tmp_path / "copy")))
     assert outcome(tmp_path / "copy", RUN) == ("verified", [])
 
 

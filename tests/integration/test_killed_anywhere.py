@@ -28,9 +28,9 @@ import pytest
 from prefect.settings import PREFECT_API_URL
 
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts.committing import DROPPED_NAME
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.store.keeping.retention import kept_numbers
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 from tests.integration.run_digests import Digests, digests
 

@@ -21,6 +21,7 @@ from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote import object_storage
 from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from tests.examples import example
 from tests.integration.faults import PASSING, Fault, FaultyProxy, always, scripted, seeded
@@ -64,7 +65,7 @@ def bucket(
 def location(bucket: Any) -> Location:
     """Location with a file in it, on a server that has answered before."""
     bucket.put_object(Key="x/a/file", Body=b"content")
-    made = Location(f"s3://{bucket.name}/x")
+    made = open_location(f"s3://{bucket.name}/x")
     made.read("a/file")
     return made
 
@@ -137,10 +138,10 @@ def test_a_run_is_stored_whole_or_not_seen(
     # The message tells what happened and what to do.
     assert not message or re.fullmatch("cannot .*\n.*nothing was lost, run the same command again.*", message)
     proxy.schedule = scripted([])
-    check_visible(Location(store.url))
+    check_visible(open_location(store.url))
     made = make_run(store, "mine", 1)
-    assert set(take_inventory(Location(store.url)).artifacts) == set(made)
-    check_visible(Location(store.url))
+    assert set(take_inventory(open_location(store.url)).artifacts) == set(made)
+    check_visible(open_location(store.url))
 
 
 def check_visible(location: Location) -> None:
@@ -307,7 +308,7 @@ class TestSecrets:
 
     def test_in_what_a_server_says(self, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
-        error = Location("s3://bucket/x").failure("read", "file", OSError("your secret canary-secret is wrong"))
+        error = open_location("s3://bucket/x").failure("read", "file", OSError("your secret canary-secret is wrong"))
         assert str(error).startswith("cannot read s3://bucket/x/file: OSError: your secret *** is wrong\n")
 
     def test_in_manifests_and_records(self, bucket: Any, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:

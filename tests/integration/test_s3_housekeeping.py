@@ -14,7 +14,7 @@ from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.usage import measure
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 LATER = datetime.now(UTC) + timedelta(days=2)
@@ -35,9 +35,9 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
-    local, remote = Store(str(tmp_path / "store")), Location(f"s3://{bucket.name}/deep/prefix")
+    local, remote = Store(str(tmp_path / "store")), open_location(f"s3://{bucket.name}/deep/prefix")
     made = make_run(local, "mine", 1)
-    num_bytes = copy_run(Location(local.url), "mine", remote).bytes_copied
+    num_bytes = copy_run(open_location(local.url), "mine", remote).bytes_copied
     keys = [item.key for item in bucket.objects.all()]
     assert all(key.startswith("deep/prefix/") for key in keys)
     assert not any("/leases/" in key for key in keys)
@@ -45,9 +45,9 @@ def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun,
     usage = measure(remote)
     assert usage.size_bytes == sum(item.size for item in bucket.objects.all())
     assert [run.number for run in usage.runs] == [len(made)]
-    again = copy_run(Location(local.url), "mine", remote)
+    again = copy_run(open_location(local.url), "mine", remote)
     assert (again.num_copied, again.num_present) == (0, len(made))
-    back = Location(str(tmp_path / "back"))
+    back = open_location(str(tmp_path / "back"))
     assert copy_run(remote, "mine", back).bytes_copied == num_bytes
     assert content(tmp_path / "back") == content(tmp_path / "store")
     assert not (tmp_path / "cache").exists()
@@ -55,7 +55,7 @@ def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun,
 
 def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun) -> None:
     store = Store(f"s3://{bucket.name}/store")
-    location = Location(store.url)
+    location = open_location(store.url)
     make_run(store, "mine", 1)
     kept = {item.key for item in bucket.objects.all()}
     make_run(store, "gone", 1, keep=0.25)

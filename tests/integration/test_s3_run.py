@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.remote import object_storage
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.tasks.loop.record import RunRecorder
 from tests.integration.faults import Fault, FaultyProxy, Schedule, scripted, seeded
 from tests.integration.run_digests import Digests, digests
@@ -85,7 +85,7 @@ def test_through_faults_to_the_same_digests(config: StarPOConfig, expected: Dige
     kinds = Counter(request.fault for request in proxy.requests if request.fault)
     proxy.schedule = scripted([])
     assert digests(store, run) == expected
-    assert verify_store(Location(store.url)).damages == []
+    assert verify_store(open_location(store.url)).damages == []
     assert len(kinds) > 5, kinds
 
 
@@ -101,7 +101,7 @@ def test_server_that_dies_stops_the_run_and_loses_nothing(
         starpo(config, preset="smoke", store=store.url, run="mine")
     assert time.monotonic() - started < 120
     proxy.schedule = scripted([])
-    assert verify_store(Location(store.url)).damages == []
+    assert verify_store(open_location(store.url)).damages == []
     starpo(config, preset="smoke", store=store.url, run="mine")
     assert digests(store, "mine") == expected
 
@@ -125,6 +125,6 @@ def test_on_ceph(
     store = new_store()
     run = starpo(config, preset="smoke", store=store.url)
     assert digests(store, run) == expected
-    assert verify_store(Location(store.url)).damages == []
+    assert verify_store(open_location(store.url)).damages == []
     shown = (Path(os.environ["XDG_CACHE_HOME"]) / "starpo").iterdir()
     assert not [folder for folder in shown if folder.name.startswith("part-")]

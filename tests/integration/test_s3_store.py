@@ -15,7 +15,7 @@ import pytest
 from starpo.ragen.core.errors import ArtifactMissingError, DataError, StoreError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.remote import object_storage
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import Stage
 from tests.examples import example, example_turns, put_folder
 
@@ -110,7 +110,7 @@ def test_large_files_go_and_come_in_parts(bucket: Any, tmp_path: Path, monkeypat
     monkeypatch.setattr(object_storage, "PART_BYTES", 5 * 2**20)  # the minimum of S3
     content = os.urandom(3 * 5 * 2**20 + 123)
     (tmp_path / "sent").write_bytes(content)
-    location = Location(f"s3://{bucket.name}/x")
+    location = open_location(f"s3://{bucket.name}/x")
     location.upload(tmp_path / "sent", "large")
     assert bucket.Object("x/large").e_tag.strip('"').endswith("-4")  # 4 parts
     location.download("large", tmp_path / "fetched", len(content))
@@ -123,7 +123,7 @@ def test_digests_of_any_size(bucket: Any, monkeypatch: pytest.MonkeyPatch, size:
     """A file may end exactly at the end of a part, after which there is nothing to request."""
     monkeypatch.setattr(object_storage, "PART_BYTES", 10)
     bucket.put_object(Key="file", Body=bytes(size))
-    location = Location(f"s3://{bucket.name}")
+    location = open_location(f"s3://{bucket.name}")
     assert location.digest("file") == (hashlib.sha256(bytes(size)).hexdigest(), size)
     assert location.read_range("file", size, size + 5) == b""
     with pytest.raises(FileNotFoundError):
@@ -133,18 +133,22 @@ def test_digests_of_any_size(bucket: Any, monkeypatch: pytest.MonkeyPatch, size:
 def test_listings_are_of_one_folder(bucket: Any) -> None:
     for key in ("x/a/one", "x/a/deep/two", "x/ab/three", "a/four"):
         bucket.put_object(Key=key, Body=b"12345")
-    location = Location(f"s3://{bucket.name}/x")
+    location = open_location(f"s3://{bucket.name}/x")
     assert location.names("") == ["a", "ab"]
     assert location.names("a") == ["deep", "one"]
     assert location.names("nothing") == []
     assert [(file.path, file.size_bytes) for file in location.files("a")] == [("a/deep/two", 5), ("a/one", 5)]
     assert location.files("nothing") == []
     assert [file.path for file in location.files("")] == ["a/deep/two", "a/one", "ab/three"]
-    assert Location(f"s3://{bucket.name}/empty").names("") == Location(f"s3://{bucket.name}/empty").files("") == []
+    assert (
+        open_location(f"s3://{bucket.name}/empty").names("")
+        == open_location(f"s3://{bucket.name}/empty").files("")
+        == []
+    )
 
 
 def test_of_creators_at_once_one_wins(bucket: Any) -> None:
-    location = Location(f"s3://{bucket.name}")
+    location = open_location(f"s3://{bucket.name}")
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda number: location.create("marker", b"%d" % number), range(8)))
     assert won.count(True) == 1

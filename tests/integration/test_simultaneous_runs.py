@@ -16,7 +16,7 @@ from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from tests.integration.run_digests import digests
 from tests.permissions import obey_permissions
 
@@ -70,7 +70,7 @@ def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., s
     assert first.returncode == 0, errors
     assert store.runs.state("mine").status == "completed"  # type: ignore[union-attr]
     assert digests(store, "mine") == digests(alone, "mine")
-    location = Location(store.url)
+    location = open_location(store.url)
     assert verify_store(location).damages == []
     assert find_garbage(location).faults == []
     assert starpo(preset="smoke", store=store.url, run="mine", iterations=1) == "mine"  # the run is free again

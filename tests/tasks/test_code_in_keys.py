@@ -116,11 +116,10 @@ def test_what_is_said_of_a_part_is_read_as_its_type_says() -> None:
     assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # no component reads states
 
 
-def test_a_form_of_reasoning_adds_its_code_and_no_form_adds_nothing() -> None:
+def test_a_form_of_reasoning_adds_its_code() -> None:
     formed = CONFIG.agent.model_copy(update={"prompt": "full", "form": "grounding"})
     code = rollout(0, CONFIG.model_copy(update={"agent": formed}), OTHER).code
     assert code.keys() - rollout(0, CONFIG, OTHER).code.keys() == {"form"}
-    assert "form" not in rollout(0, CONFIG, OTHER).settings["agent"]
 
 
 def test_another_demonstrator_changes_the_warm_start_alone(mine: Callable[[str], None]) -> None:

@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError,
 from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.inventory import ArtifactId, take_inventory
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import Manifest
 
 NUM_READERS = 8
@@ -96,7 +96,7 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
         StoreError: If there is no such run.
         ArtifactDamagedError: If the manifest of the artifact or of an ancestor is damaged.
     """
-    inventory = take_inventory(Location(store.url))
+    inventory = take_inventory(open_location(store.url))
     kinds, dropped = _by_key(inventory.artifacts), _by_key(inventory.dropped)
     root = _resolve(
         store, artifact, {key: [*kinds.get(key, ()), *dropped.get(key, ())] for key in {**kinds, **dropped}}

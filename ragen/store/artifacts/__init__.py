@@ -1,8 +1,7 @@
 """Immutable folders with a manifest.
 
 keys        canonical JSON; the cache key of a stage's work
-artifacts   stage, seal, verify, fetch; committing: the atomic step that makes a folder an artifact;
-            looking: whether an artifact is still what was written
+artifacts   stage, seal, commit, drop; looking: whether an artifact is still what was written
 reading     existence, manifests and files, verified
 datasets    Parquet files: streamed, validated, digested
 folders     plain files, such as checkpoints; files: on this machine, hashed and compared

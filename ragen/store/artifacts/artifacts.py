@@ -14,22 +14,16 @@ recorded, never written: its files were hashed, and not stored.
                       hashes -> Artifacts.create_dropped -> dropped.json
 """
 
-import errno
 import logging
-import os
-import shutil
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from starpo.ragen.core.errors import DerivationError
-from starpo.ragen.core.faults import os_error_of
-from starpo.ragen.store.artifacts.committing import DROPPED_NAME, commit_locally, commit_remotely, text_of
 from starpo.ragen.store.artifacts.files import digests_of
 from starpo.ragen.store.artifacts.reading import StoredArtifacts, path_of
-from starpo.ragen.store.remote import local_cache
-from starpo.ragen.store.remote.location import sync
+from starpo.ragen.store.remote.committing import DROPPED_NAME, text_of
+from starpo.ragen.store.remote.staging import staged
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 
 _log = logging.getLogger(__name__)
@@ -38,27 +32,10 @@ _log = logging.getLogger(__name__)
 class Artifacts(StoredArtifacts):
     """The artifacts of one store, to be read and written."""
 
-    @contextmanager
-    def stage(self) -> Iterator[Path]:
+    def stage(self) -> AbstractContextManager[Path]:
         """Context manager: an empty folder on this machine for an artifact's files; removed at the end if not
         committed."""
-        try:
-            if self._location.local is None:
-                folder = local_cache.scratch_folder()
-            else:
-                folder = self._location.local / "tmp" / uuid.uuid4().hex
-                folder.mkdir(parents=True)
-        except OSError as error:
-            raise self._location.failure("write", "tmp", error) from error
-        try:
-            yield folder
-        except Exception as error:
-            cause = os_error_of(error)
-            if cause is None or (cause is error and not self._is_of_the_disk(cause, folder)):
-                raise
-            raise self._location.failure("write", f"tmp/{folder.name}", cause) from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return staged(self._location)
 
     def sealed(self, manifest: Manifest, entries: Iterable[FileEntry]) -> Manifest:
         """Return a manifest with its files, at the paths where `commit` puts them, and with its own digest.
@@ -67,9 +44,9 @@ class Artifacts(StoredArtifacts):
             manifest: The manifest without `files`.
             entries: Its files, from `ragen.store.artifacts.files.entries_of`.
         """
-        if self._location.local is None:
-            attempt = uuid.uuid4().hex[:12]
-            entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
+        entries = list(entries)
+        paths = self._location.paths_of([entry.name for entry in entries])
+        entries = [entry.model_copy(update={"path": path}) for entry, path in zip(entries, paths, strict=True)]
         return manifest.model_copy(update={"files": tuple(entries)}).sealed()
 
     def commit(self, folder: Path, manifest: Manifest) -> Manifest:
@@ -83,22 +60,16 @@ class Artifacts(StoredArtifacts):
             The manifest that is now in the store: ours, or that of an earlier writer.
         """
         stored = self._commit(folder, manifest)
-        if self._location.local is not None:
-            if stored is manifest:
-                self._remember(self._location.local / manifest.kind / manifest.key, manifest)
-            return stored
         if digests_of(stored.files) == digests_of(manifest.files):  # else its content differs
-            self._remember(local_cache.adopt(folder, stored.manifest_digest), stored)  # this machine's cached copy
+            place = self._location.adopt(folder, stored, is_ours=stored is manifest)
+            if place is not None:
+                self._remember(place, stored)
         return stored
 
     def create_dropped(self, manifest: Manifest) -> bool:
         """Make a sealed manifest an artifact that is recorded, never written; False if there is one, dropped or (in a
         local store) not."""
-        if self._location.local is None:
-            path = path_of(manifest.kind, manifest.key, DROPPED_NAME)
-            return self._location.create(path, text_of(manifest).encode())
-        with self.stage() as folder:
-            return commit_locally(self._location.local, folder, manifest, is_dropped=True)
+        return self._location.commit_dropped(manifest)
 
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete the files of an artifact that can be derived again, and keep its manifest as `dropped.json`.
@@ -113,17 +84,12 @@ class Artifacts(StoredArtifacts):
         manifest = self.dropped(kind, key)
         if manifest is None:
             manifest = self.manifest(kind, key)
-            self._location.replace(path_of(kind, key, DROPPED_NAME), text_of(manifest).encode())
-            if self._location.local is not None:
-                folder = self._location.local / kind / key
-                sync(folder / DROPPED_NAME)
-                sync(folder)
+            self._location.replace_durably(path_of(kind, key, DROPPED_NAME), text_of(manifest).encode())
             self._location.delete([path_of(kind, key, MANIFEST_NAME)])
         if set(self._location.names(f"{kind}/{key}")) - {DROPPED_NAME}:
             self._location.delete(path_of(kind, key, entry.path) for entry in manifest.files)
             self._location.remove_empty(f"{kind}/{key}")
-        if self._location.local is None:
-            local_cache.forget(manifest.manifest_digest)
+        self._location.forget_copy(manifest.manifest_digest)
         return manifest
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
@@ -139,11 +105,12 @@ class Artifacts(StoredArtifacts):
             ArtifactDamagedError: If the source's files are not what was written.
             StoreError: If this store cannot be written, or does not keep what it receives.
         """
-        copied = self.sealed(manifest, [entry.model_copy(update={"path": entry.name}) for entry in manifest.files])
-        if self._location.local is None and source._location.local is not None:
-            folder = source._location.local / manifest.kind / manifest.key
-            source._verify(folder, manifest)
-            return self._commit(folder, copied, should_check=True)
+        copied = self.sealed(manifest, manifest.files)
+        if not self._location.moves_what_it_commits:
+            folder = source._location.folder_in_place(f"{manifest.kind}/{manifest.key}")
+            if folder is not None:
+                source._verify(folder, manifest)
+                return self._commit(folder, copied, should_check=True)
         with self.stage() as folder:
             source._download(manifest, folder)
             return self._commit(folder, copied, should_check=True)
@@ -161,23 +128,9 @@ class Artifacts(StoredArtifacts):
                 "only on the same type of machine with the same versions and code; continue there. Nothing was written"
             )
 
-    def _is_of_the_disk(self, error: OSError, folder: Path) -> bool:
-        """Whether the error concerns the folder for artifacts. Code that makes an artifact may raise others, from its
-        own files or a network."""
-        if isinstance(error.filename, str | bytes | os.PathLike):
-            place = Path(os.fsdecode(error.filename)).absolute()
-            return place.is_relative_to(self._location.local or folder.parent)
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
-
     def _commit(self, folder: Path, manifest: Manifest, *, should_check: bool = False) -> Manifest:
-        """Commit and return the manifest then in the store; `should_check`: first read back what was sent to a remote
-        store."""
-        if self._location.local is not None:
-            is_ours = commit_locally(self._location.local, folder, manifest)
-        else:
-            was_dropped = DROPPED_NAME in self._last_listing.pop((manifest.kind, manifest.key), (DROPPED_NAME,))
-            look = self.faults if should_check else lambda _: []
-            is_ours = commit_remotely(self._location, folder, manifest, look, was_dropped=was_dropped)
+        """Commit and return the manifest then in the store; `should_check`: first read back what was sent."""
+        is_ours = self._location.commit(folder, manifest, self.faults if should_check else lambda _: [])
         return manifest if is_ours else self._take_winner(manifest)
 
     def _take_winner(self, ours: Manifest) -> Manifest:

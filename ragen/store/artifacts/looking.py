@@ -1,15 +1,10 @@
 """Integrity of an artifact: its content, and whether its folder and its manifest agree."""
 
-import re
-
-from starpo.ragen.store.artifacts.committing import DROPPED_NAME
 from starpo.ragen.store.artifacts.files import differences
 from starpo.ragen.store.artifacts.folders import digest_of
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
-
-_ATTEMPT = re.compile(r"[0-9a-f]{12}/")
-"""Prefix of an attempt's file names on object storage; see `Artifacts.sealed`."""
 
 
 def faults(location: Location, manifest: Manifest) -> list[str]:
@@ -49,7 +44,6 @@ def contradictions(location: Location, manifest: Manifest) -> list[str]:
     folder = f"{manifest.kind}/{manifest.key}/"
     named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
     for path in (file.path.removeprefix(folder) for file in location.files(folder.rstrip("/"))):
-        is_left_over = location.local is None and _ATTEMPT.match(path)
-        if path not in named and not is_left_over:
+        if path not in named and not location.is_attempt(path):
             found.append(f"its folder has the file {path!r}, which its manifest does not list")
     return found

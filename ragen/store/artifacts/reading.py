@@ -8,16 +8,15 @@ Files are hashed once per process, and again after they were touched. Remote one
 import hashlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from starpo.ragen.store.artifacts.committing import DROPPED_NAME
 from starpo.ragen.store.artifacts.files import differences, entry_of, states_of
 from starpo.ragen.store.artifacts.looking import contradictions, digest_faults, faults
 from starpo.ragen.store.artifacts.manifests import ManifestFault, parse_manifest
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.remote import local_cache
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
@@ -31,20 +30,19 @@ class StoredArtifacts:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._last_listing: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the artifact exists. Damage is detected on reading, not here."""
-        return MANIFEST_NAME in self._names(kind, key)
+        return MANIFEST_NAME in self._manifests(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
         """Whether the artifact exists or has been dropped. In both cases its work need not be done again."""
-        return not {MANIFEST_NAME, DROPPED_NAME}.isdisjoint(self._names(kind, key))
+        return not {MANIFEST_NAME, DROPPED_NAME}.isdisjoint(self._manifests(kind, key))
 
     def was_missed(self, kind: str, key: str) -> bool:
-        """Whether this object's last lookup in a remote store found neither the artifact nor a dropped one. `commit`
-        detects one that was stored since."""
-        return self._last_listing.get((kind, key)) == ()
+        """Whether the last lookup in a remote store found neither the artifact nor a dropped one. `commit` detects one
+        that was stored since."""
+        return self._location.was_missed(f"{kind}/{key}")
 
     def manifest(self, kind: str, key: str) -> Manifest:
         """Return an artifact's manifest. A remote one is fetched once per process; whether it still exists is checked
@@ -75,7 +73,7 @@ class StoredArtifacts:
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
         """
-        names = self._names(kind, key)
+        names = self._manifests(kind, key)
         if MANIFEST_NAME in names or DROPPED_NAME not in names:
             return None
         try:
@@ -114,17 +112,11 @@ class StoredArtifacts:
             ArtifactDamagedError: If a local file is missing, or has another size than was written. (A remote file is
                 not checked before it is read.)
         """
-        folder = f"{manifest.kind}/{manifest.key}"
-        if self._location.local is None:
-            return [
-                RangeFile(partial(self._location.read_range, f"{folder}/{entry.path}"), entry.size_bytes)
-                for entry in manifest.files
-            ]
         files: list[Path | RangeFile] = []
         for entry in manifest.files:
-            file = self._location.local / folder / entry.path
+            path = f"{manifest.kind}/{manifest.key}/{entry.path}"
             try:
-                size_bytes = file.stat().st_size
+                file, size_bytes = self._location.opened(path, entry.size_bytes)
             except FileNotFoundError as error:
                 raise self._missing(manifest, entry.name) from error
             if size_bytes != entry.size_bytes:
@@ -161,18 +153,15 @@ class StoredArtifacts:
         Raises:
             ArtifactDamagedError: If a file is missing, or its content is not what was written.
         """
-        if self._location.local is not None:
-            folder = self._location.local / manifest.kind / manifest.key
-            self._verify(folder, manifest)
-            return folder
-        copy = local_cache.copy_of(manifest.manifest_digest)
+        copy = self._location.copy_of(f"{manifest.kind}/{manifest.key}", manifest.manifest_digest)
         if copy is not None:
             try:
                 self._verify(copy, manifest)
                 return copy
-            except ArtifactDamagedError:  # the cached copy is damaged, not the artifact
-                local_cache.forget(manifest.manifest_digest)
-        return self._fetch(manifest)
+            except ArtifactDamagedError:
+                if not self._location.forget_copy(manifest.manifest_digest):
+                    raise
+        return self._fetch(manifest)  # a damaged copy does not mean a damaged artifact
 
     def damaged(self, kind: str, key: str, what: str) -> ArtifactDamagedError:
         """Return the error for an artifact that is not what was written."""
@@ -184,12 +173,9 @@ class StoredArtifacts:
         error.what = what
         return error
 
-    def _names(self, kind: str, key: str) -> list[str]:
-        """List an artifact's folder; no file is read."""
-        names = self._location.names(f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}")
-        if self._location.local is None:
-            self._last_listing[kind, key] = tuple(name for name in names if name in (MANIFEST_NAME, DROPPED_NAME))
-        return names
+    def _manifests(self, kind: str, key: str) -> list[str]:
+        """List which manifests an artifact has; no file is read."""
+        return self._location.manifests(f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}")
 
     def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
         try:

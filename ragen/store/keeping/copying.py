@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from starpo.ragen.core.errors import ArtifactMissingError, StoreError
-from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME, Artifacts
+from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId
 from starpo.ragen.store.keeping.reachability import Reach, Reachability, describe
 from starpo.ragen.store.records.runs import Runs
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import NUM_REQUESTS, NUM_TRANSFERS, Location
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
@@ -59,7 +60,7 @@ def copy_run(
         ArtifactMissingError: If an artifact that the run needs is missing; the message names it.
         ArtifactDamagedError: If an artifact or a record is not what was written.
     """
-    if target.name == source.name or (target.local is not None and target.local == source.local):
+    if target.name == source.name or target.address == source.address:
         raise StoreError(f"{target.name} is the store that run {run} is in; give the address of another one")
     runs, adopting = Runs(source), Runs(target)
     record, state = runs.get(run), runs.state(run)  # before the records: a run may end while it is copied

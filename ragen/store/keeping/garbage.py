@@ -8,8 +8,6 @@ manifest, which are not artifacts and are removed by the next one.
 """
 
 import itertools
-import re
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
-from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
 from starpo.ragen.store.keeping.inventory import ArtifactId, StoredFolder
 from starpo.ragen.store.keeping.reachability import (
     Fault,
@@ -28,6 +25,7 @@ from starpo.ragen.store.keeping.reachability import (
     read_roots,
 )
 from starpo.ragen.store.records.runs import Runs
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
 from starpo.schemas.manifest import MANIFEST_NAME
 
@@ -36,8 +34,6 @@ MIN_AGE = timedelta(days=1)
 LEAST_AGE_BESIDE_RUNS = timedelta(hours=1)
 """Smallest minimum age allowed while a run is active, which may take this long between storing and naming an
 artifact."""
-
-_ATTEMPT = re.compile(r"[0-9a-f]{12}")
 
 Category = Literal["artifact", "unfinished", "temporary", "quarantine"]
 
@@ -179,15 +175,13 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
 def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Location) -> list[StoredFolder]:
     """Return attempts beside an artifact's own files, of writers that were killed or lost the race; object storage
     only."""
-    if location.local is not None:
-        return []
     found = {}
     for artifact, manifest in (pair for reach in reaches for pair in reach.artifacts.items()):
         folder = store.inventory.artifacts[artifact]
         own = {f"{folder.path}/{name}" for name in (MANIFEST_NAME, *(entry.path for entry in manifest.files))}
         for attempt, group in itertools.groupby(folder.files, lambda file: file.path.split("/")[2]):
             files = tuple(group)
-            if _ATTEMPT.fullmatch(attempt) and not any(file.path in own for file in files):
+            if location.is_attempt(f"{attempt}/") and not any(file.path in own for file in files):
                 path = f"{folder.path}/{attempt}"
                 found[path] = StoredFolder(path, files, max(file.modified for file in files))
     return list(found.values())
@@ -196,8 +190,7 @@ def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Locatio
 def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:
     """Hide an artifact from readers, atomically; None if it has changed since it was found.
 
-    A local folder is moved away completely: a process that makes the artifact again meanwhile finds the place free, and
-    its files are not touched. On object storage its files have names of their own, and only the manifest is deleted.
+    A process that makes the artifact again meanwhile is not disturbed, and its files are not touched.
 
     Returns:
         Current path of the folder, and the ends of the paths of the files that are left in it; empty for a file itself.
@@ -209,11 +202,10 @@ def _hide(location: Location, doomed: Doomed) -> tuple[str, list[str]] | None:
     expected = MANIFEST_NAME if doomed.category == "artifact" else DROPPED_NAME if doomed.kind == "dropped" else ""
     if next((name for name in (MANIFEST_NAME, DROPPED_NAME) if name in location.names(path)), "") != expected:
         return None
-    if location.local is not None:
-        place = f"tmp/{uuid.uuid4().hex}"
-        return (place, ends) if location.move(path, place) else None
-    location.delete([f"{path}/{expected}"] if expected else [])
-    return path, [end for end in ends if end != f"/{expected}"]
+    place = location.hide(path, expected)
+    if place is None:
+        return None
+    return place, [end for end in ends if place != path or end != f"/{expected}"]
 
 
 def _delete_files(location: Location, place: str, ends: Iterable[str]) -> None:

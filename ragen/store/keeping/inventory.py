@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
 from starpo.ragen.store.artifacts.keys import KEY_DIGITS
 from starpo.ragen.store.names import is_kind
+from starpo.ragen.store.remote.committing import DROPPED_NAME
 from starpo.ragen.store.remote.location import Location, StoredFile
 from starpo.schemas.manifest import MANIFEST_NAME
 

@@ -32,8 +32,7 @@ def test_options_go_with_what_they_are_of() -> None:
     assert config.at(3).update.advantage_options == {}
 
 
-def test_it_is_part_of_what_a_run_is_only_where_there_is_one() -> None:
-    assert "schedule" not in preset("sokoban").model_dump(mode="json")
+def test_it_is_part_of_what_a_run_is() -> None:
     assert preset("sokoban", {"schedule": CHANGES}).model_dump(mode="json")["schedule"] == CHANGES
 
 

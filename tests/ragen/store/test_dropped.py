@@ -10,7 +10,6 @@ import pytest
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.files import entries_of
-from starpo.ragen.store.remote.location import Location
 from tests.examples import put_folder
 
 KEY = "k" * 32
@@ -55,7 +54,8 @@ def test_killed_while_dropping_it_is_whole_or_gone(
     store: Store, files: str, work: Facts, monkeypatch: pytest.MonkeyPatch, num_calls: int
 ) -> None:
     manifest = put_folder(store, "checkpoint", files, work)
-    made, replace, delete = 0, Location.replace, Location.delete
+    made, location = 0, store._location
+    replace, delete = location.replace, location.delete
 
     def count() -> None:
         nonlocal made
@@ -63,18 +63,18 @@ def test_killed_while_dropping_it_is_whole_or_gone(
             raise KeyboardInterrupt
         made += 1
 
-    def replaced(self: Location, path: str, data: bytes) -> None:
+    def replaced(path: str, data: bytes) -> None:
         count()
-        replace(self, path, data)
+        replace(path, data)
 
-    def deleted(self: Location, paths: Any) -> None:
+    def deleted(paths: Any) -> None:
         for path in paths:
             count()
-            delete(self, [path])
+            delete([path])
 
     with monkeypatch.context() as patch:
-        patch.setattr(Location, "replace", replaced)
-        patch.setattr(Location, "delete", deleted)
+        patch.setattr(location, "replace", replaced)
+        patch.setattr(location, "delete", deleted)
         with pytest.raises(KeyboardInterrupt):
             store.drop("checkpoint", KEY)
     if num_calls < 2:  # the manifest is copied first and deleted second

@@ -10,13 +10,13 @@ import pytest
 
 from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from tests.examples import example
 
 
 def places(store: Store, work: Facts) -> list[str]:
     """List the folders in quarantine, all of which belong to this work."""
-    names = Location(store.url).names("quarantine")
+    names = open_location(store.url).names("quarantine")
     assert all(re.fullmatch(rf"turns-{work.key}-[0-9a-f]{{16}}", name) for name in names)
     return [f"{store.url.rstrip('/')}/quarantine/{name}" for name in names]
 

@@ -15,7 +15,8 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.artifacts import committing, reading
+from starpo.ragen.store.artifacts import reading
+from starpo.ragen.store.remote import committing
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
 from tests.examples import example, example_turns, put_folder

@@ -153,7 +153,7 @@ def test_usage_travels_with_rows_and_comes_off_again():
 def test_spec_makes_the_engine_of_the_settings():
     spec = EngineSpec.of(RolloutConfig(engine="vllm", max_context_tokens=640, vllm={"max_num_seqs": 7}))
     assert spec.is_continuous
-    assert EngineSpec("torch") == EngineSpec.of(RolloutConfig())
+    assert EngineSpec("torch", '{"dtype": "auto"}') == EngineSpec.of(RolloutConfig())
     engine = spec.make(num_threads=1)
     assert isinstance(engine, VLLMEngine)
     assert (engine._config.max_num_seqs, engine._max_context_tokens) == (7, 640)

@@ -14,7 +14,7 @@ from starpo.ragen.evidence.audit.named import matching_runs, named_artifacts
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.bucket import Bucket
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Manifest, Stage
 from tests.examples import example_turns, put_folder
@@ -207,13 +207,13 @@ class TestRemote:
             if file.is_file():
                 memory.pipe(f"/sql/{file.relative_to(filled_folder).as_posix()}", file.read_bytes())
         self.ranges: list[tuple[str, int]] = []
-        read_range = Location.read_range
+        read_range = Bucket.read_range
 
-        def counted(location: Location, path: str, start: int, end: int) -> bytes:
+        def counted(bucket: Bucket, path: str, start: int, end: int) -> bytes:
             self.ranges.append((path, end - start))
-            return read_range(location, path, start, end)
+            return read_range(bucket, path, start, end)
 
-        monkeypatch.setattr(Location, "read_range", counted)
+        monkeypatch.setattr(Bucket, "read_range", counted)
         yield Store("memory://sql")
         memory.rm("/sql", recursive=True)
 

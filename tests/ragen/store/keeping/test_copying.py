@@ -14,7 +14,8 @@ from starpo.ragen.store.keeping import copying
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.bucket import Bucket
+from starpo.ragen.store.remote.opening import open_location
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
@@ -29,7 +30,7 @@ def other() -> Store:
 
 
 def copy(source: Store, run: str, target: Store) -> copying.Copy:
-    return copy_run(Location(source.url), run, Location(target.url))
+    return copy_run(open_location(source.url), run, open_location(target.url))
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -50,8 +51,8 @@ def test_there_and_back_it_is_the_same_byte_for_byte(
     for kind, key in made:
         assert other.manifest(kind, key).content_digest == local.manifest(kind, key).content_digest
         assert other.manifest(kind, key).provenance == local.manifest(kind, key).provenance
-    assert verify_store(Location(other.url)).damages == []
-    assert find_garbage(Location(other.url)).faults == []
+    assert verify_store(open_location(other.url)).damages == []
+    assert find_garbage(open_location(other.url)).faults == []
 
 
 def test_only_what_the_run_needs_and_is_not_there_is_copied(local: Store, other: Store, make_run: MakeRun) -> None:
@@ -116,7 +117,7 @@ def test_run_that_ends_during_the_copy_is_not_complete(local: Store, other: Stor
     def ends(done: int, total: int) -> None:
         local.runs.set_state("a", "completed", "completed")
 
-    copy_run(Location(local.url), "a", Location(other.url), ends)
+    copy_run(open_location(local.url), "a", open_location(other.url), ends)
     assert local.runs.state("a").status == "completed"
     assert other.runs.state("a").status == "running"
 
@@ -145,12 +146,12 @@ class TestRefusals:
     """Each refusal has its own message; no run is copied and nothing is lost."""
 
     def refuse(self, source: Store, run: str, target: Store, kind: type[StoreError], *words: str) -> None:
-        before = [(file.path, file.size_bytes) for file in Location(target.url).files("")]
+        before = [(file.path, file.size_bytes) for file in open_location(target.url).files("")]
         with pytest.raises(kind) as caught:
             copy(source, run, target)
         for word in words:
             assert word in str(caught.value)
-        assert [(file.path, file.size_bytes) for file in Location(target.url).files("")] == before
+        assert [(file.path, file.size_bytes) for file in open_location(target.url).files("")] == before
 
     def test_the_same_store(self, local: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 1)
@@ -158,7 +159,7 @@ class TestRefusals:
 
     def test_a_missing_artifact_is_named(self, local: Store, other: Store, make_run: MakeRun) -> None:
         turns = next(key for kind, key in make_run(local, "a", 1) if kind == "turns")
-        Location(local.url).delete([f"turns/{turns}/manifest.json"])
+        open_location(local.url).delete([f"turns/{turns}/manifest.json"])
         named = f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout"
         self.refuse(local, "a", other, ArtifactMissingError, named, "nothing was copied")
 
@@ -166,7 +167,7 @@ class TestRefusals:
         self, store: Store, make_run: MakeRun, tmp_path: Path
     ) -> None:
         kind, key = make_run(store, "a", 1)[-1]
-        location = Location(store.url)
+        location = open_location(store.url)
         path = next(file.path for file in location.files(f"{kind}/{key}") if file.path.endswith(".safetensors"))
         data = bytearray(location.read(path))
         data[7] ^= 1
@@ -186,13 +187,13 @@ class TestRefusals:
         kind, key = make_run(local, "a", 1)[-1]
         make_run(other, "a", 1)
         different = other.manifest(kind, key).model_copy(update={"content_digest": "0" * 64}).sealed()
-        Location(other.url).replace(f"{kind}/{key}/manifest.json", different.model_dump_json().encode())
+        open_location(other.url).replace(f"{kind}/{key}/manifest.json", different.model_dump_json().encode())
         self.refuse(local, "a", other, StoreError, f"{kind}/{key} with other content", "copy into another store")
 
     def test_a_damaged_artifact_at_the_target(self, local: Store, other: Store, make_run: MakeRun) -> None:
         kind, key = make_run(local, "a", 1)[-1]
         copy(local, "a", other)
-        Location(other.url).delete([f"{kind}/{key}/{other.manifest(kind, key).files[0].path}"])
+        open_location(other.url).delete([f"{kind}/{key}/{other.manifest(kind, key).files[0].path}"])
         self.refuse(local, "a", other, ArtifactDamagedError, f"{kind}/{key}", "deep/config.json is missing")
 
     def test_someone_at_work_on_it_there(self, local: Store, other: Store, make_run: MakeRun) -> None:
@@ -204,20 +205,20 @@ class TestRefusals:
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         make_run(local, "a", 1)
-        upload = Location.upload
+        upload = Bucket.upload
 
-        def broken(self: Location, file: Path, path: str) -> None:
+        def broken(self: Bucket, file: Path, path: str) -> None:
             upload(self, file, path)
             if path.endswith(".safetensors"):
                 self.replace(path, b"something else")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Location, "upload", broken)
+            patch.setattr(Bucket, "upload", broken)
             with pytest.raises(StoreError, match=r"was not stored as sent: model\.safetensors has 14 bytes"):
                 copy(local, "a", other)
         assert other.runs.list() == []
         copy(local, "a", other)
-        assert verify_store(Location(other.url)).damages == []
+        assert verify_store(open_location(other.url)).damages == []
 
     def test_what_is_deleted_at_the_target_meanwhile(
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +228,7 @@ class TestRefusals:
         kind, key = make_run(other, "b", 1, keep=0.25)[0]
 
         def delete(*_: object) -> None:
-            Location(other.url).delete([f"{kind}/{key}/manifest.json"])
+            open_location(other.url).delete([f"{kind}/{key}/manifest.json"])
 
         monkeypatch.setattr(copying, "_copy_dropped", delete)
         with pytest.raises(StoreError, match=rf"{kind}/{key} was deleted from .* while a was copied; copy it again"):
@@ -240,5 +241,5 @@ class TestRefusals:
         manifest = local.manifest(kind, key)
         entry = manifest.files[0].model_copy(update={"name": "../../../outside"})
         forged = manifest.model_copy(update={"files": (entry,)}).sealed()
-        Location(local.url).replace(f"{kind}/{key}/manifest.json", forged.model_dump_json().encode())
+        open_location(local.url).replace(f"{kind}/{key}/manifest.json", forged.model_dump_json().encode())
         self.refuse(local, "a", other, ArtifactMissingError, "names a file outside its folder")

@@ -14,7 +14,8 @@ from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Facts, Store, keeping
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.inventory import take_inventory
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.folder import Folder
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import Manifest, Stage
 from tests.examples import example
 from tests.ragen.store.keeping.garbage import LATER, MakeRun, forget, paths
@@ -23,17 +24,17 @@ NOW = timedelta(0)
 
 
 def artifacts(store: Store) -> set[tuple[str, str]]:
-    return set(take_inventory(Location(store.url)).artifacts)
+    return set(take_inventory(open_location(store.url)).artifacts)
 
 
 def test_what_every_run_needs_stays(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)
     before = paths(store)
-    garbage = find_garbage(Location(store.url), now=LATER)
+    garbage = find_garbage(open_location(store.url), now=LATER)
     assert garbage.doomed == []
     assert garbage.faults == []
-    delete_garbage(Location(store.url), garbage)
+    delete_garbage(open_location(store.url), garbage)
     assert paths(store) == before
 
 
@@ -41,10 +42,10 @@ def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) ->
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     assert set(mine) & set(other)
     forget(store, "b")
-    garbage = find_garbage(Location(store.url), now=LATER)
+    garbage = find_garbage(open_location(store.url), now=LATER)
     assert {tuple(doomed.folder.path.split("/")) for doomed in garbage.doomed} == set(other) - set(mine)
     progress: list[tuple[int, int]] = []
-    delete_garbage(Location(store.url), garbage, on_progress=lambda *counts: progress.append(counts))
+    delete_garbage(open_location(store.url), garbage, on_progress=lambda *counts: progress.append(counts))
     total = len(garbage.doomed)
     assert progress == [(done, total) for done in range(1, total + 1)]
     assert artifacts(store) == set(mine)
@@ -60,16 +61,16 @@ def test_inputs_are_kept_though_no_record_names_them(store: Store, make_run: Mak
     kind, key = made[-1]
     store.runs.record_stage("branch", 1, "update", {kind: key})
     forget(store, "a")
-    assert find_garbage(Location(store.url), now=LATER).doomed == []
+    assert find_garbage(open_location(store.url), now=LATER).doomed == []
 
 
 def test_young_artifacts_stay(store: Store, make_run: MakeRun) -> None:
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
-    garbage = find_garbage(Location(store.url))
+    garbage = find_garbage(open_location(store.url))
     assert garbage.doomed == []
     assert {tuple(folder.path.split("/")) for folder in garbage.young} == set(other) - set(mine)
-    assert find_garbage(Location(store.url), min_age=NOW).young == []
+    assert find_garbage(open_location(store.url), min_age=NOW).young == []
 
 
 @pytest.mark.parametrize(("age_h", "is_gone"), [(0.0, False), (23.9, False), (24.1, True), (1000.0, True)])
@@ -82,7 +83,7 @@ def test_age_is_that_of_the_newest_file(
     stamp = time.time() - age_h * 3600
     for number, file in enumerate(sorted(tmp_path.joinpath("store", *other).rglob("*.*"))):
         os.utime(file, (stamp - number * 86_400,) * 2)
-    doomed = find_garbage(Location(local.url)).doomed
+    doomed = find_garbage(open_location(local.url)).doomed
     assert [item.folder.path for item in doomed] == (["/".join(other)] if is_gone else [])
 
 
@@ -94,7 +95,7 @@ WORK = st.integers(0, 11)
 def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set[int]]) -> None:
     """Holds for any records over any graph of work; work n is made from work with lower numbers."""
     store = Store(f"memory://{uuid.uuid4().hex}/store")
-    location = Location(store.url)
+    location = open_location(store.url)
     for number, sources in enumerate(inputs):
         manifest = Manifest(
             kind="metrics", key=f"{number:032x}", stage=Stage(name="update", version=1), settings={}, seed=None,
@@ -122,11 +123,11 @@ def test_what_a_run_names_meanwhile_stays(store: Store, make_run: MakeRun) -> No
     make_run(store, "a", 1)
     kind, key = make_run(store, "b", 1, keep=0.25)[-1]
     forget(store, "b")
-    garbage, before = find_garbage(Location(store.url), now=LATER), artifacts(store)
+    garbage, before = find_garbage(open_location(store.url), now=LATER), artifacts(store)
     store.runs.create("c", flow="starpo", preset=None, config={})
     store.runs.record_stage("c", 0, "update", {kind: key})
     with pytest.raises(StoreError, match=r"nothing was deleted .*: a run has just begun to use some of it"):
-        delete_garbage(Location(store.url), garbage)
+        delete_garbage(open_location(store.url), garbage)
     assert artifacts(store) == before
 
 
@@ -136,7 +137,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
     make_run(store, "a", 1)
     other = make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
-    garbage = find_garbage(Location(store.url), now=LATER)
+    garbage = find_garbage(open_location(store.url), now=LATER)
     delete = keeping.garbage._delete_files
 
     def delete_late(*arguments: object) -> None:
@@ -146,7 +147,7 @@ def test_what_is_made_again_meanwhile_is_not_touched(
 
     monkeypatch.setattr(keeping.garbage, "NUM_REQUESTS", 1)
     monkeypatch.setattr(keeping.garbage, "_delete_files", delete_late)
-    delete_garbage(Location(store.url), garbage)
+    delete_garbage(open_location(store.url), garbage)
     assert set(other) <= artifacts(store)
     manifests = [store.manifest(*artifact) for artifact in other]
     assert all(store.faults(manifest) == [] for manifest in manifests)
@@ -158,7 +159,7 @@ def test_killed_deletion_is_finished_by_the_next(
 ) -> None:
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
-    location = Location(store.url)
+    location = open_location(store.url)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -170,7 +171,9 @@ def test_killed_deletion_is_finished_by_the_next(
     assert artifacts(store) == set(mine)
     assert not any(store.has(*artifact) for artifact in set(other) - set(mine))
     left = find_garbage(location, now=LATER)
-    assert {doomed.category for doomed in left.doomed} == {"temporary" if location.local else "unfinished"}
+    assert {doomed.category for doomed in left.doomed} == {
+        "temporary" if isinstance(location, Folder) else "unfinished"
+    }
     delete_garbage(location, left)
     assert {path.rsplit("/", 1)[0] for path in paths(store)} == {
         file.path.rsplit("/", 1)[0] for folder in take_inventory(location).artifacts.values() for file in folder.files
@@ -189,7 +192,7 @@ class TestLeftovers:
         (tmp / f"incomplete-turns-x-{'2' * 32}").mkdir()
         (tmp / "mine").mkdir()
         (tmp / "mine" / "notes.txt").write_text("not a writer's")
-        location = Location(local.url)
+        location = open_location(local.url)
         assert find_garbage(location).doomed == []
         assert len(find_garbage(location).young) == 3
         garbage = find_garbage(location, now=LATER)
@@ -201,15 +204,15 @@ class TestLeftovers:
         make_run(local, "a", 1)
         left = tmp_path / "store" / "runs" / "a" / "iterations" / f".00000.json.{'a' * 32}"
         left.write_text("{")
-        delete_garbage(Location(local.url), find_garbage(Location(local.url)))
+        delete_garbage(open_location(local.url), find_garbage(open_location(local.url)))
         assert left.exists()
-        delete_garbage(Location(local.url), find_garbage(Location(local.url), now=LATER))
+        delete_garbage(open_location(local.url), find_garbage(open_location(local.url), now=LATER))
         assert not left.exists()
         assert local.runs.iterations("a")
 
     def test_half_uploaded_files_go_when_they_are_old(self, store: Store, make_run: MakeRun) -> None:
         make_run(store, "a", 1)
-        location = Location(store.url)
+        location = open_location(store.url)
         location.replace(f"turns/{'f' * 32}/0123456789ab/part-00000.parquet", b"half")
         assert find_garbage(location).doomed == []
         garbage = find_garbage(location, now=LATER)
@@ -220,7 +223,7 @@ class TestLeftovers:
     def test_a_lost_race_beside_an_artifact_goes(self, make_run: MakeRun) -> None:
         store = Store("memory://lost-race/store")
         kind, key = make_run(store, "a", 1)[-1]
-        location = Location(store.url)
+        location = open_location(store.url)
         location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"half")
         before = set(paths(store))
         garbage = find_garbage(location, now=LATER)
@@ -234,7 +237,7 @@ class TestLeftovers:
         facts = Facts(key="f" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=0)
         with pytest.raises(DataError):
             store.put_table("turns", example("turns").slice(1), facts)
-        location = Location(store.url)
+        location = open_location(store.url)
         garbage = find_garbage(location, now=LATER)
         assert (len(garbage.quarantined), garbage.doomed) == (1, [])
         assert find_garbage(location, quarantine_age=timedelta(days=3), now=LATER).doomed == []
@@ -251,21 +254,21 @@ class TestLeftovers:
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "elsewhere" / "manifest.json").write_text("{}")
         (tmp_path / "store" / "turns" / ("e" * 32)).symlink_to(tmp_path / "elsewhere")
-        assert find_garbage(Location(local.url), now=LATER).doomed == []
+        assert find_garbage(open_location(local.url), now=LATER).doomed == []
 
 
 def test_a_store_without_runs_is_left_alone(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     forget(store, "a")
     with pytest.raises(StoreError, match=r"there are no runs in .*, so all of its 7 artifacts would be deleted"):
-        find_garbage(Location(store.url), now=LATER)
+        find_garbage(open_location(store.url), now=LATER)
 
 
 def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
-    location = Location(store.url)
+    location = open_location(store.url)
     with store.runs.hold("a"):
         garbage = find_garbage(location, min_age=timedelta(minutes=59))
         with pytest.raises(StoreError, match=r"nothing was deleted .*: a is running there.* --min-age 1h"):
@@ -276,5 +279,5 @@ def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: Make
 
 def test_records_of_a_run_half_copied_count(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
-    Location(store.url).delete(["runs/a/run.json"])
-    assert find_garbage(Location(store.url), now=LATER).doomed == []
+    open_location(store.url).delete(["runs/a/run.json"])
+    assert find_garbage(open_location(store.url), now=LATER).doomed == []

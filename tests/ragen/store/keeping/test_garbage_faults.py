@@ -6,7 +6,7 @@ from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.reachability import Reachability
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from tests.ragen.store.keeping.garbage import LATER, MakeRun, forget, paths
 
 
@@ -16,17 +16,17 @@ def damaged(store: Store, make_run: MakeRun) -> tuple[Store, str]:
     turns = next(key for kind, key in make_run(store, "a", 1) if kind == "turns")
     make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
-    Location(store.url).delete([f"turns/{turns}/manifest.json"])
+    open_location(store.url).delete([f"turns/{turns}/manifest.json"])
     return store, turns
 
 
 def test_a_missing_artifact_is_named_and_nothing_goes(damaged: tuple[Store, str]) -> None:
     store, turns = damaged
     before = paths(store)
-    garbage = find_garbage(Location(store.url), now=LATER)
+    garbage = find_garbage(open_location(store.url), now=LATER)
     assert garbage.doomed
     with pytest.raises(StoreError) as caught:
-        delete_garbage(Location(store.url), garbage)
+        delete_garbage(open_location(store.url), garbage)
     assert "nothing was deleted" in str(caught.value)
     assert f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout" in str(caught.value)
     assert "--ignore-missing" in str(caught.value)
@@ -36,9 +36,9 @@ def test_a_missing_artifact_is_named_and_nothing_goes(damaged: tuple[Store, str]
 def test_records_that_cannot_be_read_stop_it(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 1)
     for text in ("{", "[]", '{"rollout": 3}', '{"rollout": {"turns": 3}}'):
-        Location(store.url).replace("runs/a/iterations/00000.json", text.encode())
+        open_location(store.url).replace("runs/a/iterations/00000.json", text.encode())
         with pytest.raises(ArtifactDamagedError, match=r"iterations/00000.json cannot be read"):
-            find_garbage(Location(store.url), now=LATER)
+            find_garbage(open_location(store.url), now=LATER)
 
 
 @pytest.mark.ci
@@ -46,21 +46,21 @@ def test_a_checkpoint_that_was_dropped_is_no_fault(store: Store, make_run: MakeR
     made = make_run(store, "a", 3)
     checkpoints = [key for kind, key in made if kind == "checkpoint"]
     store.drop("checkpoint", checkpoints[1])
-    Location(store.url).delete([f"checkpoint/{checkpoints[2]}/manifest.json"])  # without keeping its manifest
-    garbage = find_garbage(Location(store.url), now=LATER)
+    open_location(store.url).delete([f"checkpoint/{checkpoints[2]}/manifest.json"])  # without keeping its manifest
+    garbage = find_garbage(open_location(store.url), now=LATER)
     assert garbage.faults == []
     assert garbage.dropped == sorted(("checkpoint", key) for key in checkpoints[1:3])
     assert garbage.doomed == []
-    reach = Reachability(Location(store.url)).of("a")
+    reach = Reachability(open_location(store.url)).of("a")
     assert reach.dropped["checkpoint", checkpoints[1]] is not None  # type: ignore[index]
     assert reach.dropped["checkpoint", checkpoints[2]] is None  # type: ignore[index]
     forget(store, "a")
     store.runs.create("b", flow="starpo", preset=None, config={})
-    delete_garbage(Location(store.url), find_garbage(Location(store.url), now=LATER))
+    delete_garbage(open_location(store.url), find_garbage(open_location(store.url), now=LATER))
     assert paths(store) == []
 
 
 def test_the_first_checkpoint_cannot_be_derived(store: Store, make_run: MakeRun) -> None:
     kind, key = make_run(store, "a", 1)[0]
-    Location(store.url).delete([f"{kind}/{key}/manifest.json"])
-    assert [fault.artifact for fault in find_garbage(Location(store.url), now=LATER).faults] == [(kind, key)]
+    open_location(store.url).delete([f"{kind}/{key}/manifest.json"])
+    assert [fault.artifact for fault in find_garbage(open_location(store.url), now=LATER).faults] == [(kind, key)]

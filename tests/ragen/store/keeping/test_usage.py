@@ -7,21 +7,21 @@ import pytest
 
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.usage import Usage, measure
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
 
 def usage(store: Store) -> Usage:
-    return measure(Location(store.url))
+    return measure(open_location(store.url))
 
 
 def test_kinds_add_up_to_what_is_on_disk(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
     make_run(local, "a", 2)
-    Location(local.url).replace(f"turns/{'f' * 32}/part-00000.parquet", b"half")
-    Location(local.url).replace(f"tmp/{'e' * 32}/part-00000.parquet", b"staged")
-    Location(local.url).replace("quarantine/turns-x-0/reason.txt", b"reason")
-    Location(local.url).replace("ablations/x/result.json", b"{}")
+    open_location(local.url).replace(f"turns/{'f' * 32}/part-00000.parquet", b"half")
+    open_location(local.url).replace(f"tmp/{'e' * 32}/part-00000.parquet", b"staged")
+    open_location(local.url).replace("quarantine/turns-x-0/reason.txt", b"reason")
+    open_location(local.url).replace("ablations/x/result.json", b"{}")
     local.answers.put({"prompt": "Is it?"}, "YES")
     found = usage(local)
     assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
@@ -38,7 +38,9 @@ def test_runs_share_what_they_have_in_common(store: Store, make_run: MakeRun) ->
     runs = {run.run: run for run in usage(store).runs}
 
     def size(artifacts: set[tuple[str, str]]) -> int:
-        return sum(file.size_bytes for kind, key in artifacts for file in Location(store.url).files(f"{kind}/{key}"))
+        return sum(
+            file.size_bytes for kind, key in artifacts for file in open_location(store.url).files(f"{kind}/{key}")
+        )
 
     assert runs["a"].number == len(mine)
     assert runs["a"].size_bytes == size(mine)
@@ -52,7 +54,7 @@ def test_what_no_run_needs_is_shown(store: Store, make_run: MakeRun) -> None:
     alone = usage(store)
     assert {kind.unreached_number for kind in alone.kinds} == {0}
     make_run(store, "b", 1, keep=0.25)
-    Location(store.url).delete(["runs/b/run.json", "runs/b/state.json", "runs/b/iterations/00000.json"])
+    open_location(store.url).delete(["runs/b/run.json", "runs/b/state.json", "runs/b/iterations/00000.json"])
     found = {kind.kind: kind for kind in usage(store).kinds}
     assert {name: kind.unreached_number for name, kind in found.items() if kind.unreached_number} == {
         "checkpoint": 1, "metrics": 1, "samples": 1, "selection": 1,
@@ -67,6 +69,6 @@ def test_gaps_are_counted(store: Store, make_run: MakeRun, is_dropped: bool) -> 
     if is_dropped:
         store.drop(*made[-1])
     else:
-        Location(store.url).delete([f"{made[1][0]}/{made[1][1]}/manifest.json"])
+        open_location(store.url).delete([f"{made[1][0]}/{made[1][1]}/manifest.json"])
     (run,) = usage(store).runs
     assert (run.num_dropped, run.num_faults) == ((1, 0) if is_dropped else (0, 1))

@@ -8,7 +8,7 @@ import pytest
 from starpo.ragen.core.errors import ArtifactDamagedError, NotAskedError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.inventory import take_inventory
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from tests.examples import put_folder
 
 QUESTION = {"model": "m", "prompt": "Is it?", "template": "{think}"}
@@ -57,9 +57,9 @@ def test_many_at_once_leave_one_answer(local: Store) -> None:
 
 def test_they_are_no_artifacts(local: Store, make_run) -> None:
     make_run(local, "a")
-    before = take_inventory(Location(local.url))
+    before = take_inventory(open_location(local.url))
     local.answers.put(QUESTION, "YES")
-    assert take_inventory(Location(local.url)) == before
+    assert take_inventory(open_location(local.url)) == before
 
 
 def test_no_artifact_can_take_their_place(local: Store, tmp_path: Path, work: dict) -> None:

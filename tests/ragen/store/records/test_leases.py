@@ -15,7 +15,7 @@ import pytest
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records import leases
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 
 HOLDER = """
 import sys, time
@@ -55,7 +55,7 @@ def python(script: str, url: str) -> subprocess.Popen[str]:
 
 
 def lease_files(store: Store) -> list[str]:
-    return Location(store.url).names("runs/mine/leases")
+    return open_location(store.url).names("runs/mine/leases")
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
 
 def test_holder_elsewhere_is_respected_while_heard_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with held_elsewhere(store, monkeypatch):
-        path, location = "runs/mine/leases/000001.json", Location(store.url)
+        path, location = "runs/mine/leases/000001.json", open_location(store.url)
         elsewhere = leases.Holder.model_validate_json(location.read(path))
         pauses = []
 
@@ -169,7 +169,7 @@ def test_silent_holder_elsewhere_is_succeeded(store: Store, monkeypatch: pytest.
 @pytest.mark.ci
 @pytest.mark.parametrize("data", [b"", b"{", b"[]"])
 def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes) -> None:
-    Location(store.url).replace("runs/mine/leases/000007.json", data)
+    open_location(store.url).replace("runs/mine/leases/000007.json", data)
     started = time.monotonic()
     with store.runs.hold("mine"):
         assert time.monotonic() - started >= leases.EXPIRY_S
@@ -178,7 +178,7 @@ def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes)
 
 def test_an_old_sign_from_another_machine_is_not_believed(store: Store) -> None:
     old = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(minutes=3)})
-    Location(store.url).replace("runs/mine/leases/000001.json", leases._json(old))
+    open_location(store.url).replace("runs/mine/leases/000001.json", leases._json(old))
     assert not store.runs.is_running("mine")
 
 
@@ -187,7 +187,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_work(
 ) -> None:
     with store.runs.hold("mine") as lease:
         with monkeypatch.context() as patch:
-            patch.setattr(Location, "replace", lambda *_: (_ for _ in ()).throw(StoreError("no answer")))
+            patch.setattr(lease._location, "replace", lambda *_: (_ for _ in ()).throw(StoreError("no answer")))
             time.sleep(0.3)
         assert "could not be renewed: no answer" in caplog.text
         lease.check()
@@ -205,7 +205,7 @@ def test_runs_without_a_lease_are_judged_by_their_state(store: Store) -> None:
 
 def test_it_does_not_name_the_machine(store: Store) -> None:
     with store.runs.hold("mine"):
-        assert platform.node() not in Location(store.url).read("runs/mine/leases/000001.json").decode()
+        assert platform.node() not in open_location(store.url).read("runs/mine/leases/000001.json").decode()
 
 
 def test_lease_not_given_back_does_not_lock_its_process_out(store: Store) -> None:
@@ -226,13 +226,13 @@ def test_an_older_lease_that_cannot_be_deleted_stops_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(days=1)})
-    Location(store.url).replace("runs/mine/leases/000001.json", leases._json(dead))
+    open_location(store.url).replace("runs/mine/leases/000001.json", leases._json(dead))
 
     def unreachable(*_: object) -> None:
         raise StoreError("out of reach")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Location, "delete", unreachable)
+        broken.setattr(store._location, "delete", unreachable)
         lease = store.runs.hold("mine").__enter__()
     assert "older leases of run mine could not be deleted: out of reach" in caplog.text
     lease.check()
@@ -246,7 +246,7 @@ def test_one_that_slept_does_not_take_the_number_of_another(store: Store) -> Non
     with store.runs.hold("mine") as lease:
         (name,) = lease_files(store)
         path = f"runs/mine/leases/{name}"
-        location = Location(store.url)
+        location = open_location(store.url)
         holder = leases._parse(location.read(path))
         other = holder.model_copy(update={"machine": "another", "process": holder.process + 1})
         location.replace(path, other.model_dump_json().encode())

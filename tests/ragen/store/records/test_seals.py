@@ -14,7 +14,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.records.seals import Seals
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
@@ -99,7 +99,7 @@ def test_a_record_that_was_put_in_is_noticed(local: Store) -> None:
 @pytest.mark.ci
 def test_a_store_is_checked_for_it_and_names_the_run(store: Store, make_run: MakeRun) -> None:
     make_run(store, "a", 2)
-    location = Location(store.url)
+    location = open_location(store.url)
     assert verify_store(location).damages == []
     text = location.read("runs/a/iterations/00000.json")
     location.replace("runs/a/iterations/00000.json", text.replace(b"\n", b"\n\n"))
@@ -167,14 +167,14 @@ class TestCopies:
     def test_a_copy_is_sealed_as_its_source(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 2)
         local.runs.set_state("a", "completed")
-        copy_run(Location(local.url), "a", Location(other.url))
+        copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.seals("a") == Seals()
 
     def test_it_seals_nothing_where_its_source_does_not(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 2)
         local.runs.set_state("a", "completed")
         strip(local, "a")
-        copy_run(Location(local.url), "a", Location(other.url))
+        copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.seals("a").absent == local.runs.seals("a").absent
 
     def test_a_run_that_was_begun_in_both_is_sealed(self, local: Store, other: Store, make_run: MakeRun) -> None:
@@ -182,7 +182,7 @@ class TestCopies:
         make_run(local, "a", 2)
         make_run(other, "a", 1)
         local.runs.set_state("a", "completed")
-        copy_run(Location(local.url), "a", Location(other.url))
+        copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.seals("a") == Seals()
         assert other.runs.iterations("a") == local.runs.iterations("a")
 
@@ -191,5 +191,5 @@ class TestCopies:
         path = Path(local.url) / "runs" / "a" / "iterations" / "00000.json"
         path.write_text(path.read_text() + "\n")
         with pytest.raises(ArtifactDamagedError, match=r"runs/a/iterations/00000\.json fails its integrity check"):
-            copy_run(Location(local.url), "a", Location(other.url))
+            copy_run(open_location(local.url), "a", open_location(other.url))
         assert other.runs.find("a") is None

@@ -14,7 +14,7 @@ from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.keeping.usage import measure
 from starpo.ragen.store.records.studies import named_cells, sweep_names, write_cells
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.schemas.manifest import Stage
 from tests.examples import example
 
@@ -32,13 +32,13 @@ def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tup
         work = {"stage": EVALUATE, "settings": {"seed": seed}, "inputs": {"checkpoint": checkpoint}, "seed": seed}
         store.put_table("episodes", example("episodes"), Facts(key=key, **work))
         cells.append(key)
-    write_cells(Location(store.url), "nightly", {"mine@2 sokoban": {"episodes": cells[0]}})
+    write_cells(open_location(store.url), "nightly", {"mine@2 sokoban": {"episodes": cells[0]}})
     return store, cells[0], cells[1]
 
 
 def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) -> None:
     store, named, unnamed = swept
-    location = Location(store.url)
+    location = open_location(store.url)
     store.runs.forget("mine")
     garbage = find_garbage(location, min_age=timedelta(0))
     assert garbage.faults == []
@@ -51,21 +51,21 @@ def test_named_cells_and_their_inputs_are_kept(swept: tuple[Store, str, str]) ->
 
 
 def test_usage_names_the_sweep_beside_the_runs(swept: tuple[Store, str, str]) -> None:
-    found = {usage.run: usage for usage in measure(Location(swept[0].url)).runs}
+    found = {usage.run: usage for usage in measure(open_location(swept[0].url)).runs}
     assert set(found) == {"mine", "sweeps/nightly"}
     assert found["sweeps/nightly"].num_faults == 0
 
 
 def test_a_missing_cell_is_a_fault_of_the_sweep(swept: tuple[Store, str, str]) -> None:
     store, _, _ = swept
-    write_cells(Location(store.url), "nightly", {"mine@2 sokoban": {"episodes": "f" * 32}})
-    (fault,) = Reachability(Location(store.url)).of("sweeps/nightly").faults
+    write_cells(open_location(store.url), "nightly", {"mine@2 sokoban": {"episodes": "f" * 32}})
+    (fault,) = Reachability(open_location(store.url)).of("sweeps/nightly").faults
     assert str(fault).startswith(f"episodes/{'f' * 32} is not in the store; needed by run sweeps/nightly")
 
 
 def test_a_damaged_record_is_named_and_nothing_is_deleted(swept: tuple[Store, str, str]) -> None:
     store, _, _ = swept
-    location = Location(store.url)
+    location = open_location(store.url)
     (Path(store.url) / "sweeps" / "nightly" / "cells.json").write_text("{")
     with pytest.raises(ArtifactDamagedError, match=r"sweeps/nightly/cells.json cannot be read .* run the sweep again"):
         find_garbage(location, min_age=timedelta(0))
@@ -73,7 +73,7 @@ def test_a_damaged_record_is_named_and_nothing_is_deleted(swept: tuple[Store, st
 
 
 def test_cells_are_replaced_as_a_whole(tmp_path: Path) -> None:
-    location = Location(str(tmp_path))
+    location = open_location(str(tmp_path))
     assert named_cells(location, "nightly") == {}
     write_cells(location, "nightly", {"a": {"episodes": "0" * 32}})
     write_cells(location, "nightly", {"b": {"episodes": "1" * 32}})

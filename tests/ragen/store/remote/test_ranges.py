@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Facts, Store
-from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.opening import open_location
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import Stage
 from tests.examples import example
@@ -46,7 +46,7 @@ def test_a_file_that_is_shorter_than_it_should_be_is_an_error() -> None:
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_location_reads_ranges(tmp_path: Path, is_local: bool) -> None:
-    location = Location(str(tmp_path) if is_local else "memory://ranges")
+    location = open_location(str(tmp_path) if is_local else "memory://ranges")
     location.replace("a/b", DATA)
     assert location.read_range("a/b", 10, 20) == DATA[10:20]
     assert location.read_range("a/b", 95, 200) == DATA[95:]

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location, sync
+from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 DROPPED_NAME = "dropped.json"
@@ -27,6 +27,15 @@ _log = logging.getLogger(__name__)
 def text_of(manifest: Manifest) -> str:
     """Serialise a manifest as it is stored."""
     return manifest.model_dump_json(indent=2) + "\n"
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or a folder's list of names, to disk, so that a power failure loses no commit."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def commit_locally(root: Path, folder: Path, manifest: Manifest, *, is_dropped: bool = False) -> bool:
