@@ -48,7 +48,7 @@ test: $(VENV)/.installed-test  ## Before every commit: tests without servers, lo
 test-ci: $(VENV)/.installed-test  ## The others that CI runs: real Prefect, kills, docs, S3, vLLM, training
 	$(PYTEST) -n 3 -m "ci and not gpu and not slow and not benchmark and not thorough"
 
-test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks
+test-all: $(VENV)/.installed-test  ## Everything without a GPU: also faults of Ray, ranks and vLLM, agent frameworks, suites
 	$(PYTEST) -n 3 -m "not gpu and not slow and not benchmark"
 
 gpu: $(VENV)/.installed-test  ## What only a GPU can show, in ten minutes: tests, speed, memory, a run, its verification

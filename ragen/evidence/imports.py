@@ -3,7 +3,8 @@
 Parquet | Arrow | JSON lines -> read_turns -> rows of `turns`, which the store validates
 
 Other stacks sample from the policy without search: a file without the columns `origin`, `num_candidates` and
-`num_as_good` gets the values of rows that were sampled directly.
+`num_as_good` gets the values of rows that were sampled directly. The column `env` may be called `environment`, as in
+the views of `starpo sql`.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,12 @@ from starpo.schemas.datasets import NO_RESPONSE, TURNS
 _OF_SAMPLED_TURNS = {name: NO_RESPONSE[name] for name in ("origin", "num_candidates", "num_as_good")}
 
 
+_MAY_BE_MISSING = {*_OF_SAMPLED_TURNS, "env"}
+
+
 def _read_json(file: Path) -> pa.Table:
-    options = pa.json.ParseOptions(explicit_schema=TURNS.schema, unexpected_field_behavior="infer")
+    required = pa.schema([field for field in TURNS.schema if field.name not in _MAY_BE_MISSING])
+    options = pa.json.ParseOptions(explicit_schema=required, unexpected_field_behavior="infer")
     return pa.json.read_json(file, parse_options=options)
 
 
@@ -62,6 +67,8 @@ def read_turns(file: Path) -> pa.Table:
         raise DataError(f"{file}: is not {form}: {first_line(error)}") from error
     if not table.num_rows:
         raise DataError(f"{file}: has no rows; give a file with the trajectories of an iteration")
+    if "env" not in table.column_names:
+        table = table.rename_columns(["env" if name == "environment" else name for name in table.column_names])
     for name, value in _OF_SAMPLED_TURNS.items():
         if name not in table.column_names:
             column = pa.repeat(pa.scalar(value, TURNS.schema.field(name).type), table.num_rows)

@@ -6,8 +6,6 @@ understands what comes back. docs/programs.md has these cases as a table.
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +19,12 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.methods.programs import player
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.schemas.validate import validate
+from tests.compatibility.environments import ENVIRONMENTS, install, make_python
 from tests.ragen.agents.rollout.conftest import ScriptedEngine
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 AGENTS = Path(__file__).parent / "agents"
-ENVIRONMENTS = Path(__file__).parents[2] / ".venv-frameworks"
 AGENT = AgentConfig(prompt="state", should_think=False, chat_template="hermes")
 SAMPLING = SamplingConfig(max_response_tokens=600)
 
@@ -163,11 +161,11 @@ CASES = [
 
 def command(agent: str) -> list[str]:
     """The command that starts an agent, in an environment that is made once."""
-    folder = ENVIRONMENTS / agent
-    done = folder / ".installed"
     if agent.startswith("node"):
         if not shutil.which("npm"):
             pytest.skip("npm is not installed")
+        folder = ENVIRONMENTS / agent
+        done = folder / ".installed"
         source = AGENTS / f"{agent}.ts"
         if not done.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -176,18 +174,7 @@ def command(agent: str) -> list[str]:
             done.touch()
         program = shutil.copy(source, folder)
         return [str(folder / "node_modules" / ".bin" / "tsx"), str(program)]
-    python = folder / "bin" / "python"
-    if not done.exists():
-        install([sys.executable, "-m", "venv", "--clear", str(folder)], AGENTS)
-        install([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES[agent]], AGENTS)
-        done.touch()
-    return [str(python), str(AGENTS / f"{agent}.py")]
-
-
-def install(words: list[str], folder: Path) -> None:
-    installed = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    if installed.returncode:
-        pytest.skip(f"{' '.join(words)}: {installed.stderr[-300:]}")
+    return [str(make_python(agent, PACKAGES[agent])), str(AGENTS / f"{agent}.py")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.agent}-{case.feature}")

@@ -139,9 +139,9 @@ class Countdown(Environment[CountdownSettings]):
         """Return the task description."""
         return (
             "Make the target from the numbers, with + - * / and parentheses.\n"
-            "Use every number exactly once, as it is, and no other; divisions may leave fractions.\n"
-            "You may answer once. The target pays 1, another value of the right numbers "
-            f"{self.settings.numbers_reward:g}, everything else 0."
+            "Use every number exactly once and no other number; intermediate results may be fractions.\n"
+            "You have one attempt. An expression that uses the numbers correctly earns 1 if its value is the target, "
+            f"otherwise {self.settings.numbers_reward:g}; anything else earns 0."
         )
 
     def state_digest(self) -> str:

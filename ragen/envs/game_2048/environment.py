@@ -119,17 +119,17 @@ class Game2048(Environment[Game2048Settings]):
 
     def rules(self) -> str:
         """Return the task description, with the symbols of the configured observation."""
-        symbols = "a dot is a free cell"
+        symbols = "a dot is an empty cell"
         if self.settings.observation == "compact":
-            symbols = "each number is the exponent of a tile: 1 for 2, 2 for 4, 3 for 8; 0 is a free cell"
+            symbols = "each number is the exponent of a tile: 1 for 2, 2 for 4, 3 for 8; 0 is an empty cell"
         chances = " or ".join(f"a {tile} with probability {probability:g}" for tile, probability in NEW_TILES)
         return "\n".join(
             [
-                f"You play 2048 on {SIZE} x {SIZE} cells and want to make the tile {self.settings.goal}.",
-                "An action pushes all tiles to that side; two equal tiles that meet become one of their sum.",
-                f"After a push that moves something a tile appears in a free cell: {chances}.",
-                f"A push pays {_REWARD_SCALE:g} log2(1 + sum of the tiles made). The game ends with the goal, or when "
-                "no push moves anything.",
+                f"You are playing 2048 on a {SIZE} x {SIZE} board. Reach the {self.settings.goal} tile.",
+                "An action slides all tiles in that direction; two equal tiles that collide merge into their sum.",
+                f"After each action that changes the board, a new tile appears in a random empty cell: {chances}.",
+                f"An action earns {_REWARD_SCALE:g} * log2(1 + sum of the tiles created by merging). The game ends "
+                "when you reach the goal, or when no action would change the board.",
                 f"Board: {symbols}.",
                 f"Actions: {', '.join(ACTIONS)}",
             ]

@@ -16,7 +16,7 @@ from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.envs.metamath_qa.questions import MathQuestion, normalised, stored_questions, sum_in_words
 from starpo.ragen.envs.sources import kept_digest
 
-_GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
+_GRAMMAR = FreeText("An action is your answer and nothing else, for example: 12", max_chars=200)
 _AGAIN = "Incorrect. Please think again."
 
 
@@ -112,11 +112,14 @@ class MetaMathQA(Environment[MetaMathQASettings]):
 
     def rules(self) -> str:
         """Return the task description."""
-        return (
-            "Answer the question with a number or a short expression, and nothing else.\n"
-            f"You may try {self.settings.max_tries} times in all. The first answer pays 1 if it is right, and every "
-            "further one half of what the one before would have paid."
-        )
+        tries = self.settings.max_tries
+        attempts = "You have one attempt. A correct answer earns 1."
+        if tries > 1:
+            attempts = (
+                f"You have {tries} attempts. A correct first attempt earns 1; each later attempt is worth half the "
+                "previous one."
+            )
+        return f"Answer the question with a number or a short expression, and nothing else.\n{attempts}"
 
     def state_digest(self) -> str:
         """Return a digest of the question, its answer, and the tries."""

@@ -142,13 +142,14 @@ class Sudoku(Environment[SudokuSettings]):
         size, box = self.settings.size, isqrt(self.settings.size)
         return "\n".join(
             [
-                f"You solve a Sudoku of {size} x {size} cells in boxes of {box} x {box}: every row, every column and "
-                f"every box must hold each of the digits 1 to {size} once. There is one solution.",
-                "Rows and columns are counted from 1 at the top left. A dot is a blank cell, and * marks your own "
-                "digits, which you may replace.",
-                f"Solving the puzzle pays {SOLVED_REWARD:g}, the right digit {RIGHT_REWARD:g}, another that no cell of "
-                f"its row, column and box holds {LEGAL_REWARD:g}; a cell pays no more than {RIGHT_REWARD:g} in all. "
-                f"Anything else changes nothing and costs {-REFUSED_REWARD:g}.",
+                f"You are solving a {size} x {size} Sudoku with {box} x {box} boxes. Fill the blank cells so that "
+                f"every row, column and box contains each of the digits 1 to {size} exactly once. The solution is "
+                "unique.",
+                "Rows and columns are numbered from 1, starting at the top left. A dot is a blank cell, and * marks a "
+                "digit that you placed, which you may replace.",
+                f"Solving the puzzle earns {SOLVED_REWARD:g}. Placing the correct digit earns {RIGHT_REWARD:g}, and a "
+                f"wrong one that is not yet in its row, column or box earns {LEGAL_REWARD:g}; a cell earns at most "
+                f"{RIGHT_REWARD:g} in total. Any other action changes nothing and costs {-REFUSED_REWARD:g}.",
             ]
         )
 

@@ -57,7 +57,7 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
     @property
     def grammar(self) -> FreeText:
         """Free text."""
-        return FreeText("Your action is a text.", self.settings.max_action_chars)
+        return FreeText("Your action is free text.", self.settings.max_action_chars)
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
         """See `Suite.begin`."""

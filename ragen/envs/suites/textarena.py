@@ -52,7 +52,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
     @property
     def grammar(self) -> FreeText:
         """Free text; the observation states the format that the game expects."""
-        return FreeText("Your action is a text, in the form that the game asks for.", self.settings.max_action_chars)
+        return FreeText("Your action is text in the format that the game asks for.", self.settings.max_action_chars)
 
     @property
     def has_chance(self) -> bool:

@@ -23,7 +23,7 @@ from starpo.ragen.envs.webshop.visit import BUY, PageVisit, Shop
 
 GRAMMAR = Pattern(
     regex=r"(?:search|click)\[[^\[\]\x00-\x1f\x7f-\x9f]+\]",
-    form="search[words to search for], or click[what is to be clicked]",
+    form="search[words] or click[label]",
     shown=f"click[{BUY}]",
     max_chars=400,
 )
@@ -230,16 +230,19 @@ class WebShop(Environment[WebShopSettings]):
 
     def rules(self) -> str:
         """Return the task description."""
-        paid = "its score" if self.settings.pays == "score" else "1 if its score is 1, and otherwise 0"
+        reward = "its score" if self.settings.pays == "score" else "1 if its score is 1, otherwise 0"
+        product = "its number" if self.settings.observation == "compact" else "its ASIN"
         return "\n".join(
             [
-                "You are in a web shop and buy the product that the instruction asks for.",
-                "On the search page you can search for words: search[words].",
-                "On every other page you can click its buttons, its products, by number, and its options: click[name].",
-                "Choose the options that are asked for on the product's page, then click[buy now], which ends it.",
-                "The score of a purchase is the share that it meets of the attributes, the options and the price limit "
-                "of the instruction, less if it is another kind of product.",
-                f"The purchase pays {paid}; everything else pays 0.",
+                "You are shopping online. Buy the product that the instruction asks for.",
+                "On the search page, search for words: search[words].",
+                "On every other page, click a button, an option or a product with click[label]; the label of a product "
+                f"is {product}.",
+                "On the product's page, choose the requested options, then buy it with click[buy now], which ends the "
+                "episode.",
+                "A purchase scores the fraction of requested attributes, options and price limit it meets, and less if "
+                "it is a different kind of product.",
+                f"A purchase earns {reward}; every other action earns 0.",
             ]
         )
 

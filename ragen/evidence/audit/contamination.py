@@ -18,26 +18,26 @@ with played as (
     select
         run,
         iteration,
-        regexp_replace(cell, '/seen$', '') as panel,
-        env,
+        panel,
+        environment,
         settings,
         initial_state_digest,
-        ends_with(cell, '/seen') as is_apart,
+        episodes.is_seen as is_apart,
         success,
         {IS_ERROR} as has_failed,
-        is_seen,
+        panels.is_seen as is_seen,
         is_demonstrated,
         num_unknown
     from episodes
-        left join panels using (run, iteration, artifact, initial_state_digest)
+        left join panels using (run, iteration, artifact, panel, environment, initial_state_digest)
     where not episodes.is_reused
 )
 select
     run,
     iteration,
-    panel as cell,
-    panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || env, '') as panel,
-    env,
+    panel as whole_panel,
+    panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || environment, '') as panel,
+    environment,
     any_value(settings) as settings,
     count(distinct initial_state_digest) as states,
     count(distinct initial_state_digest) filter (is_seen) as seen,
@@ -48,7 +48,7 @@ select
     coalesce(max(num_unknown), 1)::bigint as unknown_origins,
     min(initial_state_digest) filter (is_seen) as example
 from played
-group by run, iteration, panel, env
+group by run, iteration, panel, environment
 order by all
 """
 _SCHEMA = pa.schema(
@@ -78,7 +78,7 @@ def contaminated_panels(database: Database) -> Finding:
         {
             **row,
             "share": round(row["seen"] / row["states"], 4),
-            "covers_all": _covers_all(row["settings"], row["env"]) if row["mixed_in"] else None,
+            "covers_all": _covers_all(row["settings"], row["environment"]) if row["mixed_in"] else None,
         }
         for row in table.to_pylist()
     ]
@@ -92,7 +92,7 @@ def contaminated_panels(database: Database) -> Finding:
         meaning=(
             "seen: states of the panel, by digest, from which a rollout or a demonstration in the evaluated policy's "
             "lineage started; demonstrated: those from which a demonstration did. They are measured separately, as "
-            "the cell PANEL/seen; mixed_in: those that are not, so that success counts them, which is a fault. "
+            "PANEL/seen; mixed_in: those that are not, so that success counts them, which is a fault. "
             "covers_all, for panels with mixed_in: whether the environment has so few states that a panel and training "
             "must share them; empty if it cannot be created here. PANEL/TAG: the prompts of one part of a mixture. "
             "unknown_origins: stages of the training that are no longer in the store, or 1 if nothing is known of it: "
@@ -127,7 +127,7 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
 
 def _number(rows: list[dict[str, Any]]) -> int:
     """Count evaluations: one of a mixture has a row per part."""
-    return len({(row["run"], row["iteration"], row["cell"]) for row in rows})
+    return len({(row["run"], row["iteration"], row["whole_panel"]) for row in rows})
 
 
 @cache
@@ -136,7 +136,7 @@ def _covers_all(environment: str | None, tag: str) -> bool | None:
 
     Args:
         environment: Settings of the panel's environment, as JSON.
-        tag: Column `env`: the environment's type, or the tag of a part of a mixture.
+        tag: Column `environment`: the environment's type, or the tag of a part of a mixture.
     """
     try:
         settings = _SETTINGS.validate_json(environment or "")

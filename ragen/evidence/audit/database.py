@@ -26,6 +26,7 @@ from starpo.ragen.evidence.audit.views import (
     DECODED,
     DERIVED_VIEWS,
     RECORD_VIEWS,
+    RENAMED,
     VIEW_NAMES,
     stored_columns,
     stored_view,
@@ -54,6 +55,7 @@ _NOTHING_BUT_READING = (
     "Write one SELECT; --csv FILE and --parquet FILE write its result."
 )
 
+_MISSING_COLUMN = re.compile(r'column (?:named )?"(\w+)"', re.IGNORECASE)
 _FUNCTION_FAILED = "executing the UDF"
 _OUT_OF_MEMORY = "Out of Memory Error"
 
@@ -193,7 +195,8 @@ class Database:
         except duckdb.PermissionException as error:
             raise QueryError(f"refused: {_text(error)}\n{_NOTHING_BUT_READING}") from error
         except duckdb.Error as error:
-            raise QueryError(_text(error) if is_explained else _one_line_up(_text(error))) from error
+            text = _text(error) if is_explained else _one_line_up(_text(error))
+            raise QueryError(text + _new_name(text)) from error
 
     def _bind(self, name: str) -> None:
         if name in self._bound:
@@ -267,6 +270,13 @@ def _by_column(decode: Decode) -> Callable[[pa.Array, pa.Array], pa.Array]:
 
 def _text(error: Exception) -> str:
     return str(error).strip()
+
+
+def _new_name(text: str) -> str:
+    """Return a line that says how the views name a stored column, if a message says that it is missing; else ""."""
+    missing = _MISSING_COLUMN.search(text)
+    name = missing[1].lower() if missing else ""
+    return f"\nThe views have {RENAMED[name]} in place of the stored column {name}." if name in RENAMED else ""
 
 
 def _one_line_up(text: str) -> str:

@@ -35,20 +35,23 @@ def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
         if checkpoint:
             trained = walks.setdefault((artifact.run, artifact.stage), TrainingWalk(store))
             trained.come_to(checkpoint)
-        digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
+        states = store.read_table("episodes", artifact.key, ["cell", "env", "initial_state_digest"]).to_pylist()
         rows += [
             {
                 "run": artifact.run,
                 "iteration": artifact.iteration,
+                "panel": panel,
+                "environment": played,
                 "initial_state_digest": digest,
                 "is_seen": trained is not None and digest in trained.digests,
                 "is_demonstrated": trained is not None and digest in trained.demonstrated,
                 "num_unknown": 1 if trained is None else trained.num_unknown,
-                "environment": artifact.stage.removeprefix("evaluate:"),
                 "settings": canonical_json(environment) if environment else None,
                 "artifact": artifact.key,
                 "is_reused": artifact.is_reused,
             }
-            for digest in digests.unique().to_pylist()
+            for panel, played, digest in dict.fromkeys(
+                (row["cell"].removesuffix("/seen"), row["env"], row["initial_state_digest"]) for row in states
+            )
         ]
     return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["panels"])

@@ -6,6 +6,9 @@ Every dataset kind is a view, with two extra columns in front, `run` and `iterat
 `is_reused` false only for the first. To count sampled rather than trained trajectories, add `where not is_reused`; two
 runs may still share a rollout, which `artifact` shows.
 
+A thing has one name in all views: what was played is `environment`, an evaluation's fixed prompts are its `panel`.
+Where stored columns have other names, the view renames them.
+
 An iteration may consist of several rollouts (`rollout.max_attempts`): the column `attempt` of `turns` and `selection`
 tells which of them a row belongs to.
 
@@ -65,13 +68,54 @@ def _dataset_view(kind: str) -> pa.Schema:
 DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DATASETS}
 """View -> columns. `iteration` is that of the run record; it replaces the equal column of `metrics`."""
 
-_ENVIRONMENTS = {
-    "turns": ("env", "what was played: as `env`"),
-    "selection": ("env", "what was played: as `env`"),
-    "episodes": ("regexp_replace(cell, '/seen$', '')", "what was played: the panel, which is `cell` without /seen"),
+RENAMED = {"env": "environment", "cell": "panel and is_seen"}
+"""Stored column -> what the views have in its place, for messages."""
+
+_ENVIRONMENT = _column(
+    "environment", pa.string(), "what was played: the environment's type, or in a mixture the tag of the part"
+)
+_PANEL = _column("panel", pa.string(), "name of the evaluation: the run's own environment, or a variant of it")
+
+
+class _Stored(NamedTuple):
+    """How a view shows stored columns under other names.
+
+    Attributes:
+        sql: Stored column -> expressions that replace it.
+        columns: Stored column -> the columns that these are.
+    """
+
+    sql: dict[str, str]
+    columns: dict[str, list[pa.Field]]
+
+
+_PLAYED = _Stored({"env": "env as environment"}, {"env": [_ENVIRONMENT]})
+_STORED = {
+    "turns": _PLAYED,
+    "selection": _PLAYED,
+    "episodes": _Stored(
+        {
+            **_PLAYED.sql,
+            "cell": "regexp_replace(cell, '/seen$', '') as panel, ends_with(cell, '/seen') as is_seen",
+        },
+        {
+            **_PLAYED.columns,
+            "cell": [
+                _PANEL,
+                _column(
+                    "is_seen",
+                    pa.bool_(),
+                    "whether training had started from the same initial state, so that success does not count it",
+                ),
+            ],
+        },
+    ),
+    "images": _Stored(
+        {"digest": "digest as image"},
+        {"digest": [_column("image", pa.string(), "digest of size and pixels, as in turn_images")]},
+    ),
 }
-"""View of a dataset -> what its column `environment` is, in SQL and in words: one name for a thing that the stored
-columns call by two."""
+"""View of a dataset -> the columns that it shows under other names."""
 
 RECORD_VIEWS: dict[str, pa.Schema] = {
     "runs": pa.schema(
@@ -105,6 +149,8 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
     "panels": pa.schema(
         [
             *_FRONT,
+            _PANEL,
+            _ENVIRONMENT,
             _column("initial_state_digest", pa.string(), "digest of an initial state that was evaluated"),
             _column(
                 "is_seen", pa.bool_(), "whether a rollout or demonstration behind the evaluated policy had begun in it"
@@ -115,7 +161,6 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
                 pa.int64(),
                 "stages of the policy's training that are no longer in the store, so that more may have been seen",
             ),
-            _column("environment", pa.string(), "what was played: the panel, as in episodes"),
             _column("settings", pa.string(), "settings of the evaluated environment as JSON; null: not recorded"),
             *_BACK,
         ]
@@ -126,19 +171,18 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
 
 def stored_view(name: str, source: str) -> str:
     """Return the query of a view of a dataset or of records over a table with its stored columns."""
-    if name not in _ENVIRONMENTS:
+    if name not in _STORED:
         return f"from {source}"
-    sql, _ = _ENVIRONMENTS[name]
-    return f"select * exclude (artifact, is_reused), {sql} as environment, artifact, is_reused from {source}"
+    columns = (_STORED[name].sql.get(column, column) for column in DATASET_VIEWS[name].names)
+    return f"select {', '.join(columns)} from {source}"
 
 
 def stored_columns(name: str) -> pa.Schema:
     """Return the columns of a view of a dataset or of records, as SQL sees them."""
     schema = {**DATASET_VIEWS, **RECORD_VIEWS}[name]
-    if name not in _ENVIRONMENTS:
+    if name not in _STORED:
         return schema
-    front, back = list(schema)[: -len(_BACK)], list(schema)[-len(_BACK) :]
-    return pa.schema([*front, _column("environment", pa.string(), _ENVIRONMENTS[name][1]), *back])
+    return pa.schema([shown for field in schema for shown in _STORED[name].columns.get(field.name, [field])])
 
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
@@ -159,7 +203,6 @@ with played as (
     select
         {_TURNS_OF},
         min(group_id) as group_id,
-        min(env) as env,
         min(environment) as environment,
         min(env_seed) as env_seed,
         min(member) as member,

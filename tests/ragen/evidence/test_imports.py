@@ -1,5 +1,7 @@
 """Trajectories of other stacks: columns that their files may omit."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,13 +12,34 @@ from starpo.schemas.validate import validate
 from tests.examples import example
 
 
-def test_rows_that_do_not_say_how_they_were_come_by_were_sampled(tmp_path):
-    file = tmp_path / "turns.parquet"
+def write(table, file):
+    """Write a file in the format of its suffix."""
+    if file.suffix == ".parquet":
+        pq.write_table(table, file)
+    else:
+        file.write_text("\n".join(map(json.dumps, table.to_pylist())))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_rows_that_do_not_say_how_they_were_come_by_were_sampled(tmp_path, suffix):
+    file = tmp_path / f"turns.{suffix}"
     turns = example("turns")
-    pq.write_table(turns.drop_columns(["origin", "num_candidates", "num_as_good"]), file)
+    write(turns.drop_columns(["origin", "num_candidates", "num_as_good"]), file)
     read = read_turns(file)
     validate(read, "turns")
     assert read.equals(turns)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_environment_may_have_its_name_in_the_views(tmp_path, suffix):
+    turns = example("turns")
+    names = ["environment" if name == "env" else name for name in turns.column_names]
+    file = tmp_path / f"turns.{suffix}"
+    write(turns.rename_columns(names), file)
+    assert read_turns(file).equals(turns)
+    pq.write_table(turns.append_column("environment", turns["env"]), tmp_path / "both.parquet")
+    with pytest.raises(DataError, match="unknown: environment"):
+        read_turns(tmp_path / "both.parquet")
 
 
 def test_rows_that_say_so_are_taken_as_they_are(tmp_path):

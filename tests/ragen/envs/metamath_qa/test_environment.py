@@ -59,6 +59,11 @@ def test_the_kth_retry_pays_one_over_two_to_the_k(num_wrong):
         environment.step("1")
 
 
+@pytest.mark.parametrize(("max_tries", "attempts"), [(1, "You have one attempt."), (2, "You have 2 attempts.")])
+def test_rules_state_the_number_of_attempts(max_tries, attempts):
+    assert attempts in MetaMathQA(MetaMathQASettings(max_tries=max_tries)).rules()
+
+
 def test_tries_end():
     environment = MetaMathQA(MetaMathQASettings(max_tries=2))
     environment.reset(seed=0)

@@ -41,6 +41,14 @@ def test_pages_as_webshop_writes_them():
     assert features.endswith(" [SEP] ".join(first.bullets))
 
 
+@pytest.mark.parametrize(("observation", "name"), [("text", "ASIN"), ("compact", "number")])
+def test_rules_name_the_label_of_a_product(observation, name):
+    environment = start(observation=observation)
+    assert f"the label of a product is its {name}" in environment.rules()
+    environment.step("search[shirt]")
+    assert environment.shop.labels(environment.visit)[0].isdecimal() == (name == "number")
+
+
 def test_ten_products_a_page_and_fifty_in_all():
     environment = start()
     assert sum("sturdy" in product.title for product in environment.catalogue.products) > 50

@@ -172,17 +172,37 @@ def test_what_was_played_has_one_name_in_all_views() -> None:
     assert {name for name, schema in views.items() if "environment" in schema.names} == {
         "turns", "trajectories", "selection", "episodes", "panels"
     }  # fmt: skip
-    assert {name for name, schema in views.items() if {"env", "cell"} & set(schema.names)} < {
-        "turns", "trajectories", "selection", "episodes", "panels"
-    }  # fmt: skip
-    columns = {
-        name: pa.array(["lake/seen"] if name == "cell" else [None], type)
-        for name, type in zip(DATASET_VIEWS["episodes"].names, DATASET_VIEWS["episodes"].types, strict=True)
-    }
-    with Database(lambda view, _: pa.table(columns)) as database:
-        assert database.query("select cell, environment from episodes").to_pylist() == [
-            {"cell": "lake/seen", "environment": "lake"}
+    assert {name for name, schema in views.items() if "panel" in schema.names} == {"episodes", "panels"}
+    assert not [name for name, schema in views.items() if {"env", "cell", "digest"} & set(schema.names)]
+    rows = [{"cell": cell, "env": "frozen_lake"} for cell in ("larger", "larger/seen")]
+    episodes = pa.Table.from_pylist(rows, schema=DATASET_VIEWS["episodes"])
+    with Database(lambda view, _: episodes) as database:
+        answer = database.query("from episodes")
+        assert answer.schema.names == views["episodes"].names
+        assert answer.select(["panel", "is_seen", "environment"]).to_pylist() == [
+            {"panel": "larger", "is_seen": is_seen, "environment": "frozen_lake"} for is_seen in (False, True)
         ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("select env from turns", "The views have environment in place of the stored column env."),
+        ("select t.ENV from turns t", "The views have environment in place of the stored column env."),
+        ("from turns join selection using (env)", "The views have environment in place of the stored column env."),
+        ("select cell from episodes", "The views have panel and is_seen in place of the stored column cell."),
+    ],
+)
+def test_a_stored_name_is_answered_with_that_of_the_view(tables: Ask, sql: str, hint: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        tables().query(sql)
+    assert str(raised.value).endswith(f"\n{hint}")
+
+
+def test_another_missing_column_has_no_hint(tables: Ask) -> None:
+    with pytest.raises(QueryError) as raised:
+        tables().query("select envi from turns")
+    assert "The views have" not in str(raised.value)
 
 
 def test_every_column_of_every_view_has_a_meaning() -> None:

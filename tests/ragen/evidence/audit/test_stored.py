@@ -41,8 +41,9 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
     stages = filled.runs.iterations("mine")
     with open_database(filled, ["mine"]) as database:
         for kind in ("turns", "rewards", "selection", "samples", "metrics"):
-            names = DATASETS[kind].schema.names
+            names = {"environment" if name == "env" else name: name for name in DATASETS[kind].schema.names}
             seen = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
+            seen = seen.rename_columns(names)
             keys = {key for by_kind in stages[2].values() for k, key in by_kind.items() if k == kind}
             assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
 
