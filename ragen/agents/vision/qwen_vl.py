@@ -1,6 +1,7 @@
 """`Qwen25VL` and `Qwen3VL`: the families of Qwen's models that see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,37 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.vision.family import load_processor
 from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_tokens import GridTokens, ImageTokens
+from starpo.ragen.agents.vision.image_tokens import ImageTokens
 from starpo.ragen.agents.vision.positions import Grid
 from starpo.ragen.core.errors import PolicyError
+
+
+@dataclass(frozen=True)
+class GridTokens(ImageTokens):
+    """Tokens of a policy whose processor chooses the size of each image.
+
+    Attributes:
+        grid: Returns rows and columns of an image's tokens.
+        side: Side length of a token in pixels.
+    """
+
+    grid: Callable[[Image], tuple[int, int]]
+    side: int
+
+    def num_tokens(self, image: Image) -> int:
+        """See `ImageTokens.num_tokens`."""
+        rows, columns = self.grid(image)
+        return rows * columns
+
+    def describe(self, image: Image) -> str:
+        """See `ImageTokens.describe`."""
+        height, width = (number * self.side for number in self.grid(image))
+        if (height, width) == (image.height, image.width):
+            return super().describe(image)
+        return (
+            f"{super().describe(image)}, as its processor resizes it to {height} x {width} (size in "
+            "preprocessor_config.json)"
+        )
 
 
 class Qwen25VL:

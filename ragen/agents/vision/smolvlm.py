@@ -1,6 +1,7 @@
 """`SmolVLM`: the family of SmolVLM and SmolVLM2."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,9 +11,24 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.vision.family import load_processor
 from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_tokens import FixedTokens, ImageTokens
+from starpo.ragen.agents.vision.image_tokens import ImageTokens
 from starpo.ragen.agents.vision.positions import Grid
 from starpo.ragen.core.errors import PolicyError
+
+
+@dataclass(frozen=True)
+class FixedTokens(ImageTokens):
+    """Tokens of a policy that resizes every image to one size.
+
+    Attributes:
+        number: Number of placeholders of every image.
+    """
+
+    number: int
+
+    def num_tokens(self, image: Image) -> int:
+        """See `ImageTokens.num_tokens`."""
+        return self.number
 
 
 class SmolVLM:

@@ -30,7 +30,6 @@ from starpo.ragen.learning.learners.preparation import Prepared, measure_validit
 from starpo.ragen.learning.learners.scored_share import ScoredSample, scored_sample
 from starpo.ragen.learning.learners.turn_orders import MiniBatch, Steps
 from starpo.ragen.learning.learners.update_inputs import UpdateInputs
-from starpo.ragen.learning.learners.value_loss import ValueLoss
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 
 
@@ -63,6 +62,8 @@ def update_models(inputs: UpdateInputs) -> UpdateResult:
                 ledger.note_step("gradient_norm", _step(inputs, "policy", prepared))
                 num_taken += 1
         if "critic" in models:
+            from starpo.ragen.learning.learners.value_loss import ValueLoss
+
             value_loss = ValueLoss.over(inputs, prepared.credit, start.values_N, is_in_N)
             if value_loss.weights_N.any():
                 total = models["critic"].accumulate(value_loss, batches, runner, value_loss.check)
