@@ -47,7 +47,7 @@ def ablate(
     path = GRIDS.path(grid)
     shown = path.name if grid in GRIDS.names() else grid
     plan = plan_ablation(
-        Grid.load(path, GRIDS.folder), opened, source=shown, folder=path.parent, allow_few_seeds=allow_few_seeds
+        Grid.load(path, GRIDS.folders[0]), opened, source=shown, folder=path.parent, allow_few_seeds=allow_few_seeds
     )  # fmt: skip
     if dry_run:
         _print_plan(plan, opened, as_json)

@@ -1,7 +1,8 @@
 """The commands of `starpo`, and how one is loaded when it is used.
 
 A command is the function of the same name in the file of the same name, or, for a group, the `typer.Typer` called `app`
-in that file. The first paragraph of its docstring is its line in `starpo --help`. The help parses the files without
+in that file. The commands of a room are declared in its folder (`ragen.core.rooms`): `module:attribute`, the panel and
+the place in it. The first paragraph of its docstring is its line in `starpo --help`. The help parses the files without
 importing them: the libraries that commands need take seconds to import, and help should be instant.
 """
 
@@ -9,6 +10,7 @@ import ast
 import importlib
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,29 +20,32 @@ from typer.main import get_command
 
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.gone import replaced
+from starpo.ragen.core.rooms import declared
 
 if TYPE_CHECKING:
     from starpo.ragen.core.lookup import Registry
 
-COMMANDS = {
+_HERE = {
     "Train": ("train", "fork", "follow", "cancel"),
-    "Before a run": ("plan", "validate", "presets", "envs", "play", "new"),
-    "Look at runs": (
-        "runs",
-        "show",
-        "report",
-        "diagnose",
-        "compare",
-        "sql",
-        "audit",
-        "lineage",
-        "objectives",
-    ),
+    "Before a run": ("validate", "presets", "envs", "play", "new"),
+    "Look at runs": ("runs", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "objectives"),
     "Recompute": ("verify", "replay", "checkpoint"),
-    "Studies": ("evaluate", "eval-sweep", "ablate"),
-    "Stores and files": ("record", "import", "export", "store"),
+    "Studies": ("evaluate",),
+    "Stores and files": ("store",),
     "Server": ("up", "down"),
 }
+_OF_ROOMS = declared("commands")
+
+
+def _with_rooms() -> dict[str, tuple[str, ...]]:
+    """Return the panels, with each command of a room at its place, counted from 0."""
+    panels = {panel: list(commands) for panel, commands in _HERE.items()}
+    for name, command in sorted(_OF_ROOMS.items(), key=lambda item: item[1]["place"]):
+        panels[command["panel"]].insert(command["place"], name)
+    return {panel: tuple(commands) for panel, commands in panels.items()}
+
+
+COMMANDS = _with_rooms()
 """Panel of `starpo --help` -> its commands, in this order."""
 _PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}
 GROUP = "starpo.commands"
@@ -80,7 +85,7 @@ def _outside() -> "Registry | None":
         return None
     from starpo.ragen.core.lookup import Registry
 
-    return Registry(GROUP, {name: f"{__package__}.{_stem(name)}:{_stem(name)}" for name in _PANELS})
+    return Registry(GROUP, {name: ":".join(_place(name)) for name in _PANELS})
 
 
 def _of_packages() -> dict[str, str]:
@@ -102,11 +107,12 @@ def load(name: str) -> Any:
     """
     if name in _of_packages():
         return _loaded_outside(name)
-    module = importlib.import_module(f"{__package__}.{_stem(name)}")
+    place, attribute = _place(name)
+    module = importlib.import_module(place)
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(**STYLE)  # type: ignore[arg-type]
-        app.command(name)(getattr(module, _stem(name)))
+        app.command(name)(getattr(module, attribute))
     return get_command(app)
 
 
@@ -128,14 +134,19 @@ def _loaded_outside(name: str) -> Any:
     return get_command(command)
 
 
-def _stem(name: str) -> str:
-    """Return the name of a command's file and function, adjusted where it would be a Python keyword."""
-    return name.replace("-", "_") + "_" * (name == "import")
+def _place(name: str) -> tuple[str, str]:
+    """Return the module of a built-in command, and the name of its function there."""
+    if name in _OF_ROOMS:
+        module, _, attribute = _OF_ROOMS[name]["target"].partition(":")
+        return module, attribute
+    return f"{__package__}.{name}", name
 
 
 def _help(name: str) -> str:
     """Return the first paragraph of the docstring of a command's function, or of a group's callback."""
-    stem = _stem(name)
-    tree = ast.parse((Path(__file__).parent / f"{stem}.py").read_text(encoding="utf-8"))
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem)
+    module, attribute = _place(name)
+    spec = find_spec(module)
+    assert spec, module
+    tree = ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8"))
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == attribute)
     return (ast.get_docstring(function) or "").partition("\n\n")[0]

@@ -15,7 +15,8 @@ from starpo.flows.cli.options import (
     parse_overrides,
     stoppable,
 )
-from starpo.flows.console.start import conclude, train_fork
+from starpo.flows.console.conclusion import conclude
+from starpo.flows.console.start import train_fork
 from starpo.flows.console.terminal import Console, print_json
 from starpo.tasks.loop.fork import plan_fork
 

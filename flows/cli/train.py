@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import LocalOption, MethodOption, SetOption, StoreOption, parse_overrides, stoppable
-from starpo.flows.console.start import conclude, train_settings
+from starpo.flows.console.start import train_settings
 from starpo.flows.console.terminal import Console
 
 
@@ -30,4 +30,6 @@ def train(
         opened, run = train_settings(
             preset, overrides, console, seed=seed, iterations=iterations, store=store, run=run, is_local=local
         )
+    from starpo.flows.console.conclusion import conclude  # what reports need, when there is something to report
+
     conclude(opened, run, console)

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from starpo.flows.console.second_witness import SecondWitness
 from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.outcome import Outcome
 from starpo.ragen.core.counts import counted
@@ -17,6 +17,9 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import RunState
 from starpo.ragen.store.records.runs import Runs
 from starpo.tasks.loop.rollback import is_rollback
+
+if TYPE_CHECKING:
+    from starpo.flows.console.second_witness import SecondWitness
 
 POLL_S = 0.5
 PLAIN_EVERY_S = 20.0
@@ -85,7 +88,7 @@ def follow_run(
     run: str,
     console: Console,
     ended: Callable[[], Outcome | None] | None = None,
-    witness: SecondWitness | None = None,
+    witness: "SecondWitness | None" = None,
 ) -> str:
     """Show a run until it ends; after a rollback, continue with the fork.
 

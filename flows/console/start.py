@@ -1,4 +1,4 @@
-"""A run's start by a command or a script: check the settings, train here or on the local server, say how it ended.
+"""A run's start by a command or a script: check the settings, train here or on the local server.
 
 settings -> this process: `tasks.loop.run`, or a server: deployment -> flow `flows.starpo` -> `tasks.loop.run`
 """
@@ -11,30 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starpo.flows.console.follow import RunFailedError, follow_run
-from starpo.flows.console.listing import success_line
-from starpo.flows.console.pages import write_report
 from starpo.flows.console.stores import open_store
 from starpo.flows.console.terminal import Console, say
 from starpo.flows.outcome import Outcome
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
-from starpo.ragen.advice import advise
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.execution import InProcess
-from starpo.ragen.sizing.architecture import known_size
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
-from starpo.tasks.loop.fork import Fork
 from starpo.tasks.loop.memory_check import check_memory
 from starpo.tasks.loop.reuse import reused
 from starpo.tasks.loop.run import carry_out_run
 from starpo.tasks.loop.run_code import code_of, default_run_name
+
+if TYPE_CHECKING:
+    from starpo.tasks.loop.fork import Fork
 
 
 def train_settings(
@@ -73,8 +70,7 @@ def train_settings(
         check_memory(config)
     check_ready(config, preset)
     if config.policy.type == "pretrained":
-        for advice in advise(config, context_fits(config), known_size(config)):
-            say(console, f"warning: {advice}")
+        _warn(config, console)
     is_file = preset not in PRESETS.names()
     settings = Path(preset).stem if is_file else preset  # label of the settings
     opened, run_name = open_store(store), run or default_run_name(settings, config)
@@ -94,8 +90,18 @@ def train_settings(
     return opened, _on_server(deployment, parameters, opened, run_name, console, written)
 
 
+def _warn(config: StarPOConfig, console: Console) -> None:
+    """Name the settings that are out of place with a pretrained model."""
+    from starpo.ragen.advice import advise
+    from starpo.ragen.context_fit import context_fits
+    from starpo.ragen.sizing.architecture import known_size
+
+    for advice in advise(config, context_fits(config), known_size(config)):
+        say(console, f"warning: {advice}")
+
+
 def train_fork(
-    fork: Fork,
+    fork: "Fork",
     console: Console,
     *,
     store: str | None = None,
@@ -179,16 +185,3 @@ def _progress(store: Store, run: str, console: Console) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def conclude(store: Store, run: str, console: Console) -> None:
-    """Write the report of a run that has ended, and print a summary."""
-    report = write_report(store, run, None)
-    for label, value in {
-        "run": run,
-        "success": success_line(store, run),
-        "artifacts": store.url if "://" in store.url else str(Path(store.url).resolve()),
-        "report": str(report),
-        "more": f"starpo show {run}",
-    }.items():
-        say(console, f"{label:<10} {value}")

@@ -1,4 +1,4 @@
-"""TOML files by name: presets, which `extend` each other, methods and grids of ablations; ours and those of packages.
+"""TOML files by name: presets, which `extend` each other, methods and grids of ablations; of rooms and packages too.
 
 `names()` lists the presets that define complete runs.
 """
@@ -15,6 +15,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.gone import replaced
 from starpo.ragen.core.lookup import installed_folders
+from starpo.ragen.core.rooms import declared_folders
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = (
@@ -29,22 +30,24 @@ class Shipped:
 
     Attributes:
         word: Word for one of them, such as "a preset".
-        folder: The folder.
+        folder: The folder of files that belong to no room; None if all belong to rooms.
         advice: Advice at the end of the error message about an unknown name.
-        group: Entry-point group by which packages declare folders of such files (docs/extend.md); '' if there is none.
+        kind: By it, rooms declare folders of such files (`ragen.core.rooms`), and packages as entry points of the group
+            `starpo.<kind>` (docs/extend.md); '' if neither can.
     """
 
     word: str
-    folder: Path
+    folder: Path | None
     advice: str = ""
-    group: str = ""
+    kind: str = ""
 
     @cached_property
     def _found(self) -> "tuple[dict[str, Path], dict[str, str], list[str]]":
         """Name -> file; name -> the package that declares it; what cannot be used, a sentence each."""
-        files = {path.stem: path for path in self.folder.glob("*.toml")}
+        built_in = [*filter(None, [self.folder]), *(declared_folders(self.kind) if self.kind else ())]
+        files = {path.stem: path for folder in built_in for path in folder.glob("*.toml")}
         packages: dict[str, str] = {}
-        folders, faults = installed_folders(self.group) if self.group else ({}, [])
+        folders, faults = installed_folders(f"starpo.{self.kind}") if self.kind else ({}, [])
         for package, folder in folders.items():
             for path in sorted(folder.glob("*.toml")):
                 if path.stem in files:
@@ -67,8 +70,8 @@ class Shipped:
 
     @property
     def folders(self) -> list[Path]:
-        """The folders of all files, the built-in one first."""
-        return list(dict.fromkeys([self.folder, *(path.parent for path in self._found[0].values())]))
+        """The folders of all files, the built-in ones first."""
+        return list(dict.fromkeys(path.parent for path in self._found[0].values()))
 
     def names(self) -> list[str]:
         """Return the names of the files, without fragments."""
@@ -109,10 +112,10 @@ PRESETS = Shipped(
     FOLDER,
     ". `starpo presets` describes them. --method NAME applies a method to one. The model is a setting: "
     "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME",
-    "starpo.presets",
+    "presets",
 )
 METHODS = Shipped("a method", FOLDER / "methods", ". `starpo presets --methods` describes them")
-GRIDS = Shipped("a grid", FOLDER / "grids", group="starpo.grids")
+GRIDS = Shipped("a grid", None, kind="grids")
 names = PRESETS.names
 
 

@@ -1,7 +1,7 @@
 """Code shared by all packages. Start with `errors`, then `registry`.
 
 errors, faults, redaction, visible, templates   error messages, and making untrusted text safe to display
-registry, lookup                                everything that a setting selects by name, and how names are resolved
+registry, lookup, rooms                         everything that a setting selects by name, and how names are resolved
 identity, sources                               a digest of the code behind a name
 outputs                                         files and folders that commands write: whole, or not there
 guard                                           calls of third-party code: limited, and without a trace

@@ -1,14 +1,25 @@
 """The registries: a name in a setting -> its implementation.
 
-Extending this package takes one new file and one line here; an engine or a learner, two files. A third-party package
-declares entry points in the group `starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most settings also accept
-`module:attribute`. Commands, presets and grids have such groups too (`flows.cli.commands`, `flows.presets`).
+Extending this package takes one new file and one line here; an engine or a learner, two files. A room declares its
+names in its folder (`rooms`), a third-party package as entry points in the group `starpo.<kind>`, such as
+`starpo.rewards` (docs/extend.md). Most settings also accept `module:attribute`. Commands, presets and grids have such
+groups too (`flows.cli.commands`, `flows.presets`).
 """
 
 from starpo.ragen.core.lookup import Entry, Registry
+from starpo.ragen.core.rooms import declared
 
-ENVIRONMENTS = Registry(
-    "starpo.environments",
+
+def _registry(
+    kind: str, built_in: dict[str, str], *, takes_targets: bool = False, needed: Registry | None = None
+) -> Registry:
+    """Return the registry of group `starpo.<kind>`, with the names that rooms declare after those given here."""
+    of_rooms = {name: value if isinstance(value, str) else Entry(**value) for name, value in declared(kind).items()}
+    return Registry(f"starpo.{kind}", built_in | of_rooms, takes_targets=takes_targets, needed=needed)
+
+
+ENVIRONMENTS = _registry(
+    "environments",
     {
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
@@ -17,31 +28,17 @@ ENVIRONMENTS = Registry(
         "metamath_qa": "starpo.ragen.envs.metamath_qa.environment:MetaMathQA",
         "questions": "starpo.ragen.envs.questions.environment:Questions",
         "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
-        "gymnasium": "starpo.ragen.envs.suites.gymnasium:GymnasiumTask",
-        "reasoning_gym": "starpo.ragen.envs.suites.reasoning_gym:ReasoningGymTask",
-        "textarena": "starpo.ragen.envs.suites.textarena:TextArenaGame",
-        "verifiers": "starpo.ragen.envs.suites.verifiers:VerifiersTask",
-        "openenv": "starpo.ragen.envs.suites.openenv:OpenEnvServer",
-        "alfworld": "starpo.ragen.envs.suites.alfworld:AlfworldGame",
         "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
         "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
         "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
         "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
         "webshop": "starpo.ragen.envs.webshop.environment:WebShop",
-        "program": "starpo.ragen.methods.programs.environment:Program",
     },
     takes_targets=True,
 )
 """Classes derived from `ragen.envs.base.Environment`."""
 
-SUITES: dict[str, str] = {
-    "gymnasium": "gymnasium",
-    "reasoning_gym": "reasoning-gym",
-    "textarena": "textarena",
-    "verifiers": "verifiers",
-    "openenv": "openenv-core",
-    "alfworld": "textworld",
-}
+SUITES: dict[str, str] = declared("suites")
 """Environments that wrap all tasks of a package -> the package; the extra to install has the environment's name. Their
 tasks are named `suite/task`."""
 
@@ -53,12 +50,12 @@ VOCABULARY: dict[str, tuple[dict[str, str], ...]] = {
 """Environments whose words are in the tokenizer of every embedded policy -> the settings in which they occur, as
 overrides of the default ones. Only policies that play another environment have its words."""
 
-DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
+DEMONSTRATORS = _registry("demonstrators", {}, takes_targets=True)
 """Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, in addition to those that
 environments declare themselves (`Environment.demonstrator`)."""
 
-REWARDS = Registry(
-    "starpo.rewards",
+REWARDS = _registry(
+    "rewards",
     {
         "environment": Entry("starpo.ragen.learning.reward.components:environment_reward"),
         "format": Entry("starpo.ragen.learning.reward.components:format_penalty"),
@@ -86,24 +83,14 @@ REWARDS = Registry(
             "starpo.ragen.learning.reward.reasoning:reasoning_format",
             options="starpo.ragen.config.reward_components:ReasoningFormatOptions",
         ),
-        "judge": Entry(
-            "starpo.ragen.methods.judge.component:judge",
-            needs="store server",
-            options="starpo.ragen.methods.judge.settings:JudgeOptions",
-        ),
-        "checklist": Entry(
-            "starpo.ragen.methods.checklist.component:checklist",
-            needs="store server",
-            options="starpo.ragen.methods.checklist.settings:ChecklistOptions",
-        ),
     },
     takes_targets=True,
 )
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total reward is the sum of those in
 `reward.components`. A component that needs the store receives it as third argument."""
 
-SCENES = Registry(
-    "starpo.scenes",
+SCENES = _registry(
+    "scenes",
     {
         "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
@@ -111,22 +98,12 @@ SCENES = Registry(
 )
 """Environment -> `(observation, actions, info) -> Scene`: object positions, for rewards of statements about them."""
 
-_SEARCH = "starpo.ragen.methods.search"
-
-SEARCHES = Registry(
-    "starpo.searches",
-    {
-        "best_of": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BestOfConfig"),
-        "beam": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:BeamConfig"),
-        "lookahead": Entry(f"{_SEARCH}.play:play_searching", "clones", f"{_SEARCH}.settings:LookaheadConfig"),
-    },
-    takes_targets=True,
-)
+SEARCHES = _registry("searches", {}, takes_targets=True)
 """Functions that play episodes as `ragen.agents.rollout.loop.play` does, taking each turn's response from several. They
 receive their settings before the deadline, and attach each turn's candidates (`ragen.agents.rollout.siblings`)."""
 
-FILTERS = Registry(
-    "starpo.filters",
+FILTERS = _registry(
+    "filters",
     {
         "none": "starpo.ragen.learning.filter.strategies:keep_all",
         "top_fraction": "starpo.ragen.learning.filter.strategies:top_fraction",
@@ -139,12 +116,11 @@ FILTERS = Registry(
 )
 """Functions `(scores: float64 [groups], FilterConfig) -> bool [groups]`; a larger score is better."""
 
-COMPANIONS = Registry(
-    "starpo.companions",
+COMPANIONS = _registry(
+    "companions",
     {
         "reference": "starpo.ragen.learning.learners.companions.reference:ReferencePolicy",
         "critic": "starpo.ragen.learning.learners.companions.critic:ValueFunction",
-        "prm": "starpo.ragen.methods.implicit_rewards.companion:ImplicitRewards",
     },
     takes_targets=True,
 )
@@ -154,17 +130,12 @@ tokens of an update. Parts of an objective name those that they need."""
 _OBJECTIVES = "starpo.ragen.learning.objectives"
 _OPTIONS = "starpo.ragen.config.objective_options"
 
-ADVANTAGES = Registry(
-    "starpo.advantages",
+ADVANTAGES = _registry(
+    "advantages",
     {
         "gae": Entry(f"{_OBJECTIVES}.gae:gae", "critic"),
         "bi_level_gae": Entry(f"{_OBJECTIVES}.gae:bi_level_gae", "critic"),
         "turn_gae": Entry(f"{_OBJECTIVES}.gae:turn_gae", "critic", f"{_OPTIONS}:TurnGAEOptions"),
-        "hierarchical_gae": Entry(
-            "starpo.ragen.methods.segments.estimator:hierarchical_gae",
-            "critic spans",
-            marks="starpo.ragen.methods.segments.estimator:names_subgoal",
-        ),
         "grpo": Entry(f"{_OBJECTIVES}.advantages:group_relative", "groups"),
         "grpo_batch": Entry(f"{_OBJECTIVES}.advantages:batch_relative"),
         "rloo": Entry(f"{_OBJECTIVES}.advantages:leave_one_out", "groups"),
@@ -175,19 +146,14 @@ ADVANTAGES = Registry(
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
         "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
         "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
-        "istar": Entry(
-            "starpo.ragen.methods.implicit_rewards.estimator:istar",
-            needs="groups prm",
-            options=f"{_OPTIONS}:IStarOptions",
-        ),
     },
     takes_targets=True,
     needed=COMPANIONS,
 )
 """Pure functions `ragen.learning.objectives.estimates.AdvantageInputs -> AdvantageEstimate`."""
 
-SHAPINGS = Registry(
-    "starpo.shapings",
+SHAPINGS = _registry(
+    "shapings",
     {
         "zero": f"{_OBJECTIVES}.shaping:zero",
         "asymmetric_clip": f"{_OBJECTIVES}.shaping:asymmetric_clip",
@@ -201,8 +167,8 @@ SHAPINGS = Registry(
 )
 """Pure functions `(advantages_BT, AdvantageInputs) -> advantages_BT`."""
 
-SURROGATES = Registry(
-    "starpo.surrogates",
+SURROGATES = _registry(
+    "surrogates",
     {
         "ppo": f"{_OBJECTIVES}.surrogates:ppo",
         "loop": f"{_OBJECTIVES}.surrogates:loop",
@@ -218,18 +184,13 @@ SURROGATES = Registry(
 )
 """Pure functions `ragen.learning.objectives.surrogates.SurrogateInputs -> SurrogateTerms`."""
 
-TURN_ORDERS = Registry(
-    "starpo.turn_orders",
-    {
-        "together": "starpo.ragen.learning.learners.turn_orders:together",
-        "reverse": "starpo.ragen.methods.sequential_turns:last_turn_first",
-    },
-    takes_targets=True,
+TURN_ORDERS = _registry(
+    "turn_orders", {"together": "starpo.ragen.learning.learners.turn_orders:together"}, takes_targets=True
 )
 """Generators `ragen.learning.learners.turn_orders.MiniBatch -> Steps`: the optimiser steps of a mini-batch."""
 
-PROMPTS = Registry(
-    "starpo.prompts",
+PROMPTS = _registry(
+    "prompts",
     {
         "full": "starpo.ragen.agents.prompting.full_prompt:FullPrompt",
         "state": "starpo.ragen.agents.prompting.prompt:StatePrompt",
@@ -263,8 +224,8 @@ _CONFIG = "starpo.ragen.config"
 _ROLLOUT = "starpo.ragen.agents.rollout"
 _LEARNING = "starpo.ragen.learning.learners"
 
-ENGINES = Registry(
-    "starpo.engines",
+ENGINES = _registry(
+    "engines",
     {
         "torch": Entry(f"{_ROLLOUT}.torch.engine:TorchEngine", options=f"{_CONFIG}.torch_engine:TorchEngineConfig"),
         "vllm": Entry(f"{_ROLLOUT}.vllm.engine:VLLMEngine", options=f"{_CONFIG}.vllm_engine:VLLMEngineConfig"),
@@ -276,8 +237,8 @@ ENGINES = Registry(
 """Classes that implement `ragen.agents.rollout.engine.RolloutEngine`, named after their package; options are a subclass
 of `ragen.config.engine.EngineConfig`."""
 
-LEARNERS = Registry(
-    "starpo.learners",
+LEARNERS = _registry(
+    "learners",
     {
         "torch": f"{_LEARNING}.torch_learner:TorchLearner",
         "deepspeed": Entry(
@@ -288,21 +249,7 @@ LEARNERS = Registry(
 """Classes that implement `ragen.learning.learners.learner.Learner`, named after their package; options are a subclass
 of `ragen.config.learner.LearnerConfig`."""
 
-AUDITS = Registry(
-    "starpo.audits",
-    {
-        "duplicates": "starpo.ragen.evidence.audit.responses:duplicate_responses",
-        "formats": "starpo.ragen.evidence.audit.responses:invalid_formats",
-        "actions": "starpo.ragen.evidence.audit.action_effects:actions_without_effect",
-        "rewards": "starpo.ragen.evidence.audit.rewards:rewards_add_up",
-        "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",
-        "errors": "starpo.ragen.evidence.audit.errors:error_rows",
-        "baselines": "starpo.ragen.evidence.audit.baselines:incomplete_in_baselines",
-        "staleness": "starpo.ragen.evidence.audit.stale_use:stale_use",
-        "retokenisation": "starpo.ragen.evidence.audit.retokenisation:retokenisation_drift",
-        "contamination": "starpo.ragen.evidence.audit.contamination:contaminated_panels",
-    },
-)
+AUDITS = _registry("audits", {})
 """Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (

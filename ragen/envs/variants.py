@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
+from starpo.ragen.core.rooms import declared
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type
@@ -106,43 +107,14 @@ VARIANTS: dict[str, Variant] = {
         {"observation": "compact", "num_hidden": 1},
     ),
     "WebShopText": Variant("WebShop with the observations of the original, joined by [SEP]", "webshop"),
-    "GymFrozenLake": Variant(
-        "FrozenLake-v1 of Gymnasium, drawn as text; always the same map",
-        "gymnasium",
-        {"task": "FrozenLake-v1", "actions": ["Left", "Down", "Right", "Up"], "template": "{ansi}"},
-    ),
-    "GymTaxi": Variant(
-        "Taxi-v4 of Gymnasium: fetch a passenger and drop them where they want to go",
-        "gymnasium",
-        {
-            "task": "Taxi-v4",
-            "actions": ["South", "North", "East", "West", "Pickup", "Dropoff"],
-            "template": "{ansi}\ntaxi at row {0} column {1}, passenger {2}, destination {3}",
-            "about": "You drive a taxi, pick up the passenger (0 R, 1 G, 2 Y, 3 B; 4: is in the taxi) and drop them at "
-            "their destination, which pays 20. A step costs 1, a wrong pickup or dropoff 10.",
-            "action_cost": -10.0,
-        },
-    ),
-    "ChainSum": Variant(
-        "chain_sum of reasoning-gym: three numbers of one digit, added or subtracted",
-        "reasoning_gym",
-        {"config": {"min_terms": 3, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
-    ),
-    "GuessTheNumber": Variant(
-        "GuessTheNumber of TextArena: 1 to 20, told whether higher or lower", "textarena", {"task": "GuessTheNumber-v0"}
-    ),
-}
+} | {name: Variant(**of_room) for name, of_room in declared("variants").items()}
 """By name: the variants of RAGEN, otherwise configured as in the paper; those of the environments that RAGEN-2 adds;
 some tasks of suites; and every other environment, such as those of installed packages, with its default settings."""
 
 OTHERS: dict[str, Variant] = {
     "mixture": Variant("episodes of several environments, which the settings list (docs/mixture.md)", "mixture"),
-    "alfworld/FOLDER": Variant("ALFWorld and other games of TextWorld, from a folder of yours", "alfworld"),
-    "verifiers/ID": Variant("an installed task set of verifiers", "verifiers"),
     "questions": Variant("questions of your own, from a file or a data set (docs/questions.md)", "questions"),
-    "program": Variant("episodes played by a program of yours (docs/programs.md)", "program"),
-    "openenv/ADDRESS": Variant("an environment on a server that implements OpenEnv's protocol", "openenv"),
-}
+} | {name: Variant(**of_room) for name, of_room in declared("variants_to_complete").items()}
 """Environments without a variant, since they need settings of the user's own: what to name -> what it is."""
 
 _LISTED = {one.type for one in (*VARIANTS.values(), *OTHERS.values())}

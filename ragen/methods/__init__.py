@@ -1,4 +1,4 @@
-"""Methods with machinery of their own, a folder each: code, settings, and a line in `ragen.core.registry`.
+"""Methods with machinery of their own, a folder each: code, settings, and a name in `registrations.toml`.
 
 They are plugged in by the names of the registry, as a user's own code is (docs/extend.md): nothing below imports them.
 

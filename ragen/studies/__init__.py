@@ -14,4 +14,5 @@ generalisation  every run on the panels of all
 finding         what a paper reports, and whether it shows here
 tables, figures results as tables, SVGs and pages
 studies         the studies of one kind in one store
+grids           the grids of ablations that have a name
 """

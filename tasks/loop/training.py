@@ -23,8 +23,6 @@ from starpo.ragen.runs.work import Keys
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
-from starpo.tasks.gradient_probe import gradient_probe
-from starpo.tasks.incident import incident
 from starpo.tasks.loop.rollback import what_comes
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
@@ -81,6 +79,8 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
+            from starpo.tasks.gradient_probe import gradient_probe
+
             runner.stage(iteration, gradient_probe(now, iteration, checkpoint, first, **data))
         if runner.metric(iteration, NUM_KEPT) == 0:
             num_empty += 1
@@ -126,6 +126,8 @@ def _act_on_collapse(
     verdict = alarm.observe(iteration, runner.measured(iteration, WATCHED))
     if is_due(config.diagnostics, verdict):
         healthy = _collected(alarm.healthy, played)
+        from starpo.tasks.incident import incident
+
         action = what_comes(runner.name, config, healthy)
         runner.stage(iteration, incident(iteration, healthy, verdict, action, played))
         raise CollapsedError(f"iteration {iteration}: {verdict.words}. {action}", healthy)

@@ -40,8 +40,8 @@ def started(monkeypatch):
         lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
     monkeypatch.setattr(deployment, "follow_run", follow)
-    monkeypatch.setattr("starpo.flows.console.start.write_report", lambda *_: "report.html")
-    monkeypatch.setattr("starpo.flows.console.start.success_line", lambda *_: "")
+    monkeypatch.setattr("starpo.flows.console.conclusion.write_report", lambda *_: "report.html")
+    monkeypatch.setattr("starpo.flows.console.conclusion.success_line", lambda *_: "")
     return found
 
 

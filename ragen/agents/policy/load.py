@@ -35,8 +35,6 @@ from starpo.ragen.agents.policy.folder import (
     vocabulary_size,
 )
 from starpo.ragen.agents.policy.save import save_policy, without_progress_bars
-from starpo.ragen.agents.policy.source import resolve_policy
-from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
 from starpo.ragen.agents.vision.families import family_of
 from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
 from starpo.ragen.config.model_files import CONFIG
@@ -133,6 +131,8 @@ def load_pretrained(
     Raises:
         PolicyError: As for `resolve_policy` and `load_policy`, or if a logit is not finite.
     """
+    from starpo.ragen.agents.policy.source import resolve_policy  # may download, which no checkpoint needs
+
     folder = resolve_policy(policy)
     model, tokenizer = load_policy(folder, dtype)
     ids = tokenizer.encode(_PROBE, add_special_tokens=False)
@@ -180,7 +180,8 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
 
 
 def model_class(config: Mapping[str, Any]) -> Any:
-    """Return transformers' class for a model's `config.json`: one with images where its family is supported."""
+    """Return transformers' class for a model's `config.json`: one with images where its family is supported, whose
+    architecture is then registered."""
     if family_of(config) is None or config["model_type"] == MODEL_TYPE:
         return AutoModelForCausalLM
     return AutoModelForImageTextToText

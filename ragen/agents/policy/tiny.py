@@ -10,7 +10,6 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
-from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.seeding import derive_seed
 
@@ -30,8 +29,13 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> PreTra
     Returns:
         The model in evaluation mode. The global random state is unchanged.
     """
+    configured: Callable[..., Qwen2Config] = Qwen2Config
+    model: Callable[..., PreTrainedModel] = Qwen2ForCausalLM
     tokens = getattr(tokenizer, "image_tokens", None)
-    configured = Qwen2Config if tokens is None else partial(TinyVisionConfig.seeing, tokens)
+    if tokens is not None:
+        from starpo.ragen.agents.vision.tiny_vision import TinyVisionConfig, TinyVisionForCausalLM
+
+        configured, model = partial(TinyVisionConfig.seeing, tokens), TinyVisionForCausalLM
     architecture = configured(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
@@ -50,5 +54,4 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> PreTra
     # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
-        model: Callable[..., PreTrainedModel] = Qwen2ForCausalLM if tokens is None else TinyVisionForCausalLM
         return model(architecture).eval()

@@ -19,7 +19,7 @@ from starpo.ragen.agents.vision.positions import Grid, grid_positions
 def image_features(backbone: nn.Module, images: Sequence[Image]) -> Tensor:
     """Compute the features of images, [F, D]."""
     module: Any = backbone
-    return FAMILIES[module.config.model_type].features(module, images)
+    return FAMILIES[module.config.model_type]().features(module, images)
 
 
 def embed(token_ids: Tensor, text: Callable[[Tensor], Tensor], features_FD: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def embed(token_ids: Tensor, text: Callable[[Tensor], Tensor], features_FD: Tens
 def grids_of(backbone: nn.Module, images: Sequence[Image]) -> list[Grid] | None:
     """Return rows and columns of each image's tokens; None if positions are those of a plain sequence."""
     module: Any = backbone
-    family, processor = FAMILIES[module.config.model_type], getattr(module, "image_processor", None)
+    family, processor = FAMILIES[module.config.model_type](), getattr(module, "image_processor", None)
     grids = [grid for image in images if (grid := family.grid(processor, image)) is not None]
     return grids or None
 
@@ -79,7 +79,7 @@ def inputs_with(backbone: nn.Module, token_ids: Tensor, features_FD: Tensor) -> 
         features_FD: Features of the images.
     """
     module: Any = backbone
-    family, text = FAMILIES[module.config.model_type], module.get_input_embeddings()
+    family, text = FAMILIES[module.config.model_type](), module.get_input_embeddings()
     if family.num_deep(module.config) == 0:
         return {"inputs_embeds": embed(token_ids, text, features_FD)}
     return _deep_inputs(module, token_ids, text, features_FD)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from starpo.ragen.agents.vision.png import MAX_PIXELS, decode_png, encode_png
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.base import Environment
 
@@ -42,6 +41,8 @@ class Image:
 
     def to_png(self, *, is_compressed: bool = True) -> str:
         """Encode the image as a PNG file in base64; in the store it is not compressed (`encode_png`)."""
+        from starpo.ragen.agents.vision.png import encode_png
+
         return base64.b64encode(encode_png(self.pixels, is_compressed=is_compressed)).decode()
 
     @classmethod
@@ -51,6 +52,8 @@ class Image:
         Raises:
             ValueError: If it is none (`decode_png`).
         """
+        from starpo.ragen.agents.vision.png import decode_png
+
         return cls(decode_png(base64.b64decode(text, validate=True)))
 
 
@@ -75,6 +78,8 @@ def image_of(environment: Environment[Any]) -> Image:
     Raises:
         EnvironmentFault: If it draws none, or something other than uint8 [height, width, 3] of a sane size.
     """
+    from starpo.ragen.agents.vision.png import MAX_PIXELS
+
     pixels = environment.render_rgb()
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
         found = f"{pixels.dtype} {list(pixels.shape)}" if isinstance(pixels, np.ndarray) else type(pixels).__name__

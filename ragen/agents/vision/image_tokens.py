@@ -1,6 +1,6 @@
 """`ImageTokens`: the tokens that stand for an image in a prompt, as its policy expects them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,46 +80,3 @@ class PatchTokens(ImageTokens):
         """Read the `config.json` of an embedded policy that sees images."""
         start, pad, end = (config[f"{name}_token_id"] for name in ("vision_start", "image", "vision_end"))
         return cls((start,), pad, (end,), config["patch_size"], config["max_patches"])
-
-
-@dataclass(frozen=True)
-class GridTokens(ImageTokens):
-    """Tokens of a policy whose processor chooses the size of each image.
-
-    Attributes:
-        grid: Returns rows and columns of an image's tokens.
-        side: Side length of a token in pixels.
-    """
-
-    grid: Callable[[Image], tuple[int, int]]
-    side: int
-
-    def num_tokens(self, image: Image) -> int:
-        """See `ImageTokens.num_tokens`."""
-        rows, columns = self.grid(image)
-        return rows * columns
-
-    def describe(self, image: Image) -> str:
-        """See `ImageTokens.describe`."""
-        height, width = (number * self.side for number in self.grid(image))
-        if (height, width) == (image.height, image.width):
-            return super().describe(image)
-        return (
-            f"{super().describe(image)}, as its processor resizes it to {height} x {width} (size in "
-            "preprocessor_config.json)"
-        )
-
-
-@dataclass(frozen=True)
-class FixedTokens(ImageTokens):
-    """Tokens of a policy that resizes every image to one size.
-
-    Attributes:
-        number: Number of placeholders of every image.
-    """
-
-    number: int
-
-    def num_tokens(self, image: Image) -> int:
-        """See `ImageTokens.num_tokens`."""
-        return self.number

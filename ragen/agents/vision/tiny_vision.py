@@ -9,17 +9,27 @@ Loading a folder of this type needs this module to be imported, which registers 
 Legend: F patches of all images, D numbers of a patch, H hidden size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen2Model
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Model,
+)
 
 from starpo.ragen.agents.vision.image import Image
-from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, PatchTokens
+from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE, ImageTokens, PatchTokens
+from starpo.ragen.agents.vision.positions import Grid
+from starpo.ragen.core.errors import PolicyError
 
 
 class TinyVisionConfig(Qwen2Config):
@@ -108,6 +118,37 @@ class TinyVisionForCausalLM(Qwen2ForCausalLM):
         super().__init__(config)
         self.model = TinyVisionModel(config)
         self.post_init()
+
+
+class TinyVision:
+    """The family of the embedded visual policy."""
+
+    def processor(self, folder: Path) -> Any:
+        """Return None."""
+        return None
+
+    def image_tokens(
+        self, config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, processor: Any
+    ) -> ImageTokens:
+        """See `Family.image_tokens`."""
+        return PatchTokens.of(config)
+
+    def grid(self, processor: Any, image: Image) -> Grid | None:
+        """Return None."""
+        return None
+
+    def num_deep(self, config: Any) -> int:
+        """Return 0."""
+        return 0
+
+    def pixels(self, processor: Any, config: Any, image: Image) -> dict[str, Tensor]:
+        """See `Family.pixels`; vLLM does not know it."""
+        raise PolicyError("vLLM does not know the embedded policy that sees images: set rollout.engine = 'torch'")
+
+    def features(self, backbone: Any, images: Sequence[Image]) -> Tensor:
+        """See `Family.features`."""
+        features: Tensor = backbone.vision(images)
+        return features
 
 
 AutoConfig.register(MODEL_TYPE, TinyVisionConfig)

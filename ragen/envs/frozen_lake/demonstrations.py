@@ -12,7 +12,6 @@ from starpo.ragen.envs.cells import direction
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap
-from starpo.ragen.envs.frozen_lake.solver import best_plan
 
 MAX_ACTIONS = 5
 """Actions per turn (RAGEN, training settings)."""
@@ -40,6 +39,8 @@ def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> De
     lake, cell, slip = environment.lake, environment.cell, environment.settings.slip
     limit = MAX_ACTIONS_SLIPPERY if slip > 0.0 else MAX_ACTIONS
     if rng.random() < skill:
+        from starpo.ragen.envs.frozen_lake.solver import best_plan
+
         length = limit if slip > 0.0 else lake.num_cells
         walk = best_plan(lake, cell, slip, length, actions_left=lake.num_cells)  # no shortest path is longer
     else:

@@ -21,7 +21,6 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board, Symbols
 from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play
 from starpo.ragen.envs.sokoban.solver import live_cells
-from starpo.ragen.envs.sokoban.tiles import draw
 
 ACTION_REWARD = -0.1
 BOX_ON_TARGET_REWARD = 1.0
@@ -208,6 +207,8 @@ class Sokoban(Environment[SokobanSettings]):
 
     def render_rgb(self) -> np.ndarray:
         """Return the current position as an image, uint8 [height * 32, width * 32, 3]."""
+        from starpo.ragen.envs.sokoban.tiles import draw
+
         return draw(self.board)
 
     def _prospect(self) -> Info:

@@ -15,7 +15,6 @@ from starpo.ragen.agents.policy.folder import check_folder
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.rollout.torch.decoder import Decoder
 from starpo.ragen.agents.rollout.torch.fused_decoder import FusedDecoder
-from starpo.ragen.agents.rollout.torch.module_decoder import ModuleDecoder
 from starpo.ragen.agents.rollout.torch.session import TorchSession
 from starpo.ragen.agents.rollout.weights import read_module_weights
 from starpo.ragen.config.device import Device
@@ -112,6 +111,8 @@ class TorchEngine:
         dtype = self._dtype or model.dtype
         self._weight_names = frozenset(name for name, _ in model.named_parameters())
         if not FusedDecoder.is_supported(model.config):
+            from starpo.ragen.agents.rollout.torch.module_decoder import ModuleDecoder
+
             return ModuleDecoder(model, self._device, dtype)
         decoder = FusedDecoder(model.config, self._device, dtype)
         decoder.load_weights(model.state_dict())

@@ -12,7 +12,7 @@ of each, D width of a head, T slots, V vocabulary, Q all of query, key and value
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,8 +24,10 @@ from starpo.ragen.agents.rollout.torch.prompt_tree import PromptTree
 from starpo.ragen.agents.vision.embeddings import embed
 from starpo.ragen.agents.vision.image import Image
 from starpo.ragen.agents.vision.image_tokens import MODEL_TYPE
-from starpo.ragen.agents.vision.tiny_vision import PatchEmbedding
 from starpo.ragen.core.errors import PolicyError
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.vision.tiny_vision import PatchEmbedding
 
 _CHUNK = 1024
 """Tokens that pass a feed-forward layer together in a prefill, so that activations stay in the CPU's cache."""
@@ -60,11 +62,7 @@ class FusedDecoder:
 
         E, intermediate, Q = config.hidden_size, config.intermediate_size, self._query_size + 2 * self._H * self._D
         has_bias = config.model_type != "llama"
-        self._vision: PatchEmbedding | None = None
-        if config.model_type == MODEL_TYPE:
-            with torch.device("meta"):  # without random weights, which would draw from torch's global generator
-                self._vision = PatchEmbedding(config)
-            self._vision = self._vision.to_empty(device=device).to(dtype)
+        self._vision = _vision(config, device, dtype) if config.model_type == MODEL_TYPE else None
         self._layers = [
             _Layer(
                 qkv=empty(Q, E),
@@ -240,6 +238,14 @@ class FusedDecoder:
     def _neighbours(self, rows: Tensor) -> Tensor:
         """Reorder each head's rows (0, 1, ..., D-1) to (0, D/2, 1, D/2 + 1, ...)."""
         return rows.unflatten(0, (-1, 2, self._D // 2)).transpose(1, 2).flatten(0, 2)
+
+
+def _vision(config: Any, device: torch.device, dtype: torch.dtype) -> "PatchEmbedding":
+    from starpo.ragen.agents.vision.tiny_vision import PatchEmbedding
+
+    with torch.device("meta"):  # without random weights, which would draw from torch's global generator
+        vision = PatchEmbedding(config)
+    return vision.to_empty(device=device).to(dtype)
 
 
 def _head_dim(config: Any) -> int:

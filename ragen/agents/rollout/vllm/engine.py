@@ -21,6 +21,7 @@ from starpo.ragen.agents.policy.folder import check_folder, read_config
 from starpo.ragen.agents.rollout.vllm.images import PreparedImages
 from starpo.ragen.agents.rollout.vllm.probe import Probe, ProbeReference, architecture_of, compare
 from starpo.ragen.agents.rollout.vllm.session import InFlight, VLLMSession
+from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
 from starpo.ragen.agents.vision.families import family_of
 from starpo.ragen.agents.vision.image import PlacedImage
 from starpo.ragen.config.device import Device

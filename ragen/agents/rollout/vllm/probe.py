@@ -18,6 +18,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from starpo.ragen.agents.policy.folder import read_config
 from starpo.ragen.agents.policy.load import load_tokenizer, model_class
 from starpo.ragen.agents.rollout.weights import read_module_weights
+from starpo.ragen.agents.vision import tiny_vision  # noqa: F401  (registers the architecture with transformers)
 from starpo.ragen.agents.vision.embeddings import model_inputs
 from starpo.ragen.agents.vision.families import family_of
 from starpo.ragen.agents.vision.image import Image, PlacedImage

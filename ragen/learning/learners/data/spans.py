@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from starpo.ragen.agents.policy.token_texts import TokenTexts
-
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -30,6 +28,8 @@ class Spans:
         Args:
             tokenizer: Tokenizer of the policy that sampled the responses.
         """
+        from starpo.ragen.agents.policy.token_texts import TokenTexts
+
         self._texts = TokenTexts(tokenizer)
 
     def kinds(self, ids: Sequence[int], response: str, think: str | None, answer: str | None) -> np.ndarray | None:
