@@ -30,6 +30,7 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
@@ -82,7 +83,8 @@ def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[
     first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == WARM_START.name}
     for work, run in first.items():
         try:
-            stage_task(work, "warm start")(store.url, work)
+            with ModelPlacement() as placement:
+                stage_task(work, "warm start")(store.url, work, placement)
         except Exception as error:  # the runs that need it will fail likewise and be reported
             get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
 

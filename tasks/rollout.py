@@ -14,6 +14,7 @@ from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import SEARCHES, agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -104,7 +105,13 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
 
 
 def _play(
-    config: StarPOConfig, iteration: int, attempt: int, progress: RunProgress | None, work: Work, store: Store
+    config: StarPOConfig,
+    iteration: int,
+    attempt: int,
+    progress: RunProgress | None,
+    work: Work,
+    store: Store,
+    placement: ModelPlacement,
 ) -> Iterator[Output]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
@@ -113,7 +120,6 @@ def _play(
     from starpo.ragen.agents.rollout.turn_images import take_images
     from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
-    from starpo.ragen.runs.placement import is_deterministic, num_lost_workers, policy_folder, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))
@@ -125,7 +131,7 @@ def _play(
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=policy_folder(store, checkpoint),
+        folder=placement.learner.policy_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=config.environment,
         agent=config.agent,
@@ -136,14 +142,14 @@ def _play(
         search=settings.search,
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups, num_greedy=settings.num_greedy)
-    num_lost = num_lost_workers()
-    player = shard_player(settings, len(shards))
+    num_lost = placement.players.num_lost
+    player = placement.players.player(settings, len(shards))
     num_responses = sum(map(len, shards)) * config.agent.max_turns
     on_shard = progress.watch(player, num_responses) if progress else None
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
-    told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
+    told = {"usage": usage, "lost_workers": placement.players.num_lost - num_lost}
     # with a deadline, wall-clock time decides what is played
-    is_repeatable = is_deterministic(settings) and settings.deadline_s is None
+    is_repeatable = placement.players.is_deterministic(settings) and settings.deadline_s is None
     provenance = {name: value for name, value in told.items() if value}
     fault = make(config.environment).replay_fault
     if settings.search is not None:

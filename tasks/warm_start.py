@@ -16,6 +16,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
+from starpo.ragen.runs.loaded_learner import LoadedLearner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered, of_kind
@@ -153,7 +155,7 @@ def warm_start(
                 code |= {role: target for role, target in named.items() if target}
     seed = None if player is None else player.seed
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         from starpo.ragen.envs import make
 
         is_played = player is not None and not is_replaying
@@ -162,7 +164,7 @@ def warm_start(
             _episodes(store, work.inputs, player, config) if isinstance(player, FineTuning) and player.runs else None
         )
         with store.new_folder() as folder:
-            headline = _make(config, episodes, folder, progress)
+            headline = _make(config, episodes, folder, placement.learner, progress)
             yield Output("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
     stage = STAGE if isinstance(policy, TinyPolicy) else _PRETRAINED
@@ -206,7 +208,11 @@ def _episodes(store: Store, inputs: Mapping[str, str], tuning: FineTuning, confi
 
 
 def _make(
-    config: StarPOConfig, episodes: "StoredEpisodes | None", folder: Path, progress: RunProgress | None
+    config: StarPOConfig,
+    episodes: "StoredEpisodes | None",
+    folder: Path,
+    loaded: LoadedLearner,
+    progress: RunProgress | None,
 ) -> dict[str, float]:
     policy = config.policy
     played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
@@ -229,7 +235,6 @@ def _make(
         return headline
     from starpo.ragen.learning.demonstrations import demonstrate_turns
     from starpo.ragen.learning.imitation import fine_tune
-    from starpo.ragen.runs.placement import learner_for
 
     def lessons(tokenizer: "PreTrainedTokenizerBase") -> "Lessons":
         nonlocal episodes
@@ -240,7 +245,7 @@ def _make(
             _log.info(line)
         return episodes
 
-    learner = cast("FineTuner", learner_for(config.update)) if config.update.learner_config.fine_tunes else None
+    learner = cast("FineTuner", loaded.of(config.update)) if config.update.learner_config.fine_tunes else None
     headline = fine_tune(policy, lessons, folder, met, on_progress, learner)
     if episodes is None:
         return headline

@@ -27,6 +27,7 @@ from starpo.ragen.context_fit import context_fits
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.execution import InProcess
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.sizing.architecture import known_size
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
@@ -155,8 +156,8 @@ def train_here(store: Store, run: str, preset: str, config: StarPOConfig, consol
     """
     check_memory(config)
     check_ready(config, preset, should_download=True)
-    with _progress(store, run, console):
-        return carry_out_run(store.address, run, preset, config, InProcess())
+    with _progress(store, run, console), ModelPlacement() as placement:
+        return carry_out_run(store.address, run, preset, config, InProcess(placement))
 
 
 @contextmanager

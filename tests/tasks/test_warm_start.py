@@ -21,7 +21,8 @@ from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.learning import imitation
 from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.readiness import check_ready
-from starpo.ragen.runs import placement
+from starpo.ragen.runs.loaded_learner import LoadedLearner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.tasks import warm_start as stage
 from starpo.tasks.reward import reward
@@ -51,7 +52,7 @@ def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
     settings = {"type": "pretrained", "name_or_path": str(POLICY)}
     config = preset("smoke", {"policy": settings | ({} if fine_tuning is None else {"fine_tuning": fine_tuning})})
     work = warm_start(config)
-    (made,) = work.do(work, Store(str(tmp_path)))
+    (made,) = work.do(work, Store(str(tmp_path)), ModelPlacement())
     assert made.is_deterministic == is_deterministic
 
 
@@ -66,11 +67,11 @@ def test_a_learner_that_fine_tunes_takes_the_steps_and_is_in_the_key(
     assert warm_start(ranks).settings == warm_start(here).settings | {"learner": declared}
 
     learners = []
-    monkeypatch.setattr(placement, "learner_for", lambda update: update.learner)
+    monkeypatch.setattr(LoadedLearner, "of", lambda _, update: update.learner)
     monkeypatch.setattr(imitation, "fine_tune", lambda *given: learners.append(given[-1]) or {})
     for config in (here, ranks):
         work = warm_start(config)
-        list(work.do(work, Store(str(tmp_path))))
+        list(work.do(work, Store(str(tmp_path)), ModelPlacement()))
     assert learners == [None, "deepspeed"]
 
 
