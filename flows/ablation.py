@@ -34,9 +34,9 @@ from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.tasks.first_checkpoint.stages import EMBEDDED
 from starpo.tasks.loop.plan import RunPlan
 from starpo.tasks.loop.rollback import ended_as
-from starpo.tasks.warm_start import STAGE as WARM_START
 
 
 @flow(name="ablation", validate_parameters=True)
@@ -80,7 +80,7 @@ def ablation(
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
     """Compute every warm start once in advance, so that concurrent runs do not all compute the same one."""
-    first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == WARM_START.name}
+    first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == EMBEDDED.name}
     for work, run in first.items():
         try:
             with ModelPlacement() as placement:

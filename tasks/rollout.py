@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_panel
+from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
@@ -18,6 +18,7 @@ from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
+from starpo.tasks.held_out import held_out, held_out_digests
 from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="rollout", version=4)
@@ -64,7 +65,7 @@ def rollout(
         "agent": config.agent.model_dump(mode="json"),
         "rollout": config.rollout.model_dump(mode="json", exclude=_NOT_OF_A_ROLLOUT),
         "iteration": iteration,
-        "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
+        "excluded_panels": held_out_digests(config),
         **({"attempt": attempt} if attempt else {}),
     }
     code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
@@ -75,14 +76,6 @@ def rollout(
     images = ("images", "turn_images") if config.agent.shows_images else ()
     outputs = (*siblings, *images, "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
-
-
-def held_out(config: StarPOConfig) -> list[Panel]:
-    """Return the panels whose initial states are held out: the training environment's and the variants'."""
-    evaluation = config.evaluation
-    return [
-        make_panel(environment, evaluation.num_prompts, evaluation.panel_seed) for environment in config.panels.values()
-    ]
 
 
 def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
