@@ -30,12 +30,13 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.studies.grid import Grid
 from starpo.ragen.studies.studies import Ablations
+from starpo.tasks.first_checkpoint.stages import EMBEDDED
 from starpo.tasks.loop.plan import RunPlan
 from starpo.tasks.loop.rollback import ended_as
-from starpo.tasks.warm_start import STAGE as WARM_START
 
 
 @flow(name="ablation", validate_parameters=True)
@@ -79,10 +80,11 @@ def ablation(
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
     """Compute every warm start once in advance, so that concurrent runs do not all compute the same one."""
-    first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == WARM_START.name}
+    first = {work: run for run in runs for work in plans[run.name].new if work.stage.name == EMBEDDED.name}
     for work, run in first.items():
         try:
-            stage_task(work, "warm start")(store.url, work)
+            with ModelPlacement() as placement:
+                stage_task(work, "warm start")(store.url, work, placement)
         except Exception as error:  # the runs that need it will fail likewise and be reported
             get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
 

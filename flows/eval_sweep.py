@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 from prefect import flow
 from prefect.logging import get_run_logger
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from starpo.flows.runners import cell_runner
 from starpo.flows.stage_task import stage_task
 from starpo.flows.study import ended, finish
 from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep import Sweep
@@ -58,14 +60,18 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
     studies.name_cells(plan.name, measured)
     if not plan.missing:
         return
-    from starpo.ragen.runs.placement import restored
-
     # a sweep over a long run must not keep all of its weights
-    with restored(store, plan.dropped(store)), cell_runner(concurrency) as runner:
+    with (
+        ModelPlacement() as placement,
+        placement.learner.restored(store, plan.dropped(store)),
+        cell_runner(concurrency) as runner,
+    ):
+        shared = placement if isinstance(runner, ThreadPoolTaskRunner) else None
         futures = {}
         for planned in plan.missing:
             task = stage_task(planned.work, planned.label, tags={CELL_TAG})
-            futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
+            parameters = {"store_url": store.address, "work": planned.work, "placement": shared}
+            futures[runner.submit(task, parameters)] = planned
         for planned, error in ended(futures):
             if error is None:
                 measured[planned.label] = planned.work.keys

@@ -14,6 +14,7 @@ from prefect.logging import get_run_logger
 
 from starpo.flows.stage_task import stage_task
 from starpo.ragen.runs.execution import Pending
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Work
 
 
@@ -22,17 +23,18 @@ class InPrefect:
 
     cancellations: tuple[type[BaseException], ...] = (TerminationSignal,)
 
-    def __init__(self) -> None:
+    def __init__(self, placement: ModelPlacement) -> None:
+        self.placement = placement
         self.log: logging.Logger | logging.LoggerAdapter[Any] = get_run_logger()
         logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # task states already show what has finished
 
     def carry_out(self, store_url: str, work: Work, title: str) -> Keys:
         """Carry out a stage as a task run and return its outputs."""
-        return stage_task(work, title)(store_url, work)
+        return stage_task(work, title)(store_url, work, self.placement)
 
     def submit(self, store_url: str, work: Work, title: str) -> Pending:
         """Begin to carry out a stage as a task run in a thread."""
-        return stage_task(work, title).submit(store_url, work)
+        return stage_task(work, title).submit(store_url, work, self.placement)
 
     def begin(self, run: str, address: str) -> None:
         """Give the flow run the run's name, however it was started, and a link to the run's files."""

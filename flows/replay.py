@@ -11,6 +11,7 @@ from prefect import flow
 
 from starpo.flows.prefect_execution import InPrefect
 from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.replay.plan import plan_replay
 from starpo.ragen.store import Store
 from starpo.tasks.loop.record import RunRecorder
@@ -44,17 +45,16 @@ def replay(
     Returns:
         The replay's name: it is a run like any other.
     """
-    from starpo.ragen.runs.placement import restored
-
     url = store or Runtime.current().store
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
     code = replay_code(plan.config)
-    record = RunRecorder.open(
-        url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
-        execution=InPrefect(), parameters=plan.parameters, stop=plan.stop, start=plan.start,
-    )  # fmt: skip
     opened, first = Store(url), plan.checkpoints[plan.start]
     is_needed = should_update and opened.dropped("checkpoint", first) is not None
-    with record, restored(opened, [first] if is_needed else []):
-        replay_run(record, plan, should_evaluate)
+    with ModelPlacement() as placement:
+        record = RunRecorder.open(
+            url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
+            execution=InPrefect(placement), parameters=plan.parameters, stop=plan.stop, start=plan.start,
+        )  # fmt: skip
+        with record, placement.learner.restored(opened, [first] if is_needed else []):
+            replay_run(record, plan, should_evaluate)
     return record.name

@@ -1,7 +1,7 @@
 """The stages, one per file: each builds its work from settings and keys (`ragen.runs.work`) and defines how to do it.
 
 loop             the loops over the stages, and what walks them: training, replay, plans, verification, forks
-warm_start       (configuration) -> checkpoint
+warm_start       (configuration) -> checkpoint; `first_checkpoint` has its kinds of policy
 rollout          checkpoint -> turns
 reward           turns -> rewards
 variance_filter  turns, rewards -> selection
@@ -12,6 +12,7 @@ objectives       checkpoint, turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics
+held_out         initial states that training never starts from
 progress         the state that a run writes while it works
 incident         turns of a healthy and of the alarming iteration -> incident
 """

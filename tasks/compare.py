@@ -8,7 +8,9 @@ import numpy as np
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.runs.loaded_learner import LoadedLearner
 from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, read_attempts
@@ -69,7 +71,13 @@ def _has_weights(store: Store, side: Side) -> bool:
 
 
 def _compare(
-    context: UpdateContext, base: Side, branch: Side, reference: str, work: Work, store: Store
+    context: UpdateContext,
+    base: Side,
+    branch: Side,
+    reference: str,
+    work: Work,
+    store: Store,
+    placement: ModelPlacement,
 ) -> Iterator[Output]:
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.runs.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
@@ -81,18 +89,17 @@ def _compare(
         )
         values |= beside(*(stored_metrics(store, update["metrics"]) for update in (base.update, branch.update)))
     if work.settings["has_weights"]:
-        values |= _compare_gradients(store, context, base, branch, reference)
+        values |= _compare_gradients(store, placement.learner, context, base, branch, reference)
         values |= compare_directions("weight_change", _weight_changes(store, base, branch))
     named = {f"replay/{name}": value for name, value in values.items()}
     yield Output("metrics", metrics_table(context.iteration, STAGE.name, named))
 
 
 def _compare_gradients(
-    store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
+    store: Store, loaded: LoadedLearner, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Compare both gradients at the base's checkpoint; identical data and settings need no computation."""
     from starpo.ragen.learning.learners.measuring import able_to_measure, initial_gradient
-    from starpo.ragen.runs.placement import learner_at
     from starpo.ragen.runs.replay.comparison import compare_directions
     from starpo.ragen.runs.update import stored_trajectories
 
@@ -102,7 +109,7 @@ def _compare_gradients(
     def gradient(side: Side) -> np.ndarray:
         trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
         needed = reference if side.config.needs_first_checkpoint else None
-        learner = learner_at(store, base.before, able_to_measure([side.config]), needed)
+        learner = loaded.at(store, base.before, able_to_measure([side.config]), needed)
         return initial_gradient(learner, trajectories, replace(context, kept_share=kept_share)).numpy()
 
     return compare_directions("gradient", [(gradient(base), gradient(branch))])

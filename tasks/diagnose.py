@@ -10,6 +10,7 @@ from starpo.ragen.learning.metrics.iteration import (
     rollout_metrics,
 )
 from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts
@@ -28,7 +29,7 @@ def diagnose(iteration: int, max_attempts: int = 1, tags: Sequence[str] = (), **
         data: Role -> key of turns, rewards and selection of all attempts.
     """
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         tables = {kind: read_attempts(store, kind, data) for kind in ("turns", "rewards", "selection")}
         values = {
             **rollout_metrics(tables["turns"]),

@@ -11,6 +11,7 @@ from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.registry import agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -82,6 +83,7 @@ def _play(
     progress: RunProgress | None,
     work: Work,
     store: Store,
+    placement: ModelPlacement,
 ) -> Iterator[Output]:
     from starpo.ragen.agents.evaluation.episodes import fold_episodes
     from starpo.ragen.agents.evaluation.summary import summarise
@@ -90,7 +92,6 @@ def _play(
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.envs import make
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.runs.placement import is_deterministic, policy_folder, shard_player
     from starpo.ragen.runs.training_states import training_states
 
     cell, iteration = work.part, work.settings["iteration"]
@@ -99,7 +100,7 @@ def _play(
     # is that of the rollouts, even for a single shard: this process would have to load the model once more.
     num_trajectories = len(groups) * evaluation.samples_per_prompt
     num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
-    player = shard_player(rollout, max(num_shards, -(-rollout.num_groups // rollout.shard_groups)))
+    player = placement.players.player(rollout, max(num_shards, -(-rollout.num_groups // rollout.shard_groups)))
     num_shards = min(max(num_shards, player.num_workers), len(groups))
     shards = make_episodes(
         groups,
@@ -112,7 +113,7 @@ def _play(
     )
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=policy_folder(store, checkpoint),
+        folder=placement.learner.policy_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=environment,
         agent=agent,
@@ -129,7 +130,7 @@ def _play(
     facts = trained.facts(panel) | {f"engine_{name}": value for name, value in usage.items()}
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline, wall-clock time decides what is played
-    is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
+    is_repeatable = placement.players.is_deterministic(rollout) and rollout.deadline_s is None
     told: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
     yield Output("metrics", metrics_table(iteration, work.name, values), values, **told)
     yield Output("episodes", episodes, values, **told)

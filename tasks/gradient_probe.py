@@ -5,6 +5,7 @@ from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts
@@ -32,16 +33,17 @@ def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, refere
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
 
 
-def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
+def _probe(config: UpdateConfig, work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
     from starpo.ragen.learning.learners.measuring import able_to_measure, gradient_spreads
     from starpo.ragen.learning.metrics.gradients import buckets, gradient_metrics
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.runs.placement import learner_at
     from starpo.ragen.runs.update import stored_trajectories, update_context
 
     selection = read_attempts(store, "selection", work.inputs)
     groups = buckets(selection)
-    learner = learner_at(store, work.inputs["checkpoint"], able_to_measure([config]), work.inputs.get("reference"))
+    learner = placement.learner.at(
+        store, work.inputs["checkpoint"], able_to_measure([config]), work.inputs.get("reference")
+    )
     assert work.seed is not None
     trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
     values: dict[str, float] = {}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from starpo.ragen.learning.control.collapse import RunVerdict
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -37,7 +38,7 @@ def incident(iteration: int, healthy: int, verdict: RunVerdict, action: str, tur
     return Work(STAGE, ("incident",), partial(_write, settings), settings, inputs)
 
 
-def _write(facts: Mapping[str, Any], work: Work, store: Store) -> Iterator[Output]:
+def _write(facts: Mapping[str, Any], work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
     with store.new_folder() as folder:
         (folder / "incident.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
         for name, role in (("before", "before_turns"), ("after", "turns")):

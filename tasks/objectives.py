@@ -5,6 +5,7 @@ from functools import partial
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.update import stored_trajectories, update_code
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
@@ -52,15 +53,16 @@ def objectives(
     return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)
 
 
-def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Output]:
+def _measure(
+    configs: Mapping[str, UpdateConfig], work: Work, store: Store, placement: ModelPlacement
+) -> Iterator[Output]:
     from starpo.ragen.learning.learners.measuring import able_to_measure, measured_objectives
     from starpo.ragen.learning.metrics.objectives import objective_metrics
     from starpo.ragen.learning.metrics.table import metrics_table
-    from starpo.ragen.runs.placement import learner_at
     from starpo.ragen.runs.update import update_context
 
     able = able_to_measure(list(configs.values()))
-    learner = learner_at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
+    learner = placement.learner.at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
     most = next((own for own in configs.values() if "spans" in own.needs), able)  # kinds of tokens, if one needs them
     trajectories, kept_share = stored_trajectories(store, most, work.inputs)
     context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled

@@ -6,6 +6,7 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -38,22 +39,21 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
     return Work(STAGE, ("metrics",), partial(_probe, config.update), settings, inputs, seed)
 
 
-def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Output]:
+def _probe(config: UpdateConfig, work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
     from starpo.ragen.agents.policy.load import load_tokenizer
     from starpo.ragen.learning.learners.learner import UpdateContext
     from starpo.ragen.learning.learners.measuring import able_to_measure, token_logprobs
     from starpo.ragen.learning.metrics.reasoning import CHOICES, crossed, matrices, pick
     from starpo.ragen.learning.metrics.table import metrics_table
     from starpo.ragen.learning.metrics.template import template_metrics
-    from starpo.ragen.runs.placement import learner_at, policy_folder
     from starpo.ragen.runs.stored_images import read_turns
 
     assert work.seed is not None
     iteration, temperature = work.settings["iteration"], work.settings["temperature"]
     turns, images = read_turns(store, work.inputs)
     checkpoint = work.inputs["checkpoint"]
-    learner = learner_at(store, checkpoint, able_to_measure([config]), work.inputs.get("reference"))
-    tokenizer = load_tokenizer(policy_folder(store, checkpoint))
+    learner = placement.learner.at(store, checkpoint, able_to_measure([config]), work.inputs.get("reference"))
+    tokenizer = load_tokenizer(placement.learner.policy_folder(store, checkpoint))
     values: dict[str, float] = {}
     for choice in CHOICES:
         reasoned = pick(turns, choice, work.settings["rows"], work.seed, lambda ids: str(tokenizer.decode(ids)))

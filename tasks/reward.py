@@ -6,6 +6,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -25,7 +26,7 @@ def reward(config: RewardConfig, turns: str, attempt: int = 0, types: Mapping[st
     """
     needed = {word for name in config.components for word in needs(REWARDS, name)}
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         rewards = compute_rewards(store.read_table("turns", turns), config, store, types)
         yield Output("rewards", rewards, is_deterministic="store" not in needed)  # a server's answers may vary
 

@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_panel
+from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
@@ -14,9 +14,11 @@ from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.lookup import needs
 from starpo.ragen.core.registry import SEARCHES, agent_code
 from starpo.ragen.envs.make import environment_code
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
+from starpo.tasks.held_out import held_out, held_out_digests
 from starpo.tasks.progress import RunProgress
 
 STAGE = Stage(name="rollout", version=4)
@@ -63,7 +65,7 @@ def rollout(
         "agent": config.agent.model_dump(mode="json"),
         "rollout": config.rollout.model_dump(mode="json", exclude=_NOT_OF_A_ROLLOUT),
         "iteration": iteration,
-        "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
+        "excluded_panels": held_out_digests(config),
         **({"attempt": attempt} if attempt else {}),
     }
     code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
@@ -74,14 +76,6 @@ def rollout(
     images = ("images", "turn_images") if config.agent.shows_images else ()
     outputs = (*siblings, *images, "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
-
-
-def held_out(config: StarPOConfig) -> list[Panel]:
-    """Return the panels whose initial states are held out: the training environment's and the variants'."""
-    evaluation = config.evaluation
-    return [
-        make_panel(environment, evaluation.num_prompts, evaluation.panel_seed) for environment in config.panels.values()
-    ]
 
 
 def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
@@ -104,7 +98,13 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
 
 
 def _play(
-    config: StarPOConfig, iteration: int, attempt: int, progress: RunProgress | None, work: Work, store: Store
+    config: StarPOConfig,
+    iteration: int,
+    attempt: int,
+    progress: RunProgress | None,
+    work: Work,
+    store: Store,
+    placement: ModelPlacement,
 ) -> Iterator[Output]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
@@ -113,7 +113,6 @@ def _play(
     from starpo.ragen.agents.rollout.turn_images import take_images
     from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
-    from starpo.ragen.runs.placement import is_deterministic, num_lost_workers, policy_folder, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))
@@ -125,7 +124,7 @@ def _play(
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=policy_folder(store, checkpoint),
+        folder=placement.learner.policy_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=config.environment,
         agent=config.agent,
@@ -136,14 +135,14 @@ def _play(
         search=settings.search,
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups, num_greedy=settings.num_greedy)
-    num_lost = num_lost_workers()
-    player = shard_player(settings, len(shards))
+    num_lost = placement.players.num_lost
+    player = placement.players.player(settings, len(shards))
     num_responses = sum(map(len, shards)) * config.agent.max_turns
     on_shard = progress.watch(player, num_responses) if progress else None
     turns, usage = take_usage(play_shards(player, job, shards, on_shard))
-    told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
+    told = {"usage": usage, "lost_workers": placement.players.num_lost - num_lost}
     # with a deadline, wall-clock time decides what is played
-    is_repeatable = is_deterministic(settings) and settings.deadline_s is None
+    is_repeatable = placement.players.is_deterministic(settings) and settings.deadline_s is None
     provenance = {name: value for name, value in told.items() if value}
     fault = make(config.environment).replay_fault
     if settings.search is not None:

@@ -6,6 +6,7 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.learning.metrics.table import metrics_table
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.runs.work import Dropped, Output, Work
 from starpo.ragen.store import Store
@@ -58,23 +59,24 @@ def update(
     return Work(STAGE, outputs, do, settings, inputs, seed, update_code(own))
 
 
-def _train(progress: RunProgress | None, is_kept: bool, work: Work, store: Store) -> Iterator[Output]:
+def _train(
+    progress: RunProgress | None, is_kept: bool, work: Work, store: Store, placement: ModelPlacement
+) -> Iterator[Output]:
     from starpo.ragen.runs.derive import new_policy
-    from starpo.ragen.runs.placement import learner_at, plays_elsewhere
 
     assert work.seed is not None
     config = update_config(work.settings)
-    learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
+    learner = placement.learner.at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     on_progress = progress.counting("pass") if progress else None
     result = run_update(store, learner, work.settings, work.inputs, work.seed, on_progress)
     repeats = learner.is_deterministic
     facts = result.metrics, {"timings": result.timings}, repeats
-    if is_kept or not repeats or plays_elsewhere():
+    if is_kept or not repeats or placement.players.are_elsewhere:
         with store.new_folder() as folder:
             learner.save(str(folder), work.key)
             yield Output("checkpoint", folder, *facts)
     else:
-        with new_policy(store, learner, work.key, like=work.inputs["checkpoint"]) as files:
+        with new_policy(placement.learner.policies, store, learner, work.key, like=work.inputs["checkpoint"]) as files:
             yield Output("checkpoint", Dropped(files), *facts)
     yield Output(
         "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats

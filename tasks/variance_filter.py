@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import num_kept, numbered
@@ -29,7 +30,7 @@ def variance_filter(config: FilterConfig, turns: str, rewards: str, earlier: Seq
             towards the wanted number.
     """
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         num_before = sum(num_kept(store, key) for key in earlier)
         tables = store.read_table("turns", turns), store.read_table("rewards", rewards)
         selection = select_groups(*tables, config, num_before)

@@ -14,7 +14,8 @@ from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.ragen.agents.policy.initial_states import write_states
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
 from starpo.ragen.core.outputs import is_vacant, whole_folder
-from starpo.ragen.runs.derive import Derivation, derive, restore
+from starpo.ragen.runs.derive import Derivation, restore
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.training_states import training_states
 from starpo.ragen.store import Store
@@ -82,19 +83,14 @@ def _exported(
 def _derived(
     store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None
 ) -> dict[str, Any]:
-    from starpo.ragen.runs.placement import learner_at
-
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
     numbers, total = itertools.count(1), len(recipe.updates)
     with (
         progress_bar("repeating updates", COUNTED) as show,
-        derive(
-            store,
-            recipe,
-            learner_at,
-            lambda _: show(next(numbers), total),
-            must_be_proved=output is None,
+        ModelPlacement() as placement,
+        placement.learner.derive(
+            store, recipe, lambda _: show(next(numbers), total), must_be_proved=output is None
         ) as derived,
     ):
         folder = _put(store, derived, output)

@@ -13,6 +13,7 @@ from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.plane import Point, path
 from starpo.ragen.learning.control.collapse import RunVerdict, diagnose
 from starpo.ragen.learning.metrics.table import Series, metric_series
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
@@ -81,12 +82,12 @@ def diagnose_run(
         works, not_computed = [], {str(error): 1}
     keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
     num_computed, failures = 0, list[str]()
-    with failing_once():
+    with failing_once(), ModelPlacement() as placement:
         for number, work in enumerate(works):
             on_stage(number, len(works))
             try:
                 is_new = not work.is_stored(store)
-                keys.append(work.carry_out(store)["metrics"])
+                keys.append(work.carry_out(store, placement)["metrics"])
                 num_computed += is_new
             except StarPOError as error:
                 failures.append(one_line(error))

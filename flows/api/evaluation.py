@@ -12,6 +12,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENGINES
 from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.tasks.evaluate import evaluate
@@ -64,11 +65,12 @@ def evaluate_checkpoint(
     config = apply_overrides(recorded, overrides, f"run {run}")
     number, checkpoint = find_checkpoint(store, run, iteration)
     metrics: dict[str, float] = {}
-    for cell, environment in config.panels.items():
-        tell(f"checkpoint {number} on {cell}")
-        settings = environment, config.agent, config.rollout, config.evaluation
-        keys = evaluate(number, cell, *settings, checkpoint, lineage=store.url).carry_out(store)
-        metrics |= stored_metrics(store, keys["metrics"])
+    with ModelPlacement() as placement:
+        for cell, environment in config.panels.items():
+            tell(f"checkpoint {number} on {cell}")
+            settings = environment, config.agent, config.rollout, config.evaluation
+            keys = evaluate(number, cell, *settings, checkpoint, lineage=store.url).carry_out(store, placement)
+            metrics |= stored_metrics(store, keys["metrics"])
     return Evaluation(number, config, metrics)
 
 

@@ -73,11 +73,13 @@ def play(
         StarPOError: If the settings are invalid, or the policy or the environment cannot be loaded.
     """
     from starpo.ragen.readiness import check_ready
+    from starpo.ragen.runs.placement import ModelPlacement
     from starpo.tasks.rollout import rollout
     from starpo.tasks.warm_start import warm_start
 
     config, opened = load_preset(fspath(preset), overrides), open_store(store)
     check_ready(config, fspath(preset), should_download=True)
-    checkpoint = warm_start(config).carry_out(opened)["checkpoint"]
-    keys = rollout(0, config.at(0), checkpoint).carry_out(opened)
+    with ModelPlacement() as placement:
+        checkpoint = warm_start(config).carry_out(opened, placement)["checkpoint"]
+        keys = rollout(0, config.at(0), checkpoint).carry_out(opened, placement)
     return opened.read_table("turns", keys["turns"])

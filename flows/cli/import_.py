@@ -17,6 +17,7 @@ from starpo.ragen.evidence.exchange.intake import READERS, iterations_of, take_i
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Output, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.remote.opening import open_location
@@ -182,7 +183,7 @@ class Importer(Runner):
         if "turn_images" in beside:
             settings["images"] = content_digest(beside["turn_images"](), TURN_IMAGES.schema)
 
-        def do(work: Work, store: Store) -> Iterator[Output]:
+        def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
             for kind, read in beside.items():
                 yield Output(kind, read(), is_deterministic=False)
             yield Output("turns", batches, provenance={"file": file}, is_deterministic=False)

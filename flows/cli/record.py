@@ -148,7 +148,7 @@ def _player(config: StarPOConfig, teacher: str | None, is_chat: bool) -> Iterato
         yield RelayPlayer(config.rollout.openai), ""  # type: ignore[attr-defined]
         return
     from starpo.ragen.agents.policy.source import resolve_policy
-    from starpo.ragen.runs.placement import playing_here, shard_player
+    from starpo.ragen.runs.placement import ModelPlacement
 
     folder = resolve_policy(config.policy)  # type: ignore[arg-type]
     if teacher is not None:
@@ -156,8 +156,8 @@ def _player(config: StarPOConfig, teacher: str | None, is_chat: bool) -> Iterato
 
         yield TeacherPlayer(teacher), folder
         return
-    with playing_here():
-        yield shard_player(config.rollout, 1), folder
+    with ModelPlacement(is_here=True) as placement:
+        yield placement.players.player(config.rollout, 1), folder
 
 
 def _has_failed(turns: Any) -> Any:

@@ -12,7 +12,7 @@ from starpo.ragen.context_fit import context_fits, template_lines
 from starpo.ragen.core.counts import counted
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.sizing.architecture import known_size
-from starpo.tasks.warm_start import imitation_lines
+from starpo.tasks.first_checkpoint.stored_episodes import imitation_lines
 
 
 def validate(

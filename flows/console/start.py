@@ -23,6 +23,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.readiness import check_ready
 from starpo.ragen.runs.execution import InProcess
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.store.names import checked_name
 from starpo.tasks.loop.memory_check import check_memory
@@ -161,8 +162,8 @@ def train_here(store: Store, run: str, preset: str, config: StarPOConfig, consol
     """
     check_memory(config)
     check_ready(config, preset, should_download=True)
-    with _progress(store, run, console):
-        return carry_out_run(store.address, run, preset, config, InProcess())
+    with _progress(store, run, console), ModelPlacement() as placement:
+        return carry_out_run(store.address, run, preset, config, InProcess(placement))
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from starpo.flows.console.terminal import Console, say
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.counts import counted, duration
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.runs.loaded_learner import LoadedLearner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.sizing.hours import num_episodes_of
 from starpo.ragen.store import Store
 from starpo.ragen.trial import Trial, play_trial
@@ -16,9 +18,10 @@ def show_trial(config: StarPOConfig, num_episodes: int, store: Store) -> None:
         ConfigError: If the embedded policy is to play, and the store does not have it.
     """
     console = Console()
-    folder, is_start, name = _first_policy(config, store)
-    with console.status(f"playing {counted(num_episodes, 'episode')}"):
-        trial = play_trial(config, folder, num_episodes, store)
+    with ModelPlacement() as placement:
+        folder, is_start, name = _first_policy(config, store, placement.learner)
+        with console.status(f"playing {counted(num_episodes, 'episode')}"):
+            trial = play_trial(config, folder, num_episodes, store)
     for line in describe(trial, config, name):
         say(console, line)
     for advice in trial.advice(config, is_start=is_start):
@@ -43,14 +46,13 @@ def describe(trial: Trial, config: StarPOConfig, name: str) -> list[str]:
     ]
 
 
-def _first_policy(config: StarPOConfig, store: Store) -> tuple[str, bool, str]:
+def _first_policy(config: StarPOConfig, store: Store, learner: LoadedLearner) -> tuple[str, bool, str]:
     """Return a folder with the run's first policy, whether it is that one, and its name for people."""
-    from starpo.ragen.runs.placement import policy_folder
     from starpo.tasks.warm_start import warm_start
 
     first = warm_start(config)
     if first.is_stored(store):
-        return policy_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
+        return learner.policy_folder(store, first.keys["checkpoint"]), True, "the stored first policy of this run"
     if config.policy.type == "tiny":
         raise ConfigError(
             "--play needs the embedded policy, which its warm start makes: run `starpo train` with these settings and "

@@ -27,7 +27,7 @@ class Example:
     response_mask: np.ndarray
 
 
-class Lessons(Protocol):
+class ImitationData(Protocol):
     """What is imitated: demonstrations, or episodes that were stored."""
 
     @property

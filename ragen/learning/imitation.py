@@ -25,7 +25,7 @@ from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.allocator import give_back_freed_memory
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.learning.demonstrations import demonstrate_turns
-from starpo.ragen.learning.examples import Lessons
+from starpo.ragen.learning.examples import ImitationData
 from starpo.ragen.learning.learners.learner import FineTuner
 from starpo.ragen.learning.learners.micro_batch_runner import MicroBatchRunner
 from starpo.ragen.learning.learners.models.adapters import merge_adapters
@@ -99,7 +99,7 @@ def imitate(
 
 def fine_tune(
     policy: PretrainedPolicy,
-    lessons: Callable[[PreTrainedTokenizerBase], Lessons],
+    data: ImitationData,
     folder: str | Path,
     met: Sequence[str] = (),
     on_progress: Callable[[int, int], None] | None = None,
@@ -109,7 +109,7 @@ def fine_tune(
 
     Args:
         policy: The policy; its `fine_tuning` must be set.
-        lessons: Returns what to imitate, as tokens of the policy's tokenizer.
+        data: What to imitate, as tokens of the policy's tokenizer.
         folder: Output folder for config, weights (safetensors), tokenizer and the initial states that were trained on.
         met: Digests of initial states that the policy was trained on before.
         on_progress: Called with (steps done, total steps).
@@ -129,27 +129,26 @@ def fine_tune(
     model, tokenizer = load_pretrained(policy, policy.dtype if config.lora else torch.float32)
     check_output_layer(model)
     schedule = prepare_policy(model, config)
-    given = lessons(tokenizer)
     if learner is None:
-        learned = _fine_tune_here(model, config, schedule, given, on_progress)
+        learned = _fine_tune_here(model, config, schedule, data, on_progress)
     else:
-        learned = learner.fine_tune(policy, model, given.examples, folder, on_progress, given.images)
+        learned = learner.fine_tune(policy, model, data.examples, folder, on_progress, data.images)
     if config.lora is not None:
         merge_adapters(model)
     model.to(device="cpu", dtype=getattr(torch, policy.dtype))  # type: ignore[call-arg]
     save_policy(model, tokenizer, folder)
-    write_states(folder, [*dict.fromkeys([*met, *given.initial_states])])
-    headline = _headline(model, tokenizer, given) | learned
+    write_states(folder, [*dict.fromkeys([*met, *data.initial_states])])
+    headline = _headline(model, tokenizer, data) | learned
     del model
     give_back_freed_memory()
     return headline
 
 
-def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lessons: Lessons) -> dict[str, float]:
+def _headline(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: ImitationData) -> dict[str, float]:
     return {
-        "num_turns": float(lessons.num_turns),
-        "num_episodes": float(lessons.num_episodes),
-        **({"demonstration_success": float(np.mean(lessons.successes))} if lessons.successes else {}),
+        "num_turns": float(data.num_turns),
+        "num_episodes": float(data.num_episodes),
+        **({"demonstration_success": float(np.mean(data.successes))} if data.successes else {}),
         "num_parameters": float(model.num_parameters()),
         "vocabulary_size": float(len(tokenizer)),
     }
@@ -159,7 +158,7 @@ def _fine_tune_here(
     model: PreTrainedModel,
     config: FineTuning,
     schedule: OptimiserConfig,
-    given: Lessons,
+    data: ImitationData,
     on_progress: Callable[[int, int], None] | None,
 ) -> dict[str, float]:
     device = Device.here()
@@ -169,12 +168,12 @@ def _fine_tune_here(
     trained = TorchModel(ResponseScores(model), ModelOptimiser(model, schedule))
     return learn(
         trained,
-        given.examples,
+        data.examples,
         config.steps,
         config.batch_size,
         config.seed,
         runner,
         split,
         on_progress=on_progress,
-        images=given.images,
+        images=data.images,
     )

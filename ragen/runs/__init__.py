@@ -2,9 +2,11 @@
 
 work             a stage as a value: key, inputs, and how to carry it out
 execution        carries out stages in this process, with retries after I/O failures
-placement        where engines and learners run, kept loaded between stages
+placement        where a run plays and learns; kept loaded between stages, closed at its end
+players          its engines, worker processes and actors
+loaded_learner   its learner, at any checkpoint, kept or derived
 update           one update on stored datasets
-derive           rebuilds a dropped checkpoint by the updates that made it, each verified by its digest
+derive           an update repeated to rebuild a dropped checkpoint, verified by its digest
 replay           reward, filter and update of stored rollouts with other settings
 verify           whether a stage reproduces what is stored
 forks            which runs of a store branch off from which others

@@ -1,23 +1,23 @@
 """Derivation: updates repeated on stored rollouts to rebuild a checkpoint, each verified by its digest.
 
-    Recipe -> learner at the kept checkpoint -> update, hash, compare; update, hash, compare; ... -> learner there
+learner at a checkpoint, manifest of the update that followed --repeat_update--> Step: digests compared
 
-The learner runs update after update, as in the run itself; nothing is written but the policy (`newest_policies`).
+The learner runs update after update, as in the run itself (`loaded_learner`); nothing is written but the policy
+(`newest_policies`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from starpo.ragen.agents.policy.complete import complete_in_place
 from starpo.ragen.config.device import Device
-from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, DerivationError
+from starpo.ragen.core.errors import DerivationError
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.learner import Learner, UpdateResult
-from starpo.ragen.runs.newest_policies import POLICIES
+from starpo.ragen.runs.newest_policies import NewestPolicies
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.update import run_update, update_code, update_config
 from starpo.ragen.store import Facts, Store
@@ -26,9 +26,6 @@ from starpo.ragen.store.artifacts.provenance import collect
 from starpo.ragen.store.keeping.recipe import Recipe, iteration_of
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import FileEntry, Manifest
-
-LearnerAt = Callable[[Store, str, UpdateConfig, str | None], Learner]
-"""Returns the learner for a configuration, loaded at a checkpoint, with a reference (`placement.learner_at`)."""
 
 Proof = Literal["checkpoint", "samples", "none"]
 """Proof that a checkpoint is the original one: its digest; or, if its manifest is lost, the digest of the samples of
@@ -84,65 +81,42 @@ class Derivation:
         complete_in_place(folder, lambda base: complete_folder(store, base))
 
 
-@contextmanager
-def derive(
-    store: Store,
-    recipe: Recipe,
-    learner_at: LearnerAt,
-    on_step: Callable[[Step], None] = lambda _: None,
-    *,
-    must_be_proved: bool = True,
-) -> Iterator[Derivation]:
-    """Carry out a recipe; the store is only read. If it is proved, the learner and its policy stay there afterwards.
+def repeat_update(
+    store: Store, learner: Learner, policies: NewestPolicies, made: Manifest, recipe: Recipe, *, must_be_proved: bool
+) -> Step:
+    """Repeat one update of a recipe, and compare the result with the original; the store is only read.
 
     Args:
         store: Store of its inputs.
-        recipe: Recipe with at least one update.
-        learner_at: See `LearnerAt`.
-        on_step: Called after every update.
-        must_be_proved: Whether to fail at the first update that need not have given the original.
-
-    Yields:
-        The derived checkpoint.
+        learner: Learner at the checkpoint that the update starts from; changed in place.
+        policies: Take the new policy.
+        made: Manifest that describes the update.
+        recipe: The recipe that it belongs to.
+        must_be_proved: Whether to fail if it need not have given the original.
 
     Raises:
         DerivationError: If a deterministic learner gave another result than the original, or proof is lacking.
-        ArtifactDamagedError: If the kept checkpoint or a rollout differs from what was written.
+        ArtifactDamagedError: If a rollout differs from what was written.
     """
-    assert recipe.updates
-    steps: list[Step] = []
-    for made in recipe.updates:
-        config, reference = update_config(made.settings), made.inputs.get("reference")
-        try:
-            learner = learner_at(store, made.inputs["checkpoint"], config, reference)
-        except ArtifactDamagedError as error:
-            raise ArtifactDamagedError(
-                f"checkpoint {recipe.key} is derived from checkpoint {recipe.start}, the nearest one kept, but that is "
-                f"damaged. Delete it, and derivation starts from the one before it.\n{error}"
-            ) from error
-        assert made.seed is not None
-        result = run_update(store, learner, made.settings, made.inputs, made.seed)
-        with new_policy(store, learner, made.key, like=recipe.start) as files:
-            step = _compared(store, made, files, result, learner.is_deterministic)
-            if must_be_proved and step.proof == "none":
-                raise _unproved(made, recipe)
-        steps.append(step)
-        on_step(step)
-    try:
-        yield Derivation(learner, recipe, tuple(steps))
-    finally:
-        if steps[-1].proof == "none":
-            learner.checkpoint_key = None
-            POLICIES.discard(recipe.key)
+    assert made.seed is not None
+    result = run_update(store, learner, made.settings, made.inputs, made.seed)
+    with new_policy(policies, store, learner, made.key, like=recipe.start) as files:
+        step = _compared(store, made, files, result, learner.is_deterministic)
+        if must_be_proved and step.proof == "none":
+            raise _unproved(made, recipe)
+    return step
 
 
 @contextmanager
-def new_policy(store: Store, learner: Learner, key: str, *, like: str) -> Iterator[list[FileEntry]]:
+def new_policy(
+    policies: NewestPolicies, store: Store, learner: Learner, key: str, *, like: str
+) -> Iterator[list[FileEntry]]:
     """Context manager: the learner's policy, in a folder that players find under this key once the block has succeeded.
 
     If the block fails, what the learner holds is not taken for that checkpoint either.
 
     Args:
+        policies: Take the policy.
         store: Has the base of adapters.
         learner: The learner, after its update.
         key: Key of the checkpoint.
@@ -157,7 +131,7 @@ def new_policy(store: Store, learner: Learner, key: str, *, like: str) -> Iterat
     files = store.lasting_manifest("checkpoint", like).files
     size_bytes = sum(entry.size_bytes for entry in files if entry.name.startswith(_WEIGHTS))
     try:
-        with POLICIES.new(key, size_bytes) as folder:
+        with policies.new(key, size_bytes) as folder:
             entries = learner.save_policy(str(folder), key)
             complete_in_place(str(folder), lambda base: complete_folder(store, base))
             yield entries

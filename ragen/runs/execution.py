@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from starpo.ragen.core.errors import is_transient
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 
@@ -32,10 +33,12 @@ class Execution(Protocol):
     Attributes:
         log: Logger of the run.
         cancellations: Errors that mean that the run was stopped from outside.
+        placement: Where its stages play and learn; closed by whoever opened it.
     """
 
     log: logging.Logger | logging.LoggerAdapter[Any]
     cancellations: tuple[type[BaseException], ...]
+    placement: ModelPlacement
 
     def carry_out(self, store_url: str, work: Work, title: str) -> Keys:
         """Carry out a stage unless it is stored, with retries after I/O failures, and return its outputs."""
@@ -63,6 +66,9 @@ class InProcess:
     log: logging.Logger | logging.LoggerAdapter[Any] = logging.getLogger("starpo.run")
     cancellations: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
 
+    def __init__(self, placement: ModelPlacement) -> None:
+        self.placement = placement
+
     def carry_out(self, store_url: str, work: Work, title: str) -> Keys:
         """Carry out a stage unless it is stored, with retries after I/O failures, and return its outputs."""
         retrying = Retrying(
@@ -74,7 +80,7 @@ class InProcess:
             ),
             reraise=True,
         )
-        return retrying(lambda: work.carry_out(Store(store_url)))
+        return retrying(lambda: work.carry_out(Store(store_url), self.placement))
 
     def submit(self, store_url: str, work: Work, title: str) -> Pending:
         """Begin to carry out a stage in a thread."""

@@ -1,12 +1,12 @@
-"""`NewestPolicies`: the policies that updates have just made, in folders of this process, for the players.
+"""`NewestPolicies`: the policies that a run's updates have just made, in folders of this process.
 
 update --new--> folder of the policy --find--> rollout, evaluation, probe
 
 A checkpoint that its run does not keep is not written to the store. Its policy is written here: into memory
 (`/dev/shm`) where there is ample room, else into a temporary folder. Workers on this machine read it there.
 
-The folders go with the process. Those of a killed process stay until another run begins on this machine: a process
-holds a lock on its own, so a folder whose lock can be taken has no owner.
+The folders go with the run, at the latest with the process. Those of a killed process stay until another run begins on
+this machine: a process holds a lock on its own, so a folder whose lock can be taken has no owner.
 """
 
 import atexit
@@ -32,7 +32,7 @@ _AMPLE = 4
 
 
 class NewestPolicies:
-    """The newest policies of this process, by the keys of their checkpoints."""
+    """The newest policies of a run, by the keys of their checkpoints."""
 
     def __init__(self) -> None:
         self._folders: dict[str, Path] = {}
@@ -85,6 +85,7 @@ class NewestPolicies:
         """Remove all policies."""
         with self._lock:
             root, self._root, self._folders = self._root, None, {}
+            atexit.unregister(self.clear)
             if root is not None and self._pid == os.getpid():  # a forked process has no share in them
                 shutil.rmtree(root, ignore_errors=True)
                 os.close(self._owning)
@@ -162,7 +163,3 @@ def _unwritable(folder: str | Path, error: OSError) -> StoreError:
         f"the new policy cannot be written to {folder}: {error}. Free some space there, or set TMPDIR to a folder with "
         "room, and run the same command again; what is stored is not done again"
     )
-
-
-POLICIES = NewestPolicies()
-"""Those of this process."""

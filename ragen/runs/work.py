@@ -10,6 +10,7 @@ replays use the same values as the training loop.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.identity import code_identity, is_reusable
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import FileEntry, Stage
@@ -57,8 +59,9 @@ class Output:
     replay_fault: str = ""
 
 
-CarryOut = Callable[["Work", Store], Iterator[Output]]
-"""Carries out work on inputs from this store; each output is stored before the generator resumes."""
+CarryOut = Callable[["Work", Store, ModelPlacement], Iterator[Output]]
+"""Carries out work on inputs from this store; each output is stored before the generator resumes. What plays or learns
+does so where the placement says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +122,22 @@ class Work:
         """Whether all outputs were made, even if a checkpoint among them has been dropped since."""
         return all(store.was_made(kind, self.key) for kind in self.outputs)
 
-    def carry_out(self, store: Store) -> Keys:
-        """Carry out the work unless it is stored; returns kind -> key."""
+    def carry_out(self, store: Store, placement: ModelPlacement | None = None) -> Keys:
+        """Carry out the work unless it is stored.
+
+        Args:
+            store: Has its inputs, and takes its outputs.
+            placement: Where to play and learn. None: with players and a learner of this stage alone, closed at its end.
+
+        Returns:
+            Kind -> key.
+        """
         if not self.is_stored(store):
             started = time.perf_counter()
             try:
-                for made in self.do(self, store):
-                    self._put(store, made, time.perf_counter() - started)
+                with nullcontext(placement) if placement else ModelPlacement() as opened:
+                    for made in self.do(self, store, opened):
+                        self._put(store, made, time.perf_counter() - started)
             except SystemExit as error:
                 used = ", ".join(dict.fromkeys(self.code.values())) or "no code that settings name"
                 raise StarPOError(

@@ -114,9 +114,9 @@ class Planner(Runner):
         """Whether as much is planned as was asked for."""
         return self._is_over
 
-    def stored_lessons(self, config: StarPOConfig) -> Keys:
+    def episode_keys(self, config: StarPOConfig) -> Keys:
         """Find the stored episodes that the first checkpoint learns from; none without a store."""
-        return super().stored_lessons(config) if self._store else {}
+        return super().episode_keys(config) if self._store else {}
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Add one stage to the plan."""

@@ -166,8 +166,6 @@ class RunRecorder(Runner):
 
         If the block fails, rollouts in progress are stopped, so that the run ends without waiting for them.
         """
-        from starpo.ragen.runs.placement import stop_playing
-
         pending = self._execution.submit(self.store_url, work, _title(iteration, work))
         keys: Keys = {}
         try:
@@ -175,7 +173,7 @@ class RunRecorder(Runner):
             self.progress.say(_activity(work))
             keys |= pending.result()
         except BaseException:
-            stop_playing()
+            self._execution.placement.players.stop()
             raise
         self._made(iteration, work.name, keys)
 
@@ -209,9 +207,7 @@ class RunRecorder(Runner):
             self._log.info("checkpoint %s dropped; `starpo checkpoint %s` says how to rebuild it", key, self.name)
         is_passed_on = checkpoints[-1] in checkpoints[:-1] and self.is_kept(len(checkpoints) - 1)
         if is_passed_on and self._store.dropped("checkpoint", checkpoints[-1]):
-            from starpo.ragen.runs.placement import bring_back
-
-            bring_back(self._store, checkpoints[-1])
+            self._execution.placement.learner.bring_back(self._store, checkpoints[-1])
 
     def training_begins(self) -> None:
         """Start the timer: what came before (warm start, first evaluation) is not used to estimate the time left."""

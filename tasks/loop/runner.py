@@ -11,8 +11,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import num_kept
+from starpo.tasks.first_checkpoint.stored_episodes import episode_keys
 from starpo.tasks.progress import RunProgress
-from starpo.tasks.warm_start import stored_lessons
 
 
 class Runner:
@@ -65,9 +65,9 @@ class Runner:
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Note that an iteration uses artifacts from an earlier iteration or another run."""
 
-    def stored_lessons(self, config: StarPOConfig) -> Keys:
+    def episode_keys(self, config: StarPOConfig) -> Keys:
         """Find the stored episodes of other runs that the first checkpoint learns from: role -> key."""
-        return stored_lessons(config.policy, self.store_url)
+        return episode_keys(config.policy, self.store_url)
 
     def warn(self, message: str) -> None:
         """Warn the user."""

@@ -23,6 +23,7 @@ from starpo.ragen.runs.work import Keys
 from starpo.ragen.store.attempts import kind_of, numbered, of_kind
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.first_checkpoint.stored_episodes import has_texts
 from starpo.tasks.loop.rollback import what_comes
 from starpo.tasks.loop.runner import Runner
 from starpo.tasks.probe import probe
@@ -30,7 +31,7 @@ from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import has_texts, warm_start
+from starpo.tasks.warm_start import warm_start
 
 PlayOn = Callable[[int], str]
 """Plays the attempt with this index and returns the key of its turns."""
@@ -47,7 +48,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         NothingKeptError: If the filter kept no group in too many consecutive iterations.
         CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
-    stored = runner.stored_lessons(config)
+    stored = runner.episode_keys(config)
     begin = warm_start(config, stored, runner.progress, should_render=has_texts(stored, runner.store_url))
     first = checkpoint = runner.stage(0, begin)["checkpoint"]
     turns: Keys = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from starpo.ragen.config.load import recorded_config
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.verify.chosen import Visit, check_stages, chosen_iterations
 from starpo.ragen.runs.verify.scratch import Scratch
 from starpo.ragen.runs.verify.verdict import CheckResult, Verdict
@@ -103,8 +104,8 @@ def verify_run(
     walk = walk_record(store, record, config, recorded)
     visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
     findings = [_of_seals(store, run), *(walk.findings or [CheckResult(0, "record", "place", Verdict.SAME)])]
-    with without_progress_bars(), Scratch(store) as scratch:
-        verifier = Verifier(store, scratch, config)
+    with without_progress_bars(), Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
+        verifier = Verifier(store, scratch, config, placement)
         for number, visit in enumerate(visits):
             if on_visit is not None:
                 on_visit(number, len(visits), visit)

@@ -20,7 +20,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.save import save_policy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.runs.placement import forget_learner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys
 from starpo.ragen.store import Store
 from starpo.tasks.reward import reward
@@ -86,6 +86,7 @@ def test_what_is_not_kept_costs_little(
 
     for method, name in {"update": "learning", "save": "saving", "save_policy": "saving"}.items():
         monkeypatch.setattr(TorchLearner, method, timed(name, getattr(TorchLearner, method)))
+    placement = ModelPlacement()
     first = checkpoint = warm_start(config).carry_out(store)["checkpoint"]
     found: dict[str, Any] = {"model": model}
     iteration = 0
@@ -95,7 +96,7 @@ def test_what_is_not_kept_costs_little(
         for _ in range(NUM_UPDATES[model]):
             work = update(config, iteration, checkpoint, first, data, is_kept=is_kept)
             started = time.perf_counter()
-            checkpoint = work.carry_out(store)["checkpoint"]
+            checkpoint = work.carry_out(store, placement)["checkpoint"]
             inside["outside"] = time.perf_counter() - started - inside["learning"]
             for name, measured in seconds.items():
                 measured.append(inside[name])
@@ -110,5 +111,5 @@ def test_what_is_not_kept_costs_little(
             **{f"median_{name}_s": round(statistics.median(all_s[1:]), 3) for name, all_s in seconds.items()},
         }  # without the first, which loads the checkpoint
     print(json.dumps(found))
-    forget_learner()
+    placement.close()
     assert found["hashed"]["stored_bytes"] < 1e6

@@ -39,7 +39,7 @@ from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.metrics.iteration import filter_metrics, reward_metrics, rollout_metrics
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.ragen.runs.placement import learner_for, shard_player
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.tasks.loop.record import RunRecorder
@@ -69,11 +69,11 @@ LIBRARY = (
 class BareLoop:
     """The training loop without Prefect and store."""
 
-    def __init__(self, config: StarPOConfig, first: str, folder: Path) -> None:
+    def __init__(self, config: StarPOConfig, first: str, folder: Path, placement: ModelPlacement) -> None:
         self.config, self.first, self.folder = config, first, folder
         self.policy = (first, "first")
-        self.workers = shard_player(config.rollout, Runtime.current().threads)
-        self.learner = learner_for(config.update)
+        self.workers = placement.players.player(config.rollout, Runtime.current().threads)
+        self.learner = placement.learner.of(config.update)
         panel = make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
         self.excluded = panel.excluded_digests
         self.turns = self.play(0)
@@ -138,7 +138,8 @@ def test_prefect_and_store_cost_little(
     def begin(self: RunRecorder) -> None:
         training_begins(self)
         first = store.runs.iteration(self.name, 0)["warm_start"]["checkpoint"]
-        loops.append(BareLoop(config, store.local_folder("checkpoint", first), tmp_path))
+        placement = self._execution.placement
+        loops.append(BareLoop(config, store.local_folder("checkpoint", first), tmp_path, placement))
 
     def cut(self: RunRecorder, iteration: int, work: Work) -> Keys:
         """Separate iterations: before the stage `reward`, one ends and the next begins."""

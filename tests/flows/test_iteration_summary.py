@@ -4,6 +4,7 @@ from unittest.mock import Mock
 
 from starpo.flows.presets import preset
 from starpo.ragen.runs.execution import InProcess
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.tasks.loop.iteration_summary import iteration_line
 from starpo.tasks.loop.record import RunRecorder
 
@@ -27,7 +28,7 @@ def test_a_line_has_what_was_measured_and_nothing_else() -> None:
 
 def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path) -> None:
     """An iteration without an update has no update metrics, so no alarm takes those of an earlier one for its own."""
-    recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"), InProcess())
+    recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"), InProcess(ModelPlacement()))
     recorder._tracker = Mock()
     recorder.note(0, {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.1})
     recorder.note(1, {"rollout/success_rate": 0.2})

@@ -9,6 +9,7 @@ from prefect.states import Failed, exception_to_failed_state
 from starpo.flows.presets import preset
 from starpo.flows.stage_task import is_io_failure, stage_task
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -32,7 +33,7 @@ def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyP
     secret, address = "canary-Abc123", "https://me:hunter2x@host/x"
     monkeypatch.setenv("WANDB_KEY", secret)
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         try:
             raise KeyError(secret)
         except KeyError as error:
@@ -41,7 +42,7 @@ def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyP
 
     work = Work(Stage(name="update", version=1), ("metrics",), do)
     with pytest.raises(RuntimeError) as raised:
-        stage_task(work, "title").fn(str(tmp_path), work)
+        stage_task(work, "title").fn(str(tmp_path), work, None)
     shown = "".join(traceback.format_exception(raised.value))
     message = repr(asyncio.run(exception_to_failed_state(raised.value)).message)
     for text in (shown, message):

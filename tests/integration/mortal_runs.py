@@ -112,15 +112,16 @@ class Moments:
 
     def _tell_of_work(self) -> None:
         """Report when a stage that is not stored yet begins to compute."""
+        from starpo.ragen.runs.placement import ModelPlacement
         from starpo.ragen.runs.work import Keys, Work
         from starpo.ragen.store import Store
 
         carry_out = Work.carry_out
 
-        def told(work: Work, store: Store) -> Keys:
+        def told(work: Work, store: Store, placement: ModelPlacement | None = None) -> Keys:
             if not work.is_stored(store) and self.is_late_enough:
                 self._say(begun=work.stage.name, key=work.key)
-            return carry_out(work, store)
+            return carry_out(work, store, placement)
 
         Work.carry_out = told  # type: ignore[method-assign]
 

@@ -16,6 +16,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, NothingKeptError
 from starpo.ragen.core.registry import ADVANTAGES, FILTERS, SURROGATES
 from starpo.ragen.runs.metrics import stored_metrics
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Keys, Work
 from starpo.ragen.store import Store
 from starpo.tasks.loop.runner import Runner
@@ -144,13 +145,14 @@ NUMBERS = ("gradient_norm", "policy_loss", "value_loss", "advantage_std", "clip_
 class Direct(Runner):
     """Carries out the stages of a run in this process, without records."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, placement: ModelPlacement) -> None:
+        self.placement = placement
         self.name, self.store, self.store_url = "any", store, store.url
         self.done: list[tuple[int, Work]] = []
         self.metrics: defaultdict[int, dict[str, float]] = defaultdict(dict)
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        keys = work.carry_out(self.store)
+        keys = work.carry_out(self.store, self.placement)
         self.done.append((iteration, work))
         if "metrics" in keys:
             self.metrics[iteration] |= stored_metrics(self.store, keys["metrics"])
@@ -182,8 +184,8 @@ def drawn(seed: int, ways: Sequence[Mapping[str, Any]] = ({},)) -> tuple[str, di
 
 
 def trained(config: StarPOConfig, folder: Path) -> Direct:
-    runner = Direct(Store(str(folder)))
-    with suppress(NothingKeptError):
+    with ModelPlacement() as placement, suppress(NothingKeptError):
+        runner = Direct(Store(str(folder)), placement)
         train(runner, config)
     return runner
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +59,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 
 @pytest.fixture
-def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
+def store(finished: Path, tmp_path: Path) -> Store:
     """Copy of the finished run's store, for a test to modify."""
     shutil.copytree(finished, tmp_path / "store")
-    yield Store(str(tmp_path / "store"))
-    forget()
-
-
-def forget() -> None:
-    """Unload the learner: learners stay loaded between tests, but one that was tampered with must not."""
-    from starpo.ragen.runs.placement import forget_learner
-
-    forget_learner()
+    return Store(str(tmp_path / "store"))
 
 
 def facts(capsys: pytest.CaptureFixture[str], store: Store, number: int, output: Path | None = None) -> dict[str, Any]:
@@ -222,10 +214,7 @@ class Honest(Jittery):
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    import starpo.ragen.runs.placement as warm
-
-    forget()
-    return lambda kind: monkeypatch.setattr(warm, "load", lambda *_: kind)
+    return lambda kind: monkeypatch.setattr("starpo.ragen.runs.loaded_learner.load", lambda *_: kind)
 
 
 def test_another_result_is_refused_and_names_the_update(store: Store, learner: Any, tmp_path: Path) -> None:
@@ -246,7 +235,6 @@ def test_an_edited_estimator_is_named_with_what_it_was_and_is(
         f"from dataclasses import replace\n\nfrom {module} import {name} as original\n\n\ndef {name}(inputs):\n"
         "    made = original(inputs)\n    return replace(made, advantages_BT=-made.advantages_BT)\n"
     )
-    forget()
     monkeypatch.setitem(ADVANTAGES, config.advantage, f"mine_code:{name}")
     was = store.dropped("checkpoint", keys(store)[5])
     now = code_identity(f"mine_code:{name}")

@@ -136,7 +136,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     play = evaluation._play
 
     def failing(*args):
-        if args[-2].settings["iteration"] == 0:
+        if args[-3].settings["iteration"] == 0:
             raise ValueError("no such tile")
         return play(*args)
 

@@ -138,7 +138,7 @@ def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest
         train = update_stage._train
 
         def fail(*given: Any) -> Iterator[Output]:
-            *_, work, _store = given
+            *_, work, _store, _placement = given
             if work.settings["iteration"] == 1:
                 raise EngineError("the machine was switched off")
             return train(*given)

@@ -14,7 +14,7 @@ from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.learning.learners.measuring import initial_gradient
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.runs.placement import learner_at
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.update import stored_trajectories, update_context
 from starpo.ragen.store import Store
 
@@ -43,8 +43,9 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     checkpoint, first = stages[0]["update"]["checkpoint"], stages[0]["warm_start"]["checkpoint"]
     trajectories, kept_share = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
-    learner = learner_at(store, checkpoint, config, first)
-    own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
+    with ModelPlacement() as placement:
+        learner = placement.learner.at(store, checkpoint, config, first)
+        own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
     assert lab.found.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
     assert lab.found.cosines["run"]["run"] == 1.0
 

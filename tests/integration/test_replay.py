@@ -47,7 +47,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a replay has no environment and no engine")
 
-    monkeypatch.setattr("starpo.ragen.runs.placement.shard_player", refuse)
+    monkeypatch.setattr("starpo.ragen.runs.players.Players.player", refuse)
 
 
 def artifacts(store: Store) -> set[str]:

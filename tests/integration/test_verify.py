@@ -73,7 +73,7 @@ def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytes
         raise AssertionError("Ray was asked for")
 
     monkeypatch.setenv("STARPO_POOL", "ray")
-    monkeypatch.setattr("starpo.ragen.runs.placement._actors", no_actors)
+    monkeypatch.setattr("starpo.ragen.runs.players.Players._actors", no_actors)
     assert faults(verify(folder)) == {}
 
 

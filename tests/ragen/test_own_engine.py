@@ -42,7 +42,7 @@ ENGINES["mine"] = Entry("starpo.ragen.agents.rollout.torch.engine:TorchEngine", 
 LEARNERS["mine"] = Entry("mine_learner:MyLearner", options="mine:MyLearnerConfig")
 
 from starpo.flows.presets import preset
-from starpo.ragen.runs import placement
+from starpo.ragen.runs.players import Players
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.config.reference import page
@@ -58,8 +58,8 @@ assert config.update.effective()["mine"] == {"num_parts": 2}
 assert "deepspeed" not in config.update.effective()
 assert "`rollout.mine.share`" in page() and "`update.mine.num_parts`" in page()
 assert EngineSpec.of(config.rollout) == EngineSpec("mine", '{"share": 0.75}')
-placement._workers = lambda *asked: asked
-assert placement.shard_player(config.rollout, 1)[1:] == (1, "/opt/mine/python")
+Players._workers = lambda players, *arguments: arguments
+assert Players().player(config.rollout, 1)[1:] == (1, "/opt/mine/python")
 architecture = architecture_of(config)
 found = estimate(config, architecture, Machine(48 * GIB, 4))
 parts = {part.name: part.size_bytes for part in found.memory.always}

@@ -7,7 +7,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.agents.rollout.shards import ShardPlayer
 from starpo.ragen.config.rollout import RolloutConfig
-from starpo.ragen.runs import placement
+from starpo.ragen.runs.players import Players
 from starpo.ragen.store import Facts, Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks.evaluate import evaluate
@@ -22,13 +22,13 @@ def test_a_small_panel_asks_for_the_player_of_the_rollouts(
 ) -> None:
     """Four shards of a group of eight; a panel is cut into shards of at most eight trajectories."""
     asked = []
-    player = placement.shard_player
+    player = Players.player
 
-    def noted(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
+    def noted(players: Players, rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
         asked.append(num_shards)
-        return player(rollout, 1)
+        return player(players, rollout, 1)
 
-    monkeypatch.setattr(placement, "shard_player", noted)
+    monkeypatch.setattr(Players, "player", noted)
     store = Store(str(tmp_path))
     facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
     put_folder(store, "checkpoint", str(POLICY), Facts(key="c" * 32, **facts))

@@ -5,7 +5,8 @@ from starpo.ragen.agents.evaluation.panel import excluded_states
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import make
-from starpo.tasks.rollout import held_out, rollout
+from starpo.tasks.held_out import held_out
+from starpo.tasks.rollout import rollout
 from starpo.tasks.warm_start import warm_start
 
 LAKE = {"type": "frozen_lake", "size": 3, "min_distance": 1}

@@ -18,16 +18,19 @@ from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, LearnerError
 from starpo.ragen.envs.sokoban.environment import Sokoban
-from starpo.ragen.learning import imitation
+from starpo.ragen.learning import demonstrations, imitation
 from starpo.ragen.learning.learners.data.trajectories import assemble
 from starpo.ragen.readiness import check_ready
-from starpo.ragen.runs import placement
+from starpo.ragen.runs.loaded_learner import LoadedLearner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
-from starpo.tasks import warm_start as stage
+from starpo.tasks.first_checkpoint import stored_episodes
+from starpo.tasks.first_checkpoint.stored_episodes import episode_keys, has_texts, imitation_lines
+from starpo.tasks.held_out import held_out
 from starpo.tasks.reward import reward
-from starpo.tasks.rollout import held_out, rollout
+from starpo.tasks.rollout import rollout
 from starpo.tasks.variance_filter import variance_filter
-from starpo.tasks.warm_start import has_texts, imitation_lines, stored_lessons, warm_start
+from starpo.tasks.warm_start import warm_start
 
 GPU = Device("cuda", "NVIDIA H200")
 FAST_GPU = replace(GPU, is_repeatable=False)
@@ -42,16 +45,17 @@ POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 def test_what_was_fine_tuned_comes_out_again_where_the_device_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_tuning: dict | None, device: Device, is_deterministic: bool
 ) -> None:
-    def fine_tune(policy: object, lessons: object, folder: Path, *_: object) -> dict[str, float]:
+    def fine_tune(policy: object, data: object, folder: Path, *_: object) -> dict[str, float]:
         (folder / "config.json").write_text("{}")
         return {}
 
     monkeypatch.setattr(imitation, "fine_tune", fine_tune)
+    monkeypatch.setattr(demonstrations, "demonstrate_turns", lambda *_: None)
     monkeypatch.setattr(Device, "here", lambda: device)
     settings = {"type": "pretrained", "name_or_path": str(POLICY)}
     config = preset("smoke", {"policy": settings | ({} if fine_tuning is None else {"fine_tuning": fine_tuning})})
     work = warm_start(config)
-    (made,) = work.do(work, Store(str(tmp_path)))
+    (made,) = work.do(work, Store(str(tmp_path)), ModelPlacement())
     assert made.is_deterministic == is_deterministic
 
 
@@ -66,11 +70,12 @@ def test_a_learner_that_fine_tunes_takes_the_steps_and_is_in_the_key(
     assert warm_start(ranks).settings == warm_start(here).settings | {"learner": declared}
 
     learners = []
-    monkeypatch.setattr(placement, "learner_for", lambda update: update.learner)
+    monkeypatch.setattr(LoadedLearner, "of", lambda _, update: update.learner)
+    monkeypatch.setattr(demonstrations, "demonstrate_turns", lambda *_: None)
     monkeypatch.setattr(imitation, "fine_tune", lambda *given: learners.append(given[-1]) or {})
     for config in (here, ranks):
         work = warm_start(config)
-        list(work.do(work, Store(str(tmp_path))))
+        list(work.do(work, Store(str(tmp_path)), ModelPlacement()))
     assert learners == [None, "deepspeed"]
 
 
@@ -99,7 +104,7 @@ def expert(folder: str, **changes: object) -> StarPOConfig:
 def test_a_policy_imitates_the_successes_of_a_run(played: tuple[Store, str], tmp_path: Path) -> None:
     store, folder = played
     config = expert(folder)
-    stored = stored_lessons(config.policy, store.url)
+    stored = episode_keys(config.policy, store.url)
     work = warm_start(config, stored)
     key = work.carry_out(store)["checkpoint"]
     made = store.manifest("checkpoint", key)
@@ -118,10 +123,10 @@ def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
     played: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, is_exhaustive: bool
 ) -> None:
     store, folder = played
-    config, stored = expert(folder), stored_lessons(expert(folder).policy, store.url)
+    config, stored = expert(folder), episode_keys(expert(folder).policy, store.url)
     states = set(store.read_table("turns", stored["turns"])["initial_state_digest"].to_pylist())
     panel = replace(held_out(config)[0], state_digests=tuple(states), is_exhaustive=is_exhaustive)
-    monkeypatch.setattr(stage, "held_out", lambda config: [panel])
+    monkeypatch.setattr(stored_episodes, "held_out", lambda config: [panel])
     work = warm_start(config.model_copy(update={"fresh": str(is_exhaustive)}), stored)
     if is_exhaustive:
         assert store.manifest("checkpoint", work.carry_out(store)["checkpoint"]).headline["num_excluded"] == 0
@@ -132,7 +137,7 @@ def test_episodes_on_a_panel_are_left_out_unless_it_has_every_state(
 
 def test_other_stored_rollouts_are_another_warm_start_and_names_are_not(played: tuple[Store, str]) -> None:
     store, folder = played
-    config, stored = expert(folder), stored_lessons(expert(folder).policy, store.url)
+    config, stored = expert(folder), episode_keys(expert(folder).policy, store.url)
     assert warm_start(config, stored | {"turns": "0" * 32}) != warm_start(config, stored)
     assert warm_start(expert(folder, runs=["renamed:0"]), stored) == warm_start(config, stored)
     assert warm_start(expert(folder, min_return=1.0), stored) != warm_start(config, stored)
@@ -150,7 +155,7 @@ def test_episodes_of_a_policy_with_another_vocabulary_are_refused(played: tuple[
     (other / "tokenizer.json").write_text(json.dumps(words))
     config = expert(str(other))
     with pytest.raises(ConfigError, match=r"policy.fine_tuning.runs: .* another tokenizer"):
-        warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
+        warm_start(config, episode_keys(config.policy, store.url)).carry_out(store)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +181,7 @@ def test_texts_of_others_are_imitated_beside_recorded_episodes(played: tuple[Sto
     store, folder = played
     config = expert(folder, runs=["base:0", demos], episodes="all", steps=30, batch_size=16, learning_rate=3e-3)
     told, *left_out = imitation_lines(config, store.url)
-    stored = stored_lessons(config.policy, store.url)
+    stored = episode_keys(config.policy, store.url)
     work = warm_start(config, stored, should_render=has_texts(stored, store.url))
     key = work.carry_out(store)["checkpoint"]
     headline = store.manifest("checkpoint", key).headline
@@ -203,10 +208,10 @@ def test_texts_that_are_written_otherwise_are_another_warm_start(played: tuple[S
     """The key of recorded episodes alone is that of a version that knew no texts."""
     store, folder = played
     config = expert(folder, runs=[demos], episodes="all")
-    stored = stored_lessons(config.policy, store.url)
+    stored = episode_keys(config.policy, store.url)
     assert stored.keys() == {"turns"}
     assert has_texts(stored, store.url)
-    assert not has_texts(stored_lessons(expert(folder).policy, store.url), store.url)
+    assert not has_texts(episode_keys(expert(folder).policy, store.url), store.url)
     changes = ({}, {"agent.chat_template": "{{ messages }}"}, {"rollout.max_context_tokens": 512})
     keys = {warm_start(apply_overrides(config, change, "test"), stored, should_render=True).key for change in changes}
     assert len(keys) == 3
@@ -216,7 +221,7 @@ def test_texts_that_are_written_otherwise_are_another_warm_start(played: tuple[S
 
 def test_nothing_is_trained_on_texts_but_imitation(played: tuple[Store, str], demos: str) -> None:
     store, _ = played
-    turns = store.read_table("turns", stored_lessons(expert("x", runs=[demos]).policy, store.url)["turns"])
+    turns = store.read_table("turns", episode_keys(expert("x", runs=[demos]).policy, store.url)["turns"])
     num_rows = turns.num_rows
     paid = turns.select(["trajectory_id", "turn"]).append_column("is_valid", pa.array([True] * num_rows))
     for name in ("total", "trajectory_return", "normalised_return"):
@@ -233,7 +238,7 @@ def test_nothing_to_imitate_ends_before_the_policy_is_loaded(
     config = expert(folder, min_return=1e6)
     monkeypatch.setattr(imitation, "load_pretrained", None)
     with pytest.raises(ConfigError, match=r"none of \d+ stored episodes .* at least 1e\+06"):
-        warm_start(config, stored_lessons(config.policy, store.url)).carry_out(store)
+        warm_start(config, episode_keys(config.policy, store.url)).carry_out(store)
 
 
 def test_an_environment_without_demonstrator_needs_stored_episodes(

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from starpo.ragen.agents.policy.adapter import base_of
 from starpo.schemas.manifest import MANIFEST_NAME
 
 
@@ -48,6 +47,8 @@ def complete_in_place(folder: str, folder_of: Callable[[str], str]) -> None:
 
 
 def _base_weights(folder: str, folder_of: Callable[[str], str]) -> list[Path]:
+    from starpo.ragen.agents.policy.adapter import base_of  # imports torch
+
     base_key = base_of(folder)
     return [] if base_key is None else sorted(Path(folder_of(base_key)).glob("model*.safetensors*"))
 

@@ -17,6 +17,7 @@ from starpo.ragen.core.errors import (
     first_line,
 )
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.scratch import Scratch
 from starpo.ragen.runs.verify.unreplayable import unreplayable
@@ -50,12 +51,14 @@ class Recomputation:
         store: Store of the run; only read.
         scratch: Temporary store in front of it, which holds inputs and outputs.
         config: Settings of the run.
+        placement: Where stages play and learn.
         sound: Kinds and keys of the artifacts that are known to be as written.
     """
 
     store: Store
     scratch: Scratch
     config: StarPOConfig
+    placement: ModelPlacement
     sound: set[tuple[str, str]] = field(default_factory=set)
 
     def compute(self, visit: Visit) -> Keys:
@@ -80,7 +83,7 @@ class Recomputation:
             self._check_lineage(visit.inputs["checkpoint"], manifest)
         for kind, key in visit.outputs.items():
             self.scratch.discard(kind, key)
-        return visit.work.carry_out(self.scratch.store)
+        return visit.work.carry_out(self.scratch.store, self.placement)
 
     def provide(self, kind: str, key: str) -> None:
         """Make an input available in the scratch store; a dropped checkpoint is derived if it is not there yet."""
@@ -97,12 +100,11 @@ class Recomputation:
         Raises:
             NotComputedError: If an update gives another result here. That is judged where the update is verified.
         """
-        from starpo.ragen.runs.derive import derive, restore
-        from starpo.ragen.runs.placement import learner_at
+        from starpo.ragen.runs.derive import restore
         from starpo.ragen.store.keeping.recipe import find_recipe
 
         try:
-            with derive(self.store, find_recipe(self.store, key), learner_at) as derivation:
+            with self.placement.learner.derive(self.store, find_recipe(self.store, key)) as derivation:
                 restore(self.scratch.store, derivation)
         except DerivationError as error:
             reason = f"its input checkpoint/{key} cannot be derived: {first_line(error)}"

@@ -11,6 +11,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, NotAskedError, first_line, named_line
 from starpo.ragen.core.guard import FOREIGN
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.differences import folder_difference, is_close, is_rounding, table_difference
 from starpo.ragen.runs.verify.origin import different_origin
@@ -31,13 +32,15 @@ class Verifier:
         store: Store of the run; only read.
         scratch: Temporary store in front of it.
         config: Settings of the run.
+        placement: Where stages are recomputed: here, as actors on other machines do not see the scratch store.
     """
 
-    def __init__(self, store: Store, scratch: Scratch, config: StarPOConfig) -> None:
+    def __init__(self, store: Store, scratch: Scratch, config: StarPOConfig, placement: ModelPlacement) -> None:
         self.scratch = scratch
         self._store = store
         self._staleness = config.rollout.staleness
-        self._recomputation = Recomputation(store, scratch, config)
+        self._learner = placement.learner
+        self._recomputation = Recomputation(store, scratch, config, placement)
         self._checks = StoredChecks(self._recomputation)
         self._passed: deque[str] = deque()
 
@@ -65,10 +68,9 @@ class Verifier:
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
         """Recompute the stage; return its outputs, or the verdict on all of its artifacts and the reason."""
         from starpo.ragen.agents.policy.save import without_progress_bars
-        from starpo.ragen.runs.placement import playing_here
 
         try:
-            with playing_here(), without_progress_bars():  # actors on other nodes do not see the scratch store
+            with without_progress_bars():
                 return self._recomputation.compute(visit), Verdict.SAME, ""
         except NotComputedError as error:
             return {}, error.verdict, str(error)
@@ -116,8 +118,6 @@ class Verifier:
 
     def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
         """Compare an artifact with the recomputed one, which is stored under the key of this release."""
-        from starpo.ragen.runs.placement import forget_learner
-
         assert stored.manifest is not None
         computed = self.scratch.store.manifest(kind, key)
         is_arithmetic = visit.stage in ARITHMETIC
@@ -125,7 +125,7 @@ class Verifier:
             difference = _manifest_difference(stored.manifest, computed)
             return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
         if visit.stage == "update":  # the next one loads the stored checkpoint, not the learner's state
-            forget_learner()
+            self._learner.close()
         origin = different_origin(stored.manifest, computed, not is_arithmetic)
         if stored.table is not None:
             again = self.scratch.store.read_table(kind, key)

@@ -11,6 +11,7 @@ import numpy as np
 from transformers import AutoConfig
 
 from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.config.policy import FineTuning
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.demonstrations import demonstrate_turns
@@ -81,18 +82,19 @@ def tuned(report: Report, name: str, setup: Setup, dtype: str) -> float:
     changed = {"steps": setup.tuning_steps, "batch_size": setup.tuning_batch, "dtype": dtype}
     tuning = FineTuning(**config.policy.fine_tuning.model_dump() | changed)
     ended: list[float] = []
+    demonstrations = demonstrate_turns(
+        tuning,
+        config.environment,
+        config.agent,
+        config.rollout.max_response_tokens,
+        frozenset(),
+        load_tokenizer(setup.model),
+        setup.tuning_batch * setup.tuning_steps,
+    )
     with tempfile.TemporaryDirectory(dir=setup.out) as folder:
         fine_tune(
             config.policy.model_copy(update={"fine_tuning": tuning}),
-            lambda tokenizer: demonstrate_turns(
-                tuning,
-                config.environment,
-                config.agent,
-                config.rollout.max_response_tokens,
-                frozenset(),
-                tokenizer,
-                setup.tuning_batch * setup.tuning_steps,
-            ),
+            demonstrations,
             folder,
             on_progress=lambda _done, _total: ended.append(time.perf_counter()),
         )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from starpo.ragen.agents.policy.initial_states import read_states
-from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
@@ -43,10 +43,9 @@ def tuned(folder: str, config: FineTuning, to: Path, **changes) -> dict[str, flo
     policy = PretrainedPolicy(name_or_path=folder, fine_tuning=config)
     excluded = changes.pop("excluded", frozenset())
 
-    def lessons(tokenizer):
-        return demonstrate_turns(config, LAKE, AGENT, 64, excluded, tokenizer, config.demonstration_turns)
-
-    return fine_tune(policy, lessons, to, **changes)
+    tokenizer = load_tokenizer(folder)
+    demonstrations = demonstrate_turns(config, LAKE, AGENT, 64, excluded, tokenizer, config.demonstration_turns)
+    return fine_tune(policy, demonstrations, to, **changes)
 
 
 def logprob(folder: str) -> float:

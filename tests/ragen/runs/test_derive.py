@@ -9,10 +9,11 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.config.device import Device
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, DerivationError
-from starpo.ragen.runs import placement
-from starpo.ragen.runs.derive import Step, derive, restore
+from starpo.ragen.runs import loaded_learner
+from starpo.ragen.runs.derive import Step, restore
 from starpo.ragen.runs.execution import InProcess
-from starpo.ragen.runs.newest_policies import POLICIES
+from starpo.ragen.runs.loaded_learner import LoadedLearner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping import recipe as recipes
 from starpo.ragen.store.keeping.recipe import failing_once, find_recipe, how_made
@@ -21,18 +22,22 @@ from tests.ragen.runs.adapted import FIRST, H200, NUMBERS, Adapted, key_of, writ
 
 
 @pytest.fixture(autouse=True)
-def learners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Adapted]]:
-    """The learners that were made, none of which was there before."""
+def learners(monkeypatch: pytest.MonkeyPatch) -> list[Adapted]:
+    """The learners that were made."""
     made: list[Adapted] = []
 
     def make(*_: object) -> Adapted:
         made.append(Adapted())
         return made[-1]
 
-    placement.forget_learner()
-    monkeypatch.setattr(placement, "load", lambda *_: make)
-    yield made
-    placement.forget_learner()
+    monkeypatch.setattr(loaded_learner, "load", lambda *_: make)
+    return made
+
+
+@pytest.fixture
+def loaded() -> Iterator[LoadedLearner]:
+    with ModelPlacement() as placement:
+        yield placement.learner
 
 
 def files(store: Store) -> list[Path]:
@@ -40,36 +45,38 @@ def files(store: Store) -> list[Path]:
 
 
 def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(
-    adapted_store: Store, learners: list[Adapted]
+    adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted]
 ) -> None:
     steps: list[Step] = []
-    with derive(adapted_store, find_recipe(adapted_store, key_of(3)), placement.learner_at, steps.append) as derived:
+    with loaded.derive(adapted_store, find_recipe(adapted_store, key_of(3)), steps.append) as derived:
         assert [step.proof for step in steps] == ["checkpoint"] * 3
         assert derived.learner is learners[1]
     assert len(learners) == 2
 
 
-def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store) -> None:
+def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store, loaded: LoadedLearner) -> None:
     before = files(adapted_store)
-    folder = Path(placement.policy_folder(adapted_store, key_of(3)))
+    folder = Path(loaded.policy_folder(adapted_store, key_of(3)))
     assert (folder / "adapter_model.safetensors").read_text() == key_of(3)
     assert (folder / "model.safetensors").read_text() == "weights"
-    assert [POLICIES.find(key_of(number)) is not None for number in NUMBERS] == [False, True, True]
+    assert [loaded.policies.find(key_of(number)) is not None for number in NUMBERS] == [False, True, True]
     assert files(adapted_store) == before
 
 
 def test_what_the_learner_holds_is_where_the_next_one_starts(
-    adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placement.policy_folder(adapted_store, key_of(1))
-    POLICIES.clear()
+    loaded.policy_folder(adapted_store, key_of(1))
+    loaded.policies.clear()
     shutil.rmtree(Path(adapted_store.url, "checkpoint", FIRST, "model.safetensors").parent)
     with pytest.raises(ArtifactMissingError, match=FIRST):
         find_recipe(adapted_store, key_of(2))
     assert [made.key for made in find_recipe(adapted_store, key_of(2), held=key_of(1)).updates] == [key_of(2)]
 
 
-def test_what_cannot_be_derived_is_tried_once(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_derived_is_tried_once(
+    adapted_store: Store, loaded: LoadedLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Many who need later checkpoints do not each walk back to the one that is kept."""
     walked: list[str] = []
     monkeypatch.setattr(recipes, "how_made", lambda store, key: walked.append(key) or how_made(store, key))
@@ -77,23 +84,25 @@ def test_what_cannot_be_derived_is_tried_once(adapted_store: Store, monkeypatch:
     with failing_once():
         for number in (2, 3):
             with pytest.raises(ArtifactDamagedError, match=f"{key_of(2)} is derived from checkpoint {FIRST}"):
-                placement.policy_folder(adapted_store, key_of(number))
+                loaded.policy_folder(adapted_store, key_of(number))
     assert walked == [key_of(2), key_of(1), key_of(3)]
     with pytest.raises(ArtifactDamagedError, match=key_of(3)):  # only there
-        placement.policy_folder(adapted_store, key_of(3))
+        loaded.policy_folder(adapted_store, key_of(3))
 
 
-def test_a_policy_that_its_folder_lost_is_written_again(adapted_store: Store, learners: list[Adapted]) -> None:
-    placement.policy_folder(adapted_store, key_of(1))
-    POLICIES.clear()
-    folder = Path(placement.policy_folder(adapted_store, key_of(1)))
+def test_a_policy_that_its_folder_lost_is_written_again(
+    adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted]
+) -> None:
+    loaded.policy_folder(adapted_store, key_of(1))
+    loaded.policies.clear()
+    folder = Path(loaded.policy_folder(adapted_store, key_of(1)))
     assert (folder / "adapter_model.safetensors").read_text() == key_of(1)
     assert len(learners) == 1
 
 
-def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store: Store) -> None:
+def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store: Store, loaded: LoadedLearner) -> None:
     before = files(adapted_store)
-    with placement.restored(adapted_store, [key_of(2), "f" * 32]):  # the other cannot be derived
+    with loaded.restored(adapted_store, [key_of(2), "f" * 32]):  # the other cannot be derived
         assert adapted_store.has("checkpoint", key_of(2))
     assert files(adapted_store) == before
 
@@ -111,7 +120,12 @@ def drift(folder: Path, key: str) -> None:
     ],
 )
 def test_without_proof_nothing_stays(
-    adapted_store: Store, monkeypatch: pytest.MonkeyPatch, is_deterministic: bool, here: Device, reason: str
+    adapted_store: Store,
+    loaded: LoadedLearner,
+    monkeypatch: pytest.MonkeyPatch,
+    is_deterministic: bool,
+    here: Device,
+    reason: str,
 ) -> None:
     monkeypatch.setattr("tests.ragen.runs.adapted.write_adapted", drift)
     monkeypatch.setattr(Adapted, "is_deterministic", is_deterministic)
@@ -119,33 +133,34 @@ def test_without_proof_nothing_stays(
     recipe = find_recipe(adapted_store, key_of(2))
     message = rf"(?s)cannot be proved.*{reason}.*A machine like .* torch .*{FIRST} is kept.*--output"
     with pytest.raises(DerivationError, match=message):
-        placement.policy_folder(adapted_store, key_of(2))
-    assert POLICIES.find(key_of(1)) is None
-    with derive(adapted_store, recipe, placement.learner_at, must_be_proved=False) as derived:
+        loaded.policy_folder(adapted_store, key_of(2))
+    assert loaded.policies.find(key_of(1)) is None
+    with loaded.derive(adapted_store, recipe, must_be_proved=False) as derived:
         assert derived.proof == "none"
         with pytest.raises(DerivationError, match="cannot be proved"):
             restore(adapted_store, derived)
     assert derived.learner.checkpoint_key is None
-    assert POLICIES.find(key_of(2)) is None
+    assert loaded.policies.find(key_of(2)) is None
 
 
 def test_another_result_is_refused_and_leaves_nothing(
-    adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, loaded: LoadedLearner, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files(adapted_store)
     monkeypatch.setattr("tests.ragen.runs.adapted.write_adapted", drift)
     message = r"(?s)iteration 0, repeated, gave another result: its checkpoint had digest .*then: .*here: .*same type"
     with pytest.raises(DerivationError, match=message):
-        placement.policy_folder(adapted_store, key_of(2))
+        loaded.policy_folder(adapted_store, key_of(2))
     assert learners[0].checkpoint_key is None
-    assert POLICIES.find(key_of(1)) is None
+    assert loaded.policies.find(key_of(1)) is None
     assert files(adapted_store) == before
 
 
 def test_passed_on_to_a_number_that_is_kept_it_is_brought_back(adapted_store: Store) -> None:
     config = preset("smoke", {"checkpoint_every": 2, "iterations": 5})
-    recorder = RunRecorder(adapted_store.url, "run", config, InProcess())
-    recorder.retain([FIRST, key_of(1)])
-    assert not adapted_store.has("checkpoint", key_of(1))
-    recorder.retain([FIRST, key_of(1), key_of(1)])
+    with ModelPlacement() as placement:
+        recorder = RunRecorder(adapted_store.url, "run", config, InProcess(placement))
+        recorder.retain([FIRST, key_of(1)])
+        assert not adapted_store.has("checkpoint", key_of(1))
+        recorder.retain([FIRST, key_of(1), key_of(1)])
     assert adapted_store.has("checkpoint", key_of(1))

@@ -10,6 +10,7 @@ from tenacity import Retrying
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.runs import execution
 from starpo.ragen.runs.execution import NUM_ATTEMPTS, InProcess
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -28,7 +29,7 @@ def failing(error: Exception, times: int) -> Work:
     """Work that fails so many times, and then stores example metrics."""
     left = [error] * times
 
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         if left:
             raise left.pop()
         yield Output("metrics", example("metrics"))
@@ -39,11 +40,11 @@ def failing(error: Exception, times: int) -> Work:
 @pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError("disk")])
 def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     work = failing(error, NUM_ATTEMPTS - 1)
-    assert InProcess().carry_out(str(tmp_path), work, "000 diagnose") == work.keys
+    assert InProcess(ModelPlacement()).carry_out(str(tmp_path), work, "000 diagnose") == work.keys
     assert Store(str(tmp_path)).has("metrics", work.key)
     assert pauses == [1, 2, 4]
     with pytest.raises(type(error), match=str(error)):
-        InProcess().carry_out(str(tmp_path / "other"), failing(error, NUM_ATTEMPTS), "000 diagnose")
+        InProcess(ModelPlacement()).carry_out(str(tmp_path / "other"), failing(error, NUM_ATTEMPTS), "000 diagnose")
 
 
 @pytest.mark.parametrize(
@@ -51,5 +52,5 @@ def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Pat
 )
 def test_what_is_wrong_is_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     with pytest.raises(type(error)):
-        InProcess().submit(str(tmp_path), failing(error, 1), "000 diagnose").result()
+        InProcess(ModelPlacement()).submit(str(tmp_path), failing(error, 1), "000 diagnose").result()
     assert pauses == []

@@ -9,8 +9,8 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import DerivationError, StoreError
 from starpo.ragen.learning.learners.learner import UpdateResult
-from starpo.ragen.runs import placement
-from starpo.ragen.runs.newest_policies import POLICIES
+from starpo.ragen.runs import loaded_learner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Work
 from starpo.ragen.sizing.architecture import known_architecture
 from starpo.ragen.sizing.storage import checkpoint_interval
@@ -22,15 +22,19 @@ from tests.ragen.runs.adapted import DATA, FIRST, Adapted
 
 
 @pytest.fixture
-def learner(monkeypatch: pytest.MonkeyPatch) -> Iterator[Adapted]:
+def learner(monkeypatch: pytest.MonkeyPatch) -> Adapted:
     made = Adapted()
-    placement.forget_learner()
-    monkeypatch.setattr(placement, "load", lambda *_: lambda *_: made)
+    monkeypatch.setattr(loaded_learner, "load", lambda *_: lambda *_: made)
     monkeypatch.setattr(
         "starpo.tasks.update.run_update", lambda *_: UpdateResult(example("samples"), {"update/num_steps": 1.0}, {})
     )
-    yield made
-    placement.forget_learner()
+    return made
+
+
+@pytest.fixture
+def placement() -> Iterator[ModelPlacement]:
+    with ModelPlacement() as opened:
+        yield opened
 
 
 def work(*, is_kept: bool) -> Work:
@@ -49,6 +53,7 @@ def test_whether_it_is_kept_is_not_in_the_key() -> None:
 def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
     adapted_store: Store,
     learner: Adapted,
+    placement: ModelPlacement,
     monkeypatch: pytest.MonkeyPatch,
     is_kept: bool,
     is_repeatable: bool,
@@ -58,36 +63,36 @@ def test_a_checkpoint_that_can_be_derived_here_is_written_only_if_kept(
     if pool:
         monkeypatch.setenv("STARPO_POOL", pool)
     learner.is_deterministic = is_repeatable
-    key = work(is_kept=is_kept).carry_out(adapted_store)["checkpoint"]
+    key = work(is_kept=is_kept).carry_out(adapted_store, placement)["checkpoint"]
     assert adapted_store.has("checkpoint", key) is is_written
     assert adapted_store.was_made("checkpoint", key)
-    assert (POLICIES.find(key) is not None) is not is_written
+    assert (placement.learner.policies.find(key) is not None) is not is_written
     assert adapted_store.lasting_manifest("checkpoint", key).is_deterministic is is_repeatable
 
 
 def test_one_that_was_killed_between_its_outputs_is_repeated(
-    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            made.carry_out(adapted_store)
+            made.carry_out(adapted_store, placement)
     file = Path(adapted_store.url, "checkpoint", made.key, "dropped.json")
     before = file.stat().st_mtime_ns
     assert not made.is_stored(adapted_store)
-    made.carry_out(adapted_store)
+    made.carry_out(adapted_store, placement)
     assert made.is_stored(adapted_store)
     assert file.stat().st_mtime_ns == before
 
 
 def test_another_result_is_refused_and_not_played(
-    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)
-    made.carry_out(adapted_store)
+    made.carry_out(adapted_store, placement)
     (Path(adapted_store.url, "samples", made.key, "manifest.json")).unlink()
-    placement.forget_learner()
+    placement.learner.close()
     write = adapted.write_adapted
 
     def drift(folder: Path, key: str) -> None:
@@ -96,13 +101,13 @@ def test_another_result_is_refused_and_not_played(
 
     monkeypatch.setattr(adapted, "write_adapted", drift)
     with pytest.raises(DerivationError, match="was made again"):
-        made.carry_out(adapted_store)
-    assert POLICIES.find(made.key) is None
+        made.carry_out(adapted_store, placement)
+    assert placement.learner.policies.find(made.key) is None
     assert learner.checkpoint_key is None
 
 
 def test_a_disk_that_fills_leaves_nothing_and_the_update_is_repeated(
-    adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
+    adapted_store: Store, learner: Adapted, placement: ModelPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = adapted.write_adapted
 
@@ -114,10 +119,10 @@ def test_a_disk_that_fills_leaves_nothing_and_the_update_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(adapted, "write_adapted", fill)
         with pytest.raises(StoreError, match=r"(?s)cannot write .*No space left on device.*free some space"):
-            made.carry_out(adapted_store)
+            made.carry_out(adapted_store, placement)
     assert not adapted_store.was_made("checkpoint", made.key)
     assert list(Path(adapted_store.url, "tmp").iterdir()) == []
-    assert adapted_store.has("checkpoint", made.carry_out(adapted_store)["checkpoint"])
+    assert adapted_store.has("checkpoint", made.carry_out(adapted_store, placement)["checkpoint"])
 
 
 def test_by_default_it_depends_on_the_size_of_a_checkpoint() -> None:

@@ -76,8 +76,9 @@ def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
     code = (
         "import sys, pathlib; from starpo.ragen.runs import newest_policies as n\n"
         "n._places = lambda: [pathlib.Path(sys.argv[1])]\n"
-        "with n.POLICIES.new('k', 1): pass\n"
-        "print(n.POLICIES.find('k'), flush=True); sys.stdin.read()"
+        "policies = n.NewestPolicies()\n"
+        "with policies.new('k', 1): pass\n"
+        "print(policies.find('k'), flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(places[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

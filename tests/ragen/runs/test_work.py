@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.work import Output, Work
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
@@ -15,7 +16,7 @@ STAGE, INPUTS = Stage(name="reward", version=1), {"turns": "t" * 32}
 
 
 def work(**changes: Any) -> Work:
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         yield Output("metrics", example("metrics"), {"a": 1.0}, {"timings": {}}, False)
 
     defaults = {"stage": STAGE, "outputs": ("metrics",), "do": do, "settings": {"a": 1}, "inputs": INPUTS, "seed": 0}
@@ -56,12 +57,33 @@ def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None
     assert not work(outputs=("metrics", "samples")).is_stored(store)
 
 
+def test_a_stage_without_a_placement_has_its_own_which_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[ModelPlacement] = []
+    closed: list[ModelPlacement] = []
+    monkeypatch.setattr(ModelPlacement, "close", lambda placement: closed.append(placement))
+
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
+        given.append(placement)
+        assert closed == []
+        yield Output("metrics", example("metrics"))
+
+    with ModelPlacement() as shared:
+        for seed in (1, 2):
+            work(do=do, seed=seed).carry_out(Store(str(tmp_path)), shared)
+        assert given == [shared, shared]
+        work(do=do, seed=3).carry_out(Store(str(tmp_path)))
+    assert given[2] is not shared
+    assert closed == [given[2], shared]
+
+
 def test_runs_record_it_by_stage_and_part() -> None:
     assert (work().name, work(part="sokoban").name) == ("reward", "reward:sokoban")
 
 
 def test_code_that_ends_the_process_is_an_error_of_its_stage(tmp_path: Path) -> None:
-    def do(work: Work, store: Store) -> Iterator[Output]:
+    def do(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
         sys.exit(0)
         yield
 

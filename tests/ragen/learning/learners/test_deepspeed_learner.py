@@ -145,12 +145,12 @@ def test_fine_tuning_agrees_with_the_torch_learner(policy_folder, make_trajector
     """Examples of different lengths in batches of five, so that the ranks' shares differ."""
     segments = [segment for trajectory in make_trajectories(12) for segment in trajectory.segments]
     examples = [Example(segment.token_ids, segment.response_mask) for segment in segments]
-    lessons = StoredEpisodes([StoredEpisode(examples, [])])
+    episodes = StoredEpisodes([StoredEpisode(examples, [])])
     tuning = FineTuning(steps=6, batch_size=5, learning_rate=1e-3, micro_batch_tokens=32, lora=lora)
     policy, seen = PretrainedPolicy(name_or_path=policy_folder, fine_tuning=tuning), []
-    expected = fine_tune(policy, lambda _: lessons, tmp_path / "torch")
+    expected = fine_tune(policy, episodes, tmp_path / "torch")
     team = DeepSpeedLearner(spread(GRPO, stage), ranks=ranks)
-    found = fine_tune(policy, lambda _: lessons, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
+    found = fine_tune(policy, episodes, tmp_path / "ranks", (), lambda *step: seen.append(step), team)
     assert found == pytest.approx(expected, rel=1e-5)
     assert seen == [(step, 6) for step in range(1, 7)]
     assert_same_files(tmp_path / "torch", tmp_path / "ranks")

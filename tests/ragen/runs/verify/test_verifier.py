@@ -10,7 +10,8 @@ import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.config.device import Device
-from starpo.ragen.runs import placement
+from starpo.ragen.runs import loaded_learner
+from starpo.ragen.runs.placement import ModelPlacement
 from starpo.ragen.runs.stored_policy import complete_folder
 from starpo.ragen.runs.verify.chosen import Visit
 from starpo.ragen.runs.verify.scratch import Scratch
@@ -26,7 +27,7 @@ NEWER = replace(H200, driver="590.1", cuda="13.2")
 QUESTION = {"model": "m", "prompt": "Is it?"}
 
 
-def judged(_: Work, store: Store) -> Iterator[Output]:
+def judged(_: Work, store: Store, __: ModelPlacement) -> Iterator[Output]:
     if store.answers.get(QUESTION) is None:
         store.answers.put(QUESTION, "YES")
     yield Output("rewards", example("rewards"), is_deterministic=False)
@@ -41,31 +42,30 @@ def test_what_rests_on_answers_that_are_not_here_is_not_shown_and_nobody_is_aske
     answer.unlink()  # as in a store that the run was copied to
     visit = Visit(0, work.name, "reward", work.keys, work)
     for store, verdict in zip(stores, (Verdict.SAME, Verdict.NOT_SHOWN), strict=True):
-        with Scratch(store) as scratch:
-            (found,) = Verifier(store, scratch, preset("smoke")).verify(visit)
+        with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
+            (found,) = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
         assert found.verdict is verdict, found
     assert "answers are not copied with a run" in found.detail
     assert not answer.exists()
 
 
-def stored(_: Work, __: Store) -> Iterator[Output]:
+def stored(_: Work, __: Store, ___: ModelPlacement) -> Iterator[Output]:
     yield Output("turns", example("turns"))
 
 
-def played(work: Work, store: Store) -> Iterator[Output]:
+def played(work: Work, store: Store, placement: ModelPlacement) -> Iterator[Output]:
     assert Path(complete_folder(store, work.inputs["checkpoint"]), "model.safetensors").exists()
     yield Output("turns", example("turns"))
 
 
 def verified(store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckResult]:
     """Verify a rollout whose checkpoint was dropped and is derived by this learner. Returns check -> result."""
-    placement.forget_learner()
-    monkeypatch.setattr(placement, "load", lambda *_: lambda *_: learner)
+    monkeypatch.setattr(loaded_learner, "load", lambda *_: lambda *_: learner)
     work = Work(Stage(name="rollout", version=1), ("turns",), played, inputs={"checkpoint": key_of(1)})
     replace(work, do=stored).carry_out(store)
-    with Scratch(store) as scratch:
+    with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
         visit = Visit(0, work.name, "rollout", work.keys, work)
-        findings = Verifier(store, scratch, preset("smoke")).verify(visit)
+        findings = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
     return {finding.check: finding for finding in findings}
 
 
@@ -89,7 +89,7 @@ def recomputed(
     """Verify a rollout made there; return the result, and whether it was computed here."""
     is_computed = False
 
-    def other(_: Work, __: Store) -> Iterator[Output]:
+    def other(_: Work, __: Store, ___: ModelPlacement) -> Iterator[Output]:
         nonlocal is_computed
         is_computed = True
         turns = example("turns")
@@ -99,9 +99,9 @@ def recomputed(
     monkeypatch.setattr(Device, "here", lambda: there)
     work.carry_out(store)
     monkeypatch.setattr(Device, "here", lambda: here)
-    with Scratch(store) as scratch:
+    with Scratch(store) as scratch, ModelPlacement(is_here=True) as placement:
         visit = Visit(0, work.name, "rollout", work.keys, replace(work, do=other))
-        found = Verifier(store, scratch, preset("smoke")).verify(visit)
+        found = Verifier(store, scratch, preset("smoke"), placement).verify(visit)
     return next(finding for finding in found if finding.check == "turns"), is_computed
 
 
