@@ -173,10 +173,10 @@ class ObjectiveConfig(Settings):
     @property
     def needs(self) -> frozenset[str]:
         """Requirements of the objective, a subset of `ragen.core.lookup.NEEDS`."""
-        found = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
+        requirements = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
         for name in self.shaping:
-            found |= needs(SHAPINGS, name)
-        return found | ({"spans"} if {self.advantage_on, self.loss_on} != {"all"} else set())
+            requirements |= needs(SHAPINGS, name)
+        return requirements | ({"spans"} if {self.advantage_on, self.loss_on} != {"all"} else set())
 
     @property
     def needs_critic(self) -> bool:

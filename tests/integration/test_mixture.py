@@ -56,7 +56,7 @@ def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
     turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))
     groups = turns.unique("group_id", maintain_order=True).sort("group_id")
     assert Counter(groups["env"]) == {"boxes": 4, "ice": 2, "bandit": 2}
-    assert groups["env"].to_list() == config.environment.dealt(8)
+    assert groups["env"].to_list() == config.environment.assign_parts(8)
     assert [config.environment.tag_of(seed) for seed in groups["env_seed"]] == groups["env"].to_list()
     selection = pl.DataFrame(store.read_table("selection", stages["variance_filter"]["selection"]))
     kept = selection.filter("kept")

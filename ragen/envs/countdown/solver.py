@@ -35,20 +35,20 @@ def solve(numbers: tuple[int, ...], target: int) -> Expression | None:
 def _values(subset: int, known: dict[int, _Values]) -> _Values:
     if subset in known:
         return known[subset]
-    found: _Values = {}
+    operations: _Values = {}
     for left, right in _splits(subset):
         for a, first in _values(left, known).items():
             for b, second in _values(right, known).items():
-                found.setdefault(a + b, Operation("+", first, second))
-                found.setdefault(a * b, Operation("*", first, second))
-                found.setdefault(a - b, Operation("-", first, second))
-                found.setdefault(b - a, Operation("-", second, first))
+                operations.setdefault(a + b, Operation("+", first, second))
+                operations.setdefault(a * b, Operation("*", first, second))
+                operations.setdefault(a - b, Operation("-", first, second))
+                operations.setdefault(b - a, Operation("-", second, first))
                 if b:
-                    found.setdefault(a / b, Operation("/", first, second))
+                    operations.setdefault(a / b, Operation("/", first, second))
                 if a:
-                    found.setdefault(b / a, Operation("/", second, first))
-    known[subset] = found
-    return found
+                    operations.setdefault(b / a, Operation("/", second, first))
+    known[subset] = operations
+    return operations
 
 
 def _asked(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, bool]]:

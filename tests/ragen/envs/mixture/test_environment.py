@@ -43,7 +43,7 @@ def test_parts_that_know_their_action_cost():
 
 
 def test_groups_are_dealt_exactly_where_shares_come_out_even():
-    assert MIXTURE.dealt(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
+    assert MIXTURE.assign_parts(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
     tenths = weights_of({"a": 0.1, "b": 0.2, "c": 0.7})
     assert Counter(deal(tenths, 10)) == {"a": 1, "b": 2, "c": 7}
     assert Counter(deal(tenths, 1000)) == {"a": 100, "b": 200, "c": 700}
@@ -94,7 +94,7 @@ def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
 
 def test_panel_is_dealt_and_only_many_states_held_out():
     panel = make_panel(MIXTURE, 40, panel_seed=3)
-    assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.dealt(40)
+    assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.assign_parts(40)
     assert make_panel(MIXTURE, 8, panel_seed=3).env_seeds == panel.env_seeds[:8]
     lakes = {d for s, d in zip(panel.env_seeds, panel.state_digests, strict=True) if MIXTURE.tag_of(s) == "wet"}
     assert panel.excluded_digests == lakes
@@ -124,7 +124,7 @@ def test_the_preset_survives_json_and_a_part_can_be_exchanged():
     assert config.tags == ("bandit", "frozen_lake", "sokoban")
     assert type(config).model_validate_json(config.model_dump_json()) == config
     changed = apply_overrides(config, {"environment.parts.sokoban.share": 2, "environment.parts.bandit.share": 0.5})
-    assert Counter(changed.environment.dealt(7)) == {"sokoban": 4, "frozen_lake": 2, "bandit": 1}
+    assert Counter(changed.environment.assign_parts(7)) == {"sokoban": 4, "frozen_lake": 2, "bandit": 1}
     other = {"environment.parts.second": {"environment": {"type": "bandit", "names": "held_out"}}}
     assert len(apply_overrides(config, other).tags) == 4
     with pytest.raises(ConfigError, match=r"environment\.parts\.sokoban\.environment\.hight"):

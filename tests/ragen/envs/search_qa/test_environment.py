@@ -80,8 +80,8 @@ def test_results_are_five_documents_cut(mine):
     _, searched, results = observation.split("\n", 2)
     assert searched == "Searched: bridge"
     shown = results.split("\n")
-    assert len(shown) == len(environment.found) == 5
-    for line, document in zip(shown[:-1], environment.found, strict=False):
+    assert len(shown) == len(environment.results) == 5
+    for line, document in zip(shown[:-1], environment.results, strict=False):
         assert line == f"{document.title}: {document.text[:800]}"
     environment = SearchQA(mine.model_copy(update={"max_result_chars": 100, "top_k": 2}))
     environment.reset(seed=0)
