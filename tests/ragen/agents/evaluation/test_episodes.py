@@ -75,7 +75,7 @@ def test_episodes_from_states_of_training_are_a_cell_of_their_own(make_turns):
         {"env_seed": seed, "group_id": f"p{seed}", "initial_state_digest": str(seed) * 16, "success": seed < 3}
         for seed in (1, 2, 3)
     )
-    episodes = fold_episodes(turns, "sokoban", 0.5, seen={"1" * 16, "9" * 16})
+    episodes = fold_episodes(turns, "sokoban", 0.5, seen_digests={"1" * 16, "9" * 16})
     assert episodes["cell"].to_pylist() == ["sokoban/seen", "sokoban", "sokoban"]
     values = summarise(episodes)
     assert values["evaluation/sokoban/success"] == 0.5
