@@ -110,7 +110,7 @@ def test_a_pretrained_policy_has_begun_nowhere_here(lineage: Lineage) -> None:
 def test_prompts_of_a_panel_that_training_has_met() -> None:
     panel = make_panel(FrozenLakeSettings(), 8, panel_seed=3)
     met = TrainingStates(frozenset([*panel.state_digests[:3], "f" * 16]), 2)
-    assert met.seen(panel) == frozenset(panel.state_digests[:3])
+    assert met.seen_states(panel) == frozenset(panel.state_digests[:3])
     assert met.facts(panel) == {"num_seen_prompts": 3.0, "num_unknown_origins": 2.0}
     assert TrainingStates(frozenset(), 0).facts(panel) == {"num_seen_prompts": 0.0}
 
@@ -118,4 +118,4 @@ def test_prompts_of_a_panel_that_training_has_met() -> None:
 def test_a_panel_of_all_there_is_has_no_unseen_part() -> None:
     panel = make_panel(BanditSettings(), 4, panel_seed=0)
     met = TrainingStates(frozenset(panel.state_digests), 0)
-    assert (met.seen(panel), met.facts(panel)) == (frozenset(), {})
+    assert (met.seen_states(panel), met.facts(panel)) == (frozenset(), {})
