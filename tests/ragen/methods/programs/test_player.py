@@ -40,13 +40,12 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.methods.programs import endpoint, player
 from starpo.ragen.methods.programs.chat import RunSampling
 from starpo.ragen.methods.programs.endpoint import PendingCall, Served
-from starpo.ragen.methods.programs.player import Policy
 from starpo.ragen.methods.programs.process import Ended
 from starpo.ragen.methods.programs.requests import read_request
 from starpo.ragen.methods.programs.settings import ProgramSettings
 from starpo.ragen.methods.programs.spelling import Spelling
 from starpo.ragen.methods.programs.tasks import task_of
-from starpo.ragen.methods.programs.trajectory import ProgramTrajectory
+from starpo.ragen.methods.programs.trajectory import ProgramTrajectory, ShardContext
 from starpo.ragen.store import Facts, Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.manifest import Stage
@@ -269,8 +268,10 @@ def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
 def test_a_program_that_dies_of_a_limit_before_any_answer(program):
     tokenizer = make_tokenizer()
     contexts = ContextBuilder(tokenizer, AGENT, 12)
-    policy = Policy(contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400)
-    trajectory = ProgramTrajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, policy)
+    context = ShardContext(
+        contexts, tokenizer, Spelling(tokenizer, contexts), SamplingConfig(max_response_tokens=12), 400
+    )
+    trajectory = ProgramTrajectory(Episode("g", 0, 0, 0, 100), program("", max_calls=1), {"n": 0}, context)
     body = json.dumps({"model": "policy", "messages": [{"role": "user", "content": "a"}]}).encode()
     first, second = (PendingCall("g-0", read_request(body, RunSampling())) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
