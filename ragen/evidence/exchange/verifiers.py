@@ -215,10 +215,10 @@ def _said(node: Node) -> ChatMessage:
 
 def _finish_reasons(trace: Mapping[str, Any]) -> dict[int, str]:
     calls = trace.get("calls")
-    found = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    entries = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     return {
         call["node"]: _FINISH.get(str(call.get("finish_reason")), UNKNOWN_FINISH)
-        for call in found
+        for call in entries
         if type(call.get("node")) is int
     }
 
@@ -234,8 +234,8 @@ def _reward(trace: Mapping[str, Any]) -> float | None:
         score, weight = number_of(scored.get("score"), f"reward {name[:40]!r}"), scored.get("weight", 1.0)
         if score is None:
             return None
-        said = number_of(weight, f"weight of {name[:40]!r}")
-        total += score * (1.0 if said is None else said)
+        factor = number_of(weight, f"weight of {name[:40]!r}")
+        total += score * (1.0 if factor is None else factor)
     return total
 
 
