@@ -148,6 +148,6 @@ def method(name_or_path: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{name_or_path}: '{table}' is not a table of settings, such as [update]; a method contains only those"
             )
-    own = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+    overrides = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
     off = _SWITCHED_OFF if name_or_path in METHODS.names() else ()
-    return own | {path: None for path in off if path not in own}
+    return overrides | {path: None for path in off if path not in overrides}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, told
+from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, status_line
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(COUNTED, "3/4"), (SHARE, "75%")])
@@ -28,7 +28,7 @@ def test_a_file_is_shown_nothing(capsys):
 
 def test_a_file_is_told_in_lines_what_takes_long(capsys, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.progress.PLAIN_EVERY_S", 0.01)
-    with told("reading") as tell:
+    with status_line("reading") as tell:
         tell("reading: audits")
         time.sleep(0.1)
     with progress_bar("runs", COUNTED) as show:

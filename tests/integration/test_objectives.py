@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     store = Store(str(folder))
     lab = compare_objectives(store, "plain", ["gigpo", "dr_grpo"], 1)
-    assert list(lab.found.values) == ["run", "gigpo", "dr_grpo"]
+    assert list(lab.comparison.values) == ["run", "gigpo", "dr_grpo"]
     config = preset("smoke", {"update.advantage": "grpo"}).update
     stages = store.runs.iterations("plain")
     inputs = stages[1]["rollout"] | stages[1]["reward"] | stages[1]["variance_filter"]
@@ -45,8 +45,8 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     learner = learner_at(store, checkpoint, config, first)
     own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
-    assert lab.found.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
-    assert lab.found.cosines["run"]["run"] == 1.0
+    assert lab.comparison.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
+    assert lab.comparison.cosines["run"]["run"] == 1.0
 
 
 def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +54,8 @@ def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     first = compare_objectives(store, "plain", ["rloo", "grpo"], 0)
     monkeypatch.setattr(TorchLearner, "at_start", lambda *_: pytest.fail("it was computed again"))
     again = compare_objectives(store, "plain", ["grpo", "rloo"], 0)
-    assert list(again.found.values) == ["run", "grpo", "rloo"]
-    assert again.found.cosines["grpo"] == first.found.cosines["grpo"]
+    assert list(again.comparison.values) == ["run", "grpo", "rloo"]
+    assert again.comparison.cosines["grpo"] == first.comparison.cosines["grpo"]
 
 
 def test_what_needs_a_critic_is_measured_where_there_is_one(folder: Path) -> None:
@@ -65,10 +65,10 @@ def test_what_needs_a_critic_is_measured_where_there_is_one(folder: Path) -> Non
     assert "'istar' needs a process reward model, and the checkpoint has none" in without.left_out["istar"]
     assert "'gae' needs a critic, and the checkpoint has none" in without.left_out["ppo"]
     assert "needs a greedy rollout of each group" in without.left_out["remax"]
-    assert len(without.found.values) == 1 + len(METHODS.names()) - 7
+    assert len(without.comparison.values) == 1 + len(METHODS.names()) - 7
     assert without.kept["dapo"] == ["filter.strategy = none"]
-    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 0).found.values) == ["grpo"]
-    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).found.values) == ["run", "trico", "grpo"]
+    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 0).comparison.values) == ["grpo"]
+    assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).comparison.values) == ["run", "trico", "grpo"]
 
 
 def test_it_is_said_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
