@@ -46,7 +46,7 @@ def test_every_part_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.ci
-def test_a_part_that_fails_or_takes_too_long_is_named(tmp_path: Path) -> None:
+def test_failing_or_slow_part_is_named(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--tiny", "--model", str(tmp_path / "missing"), "--out", str(tmp_path)]
     failure = program.carried_out("learning", arguments, dict(os.environ), tmp_path, 120)
     assert failure.startswith("exit code 1: ")

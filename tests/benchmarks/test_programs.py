@@ -67,7 +67,7 @@ def play(folder: Path, num_episodes: int, num_calls: int) -> tuple[list[dict], T
     return turns.to_pylist(), session
 
 
-def test_64_programs_wait_ten_milliseconds_for_the_endpoint_and_none_is_lost(tmp_path, monkeypatch):
+def test_endpoint_loses_none_of_64_programs(tmp_path, monkeypatch):
     answered: list[tuple[float, float]] = []
     answer = endpoint.PendingCall.answer
 

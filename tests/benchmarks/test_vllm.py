@@ -131,7 +131,7 @@ def half_a_billion(tmp_path_factory):
 @pytest.mark.gpu
 @pytest.mark.benchmark
 @pytest.mark.timeout(1800)
-def test_on_a_gpu_the_engine_reaches_most_of_vllm_alone(vllm_interpreter, half_a_billion):
+def test_gpu_engine_speed_near_bare_vllm(vllm_interpreter, half_a_billion):
     sizes = {"num_groups": 16, "group_size": 16, "max_response_tokens": 200, "max_context_tokens": 4096}
     assert measured(vllm_interpreter, half_a_billion, **sizes, repeats=REPEATS) >= 0.6
 

@@ -33,7 +33,7 @@ def grid_file(tmp_path: Path):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", GRIDS.names())
-def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
+def test_shipped_grids_are_valid_and_described(name: str, store: Store) -> None:
     study = plan_ablation(Grid.load(GRIDS.path(name)), store)
     assert study.grid.name == name
     assert len(study.cells) > 1
@@ -68,7 +68,7 @@ def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> Non
     assert first.name.startswith("mine.keep-0.5-s0-")
 
 
-def test_a_run_that_was_finished_under_another_name_is_not_done_again(grid_file, store: Store) -> None:
+def test_renamed_finished_run_is_not_repeated(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
     own, other, *_ = plan_ablation(grid, store).runs
     name = own.name.replace("mine.", "another.")
@@ -81,7 +81,7 @@ def test_a_run_that_was_finished_under_another_name_is_not_done_again(grid_file,
     assert plan_ablation(grid, store).runs[0].name == own.name
 
 
-def test_a_run_of_other_settings_is_no_run_of_a_cell_whatever_it_is_called(grid_file, store: Store) -> None:
+def test_cell_ignores_run_with_other_settings(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
     own, other, *_ = plan_ablation(grid, store).runs
     name = own.name.replace("mine.", "another.")
@@ -90,7 +90,7 @@ def test_a_run_of_other_settings_is_no_run_of_a_cell_whatever_it_is_called(grid_
     assert plan_ablation(grid, store).runs[0].name == own.name
 
 
-def test_a_run_that_is_rolled_back_is_at_work_until_its_fork_ends(grid_file, store: Store) -> None:
+def test_rolled_back_run_active_until_fork_ends(grid_file, store: Store) -> None:
     plan = plan_ablation(Grid.load(Path(grid_file())), store)
     name = plan.runs[0].name
     fork, look = f"{name}-rollback-3", _looking_at(store, plan)
@@ -161,7 +161,7 @@ def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path)
     assert plan_ablation(grid, store, folder=tmp_path).cells[0].config.iterations == 8
 
 
-def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
+def test_unwritable_store_refused_before_work(grid_file, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: pytest.fail("work began"))
     folder = tmp_path / "other"
     folder.mkdir()
@@ -226,7 +226,7 @@ def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) ->
     assert json.loads(capsys.readouterr().out)["name"] == "named"
 
 
-def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: Store) -> None:
+def test_neither_result_nor_file_one_message(grid_file, store: Store) -> None:
     Ablations(store.url).save(RESULT)
     for given in ("here/mine.toml", "mime"):
         with pytest.raises(
@@ -238,7 +238,7 @@ def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: St
 
 
 @pytest.mark.parametrize("is_stored_before", [False, True])
-def test_a_result_that_prefect_does_not_hear_of_ends_the_command(
+def test_stored_result_ends_command_without_prefect(
     grid_file, store: Store, monkeypatch, capsys, is_stored_before: bool
 ) -> None:
     plan = plan_ablation(Grid.load(Path(grid_file())), store)

@@ -99,7 +99,7 @@ def say(store: Store, name: str, status: RunStatus) -> None:
     store.runs.set_state(name, status)
 
 
-def test_one_that_is_rolled_back_and_ends_well_as_a_fork_has_not_failed(
+def test_rolled_back_run_with_fork_succeeds(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     """Its flow run is then named after the fork."""
@@ -152,7 +152,7 @@ def test_one_that_is_killed_is_told_by_its_signal(
     assert prefect.crashed == {"mine": error}
 
 
-def test_a_server_that_is_busy_stops_no_run_and_fails_none_that_is_completed(
+def test_busy_server_fails_no_completed_run(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     prefect.error = httpx.ReadTimeout("nothing for 60 s")

@@ -155,9 +155,7 @@ class TestAudit:
         assert out.startswith("the stored data are inconsistent (groups)\n")
         assert out.index("(groups)") < out.index("(formats)"), "faults come before notes"
 
-    def test_long_texts_are_the_last_that_there_are_and_the_run_is_none_of_them(
-        self, ragen: Ragen, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_long_texts_exclude_the_run_name(self, ragen: Ragen, monkeypatch: pytest.MonkeyPatch) -> None:
         table = pa.table({"run": ["a-run-with-a-name-of-a-grid"] * 2, "iteration": [0, 1], "example": ["x" * 40, None]})
         finding = Finding("Found", "note", "Something.", "It says so.", table, is_over_time=True)
         monkeypatch.setattr("starpo.flows.cli.audit.run_audits", lambda *_: [("errors", finding)])
@@ -175,7 +173,7 @@ class TestAudit:
         assert [row["iteration"] for row in shown_rows(cases, 4)] == [0, 0, 0, 1]
 
     @pytest.mark.parametrize("sizes", [[1, 9], [9, 1], [5, 1, 1, 1, 8, 1, 2], [1] * 11 + [3], [40]])
-    def test_no_more_rows_are_shown_than_asked_for_however_many_an_iteration_has(self, sizes: list[int]) -> None:
+    def test_rows_shown_limited_as_asked(self, sizes: list[int]) -> None:
         iterations = [number for number, size in enumerate(sizes) for _ in range(size)]
         table = pa.table({"run": ["r"] * len(iterations), "iteration": iterations})
         finding = Finding("t", "note", "s", "m", table, is_over_time=True)
@@ -204,7 +202,7 @@ class TestLineage:
         assert made < out.index("turns: make-turns") < led < out.index("make-samples")
         assert "mine:0:make-selection" in out
 
-    def test_a_work_named_again_is_pointed_to_where_it_is_drawn(self) -> None:
+    def test_repeated_work_refers_to_first_node(self) -> None:
         works = {key: LineageStep(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
         found = Lineage(works["root"], works, EDGES, (), ())
         console = Console(width=120)

@@ -59,7 +59,7 @@ def test_the_guide_names_every_view_and_audit() -> None:
     assert re.findall(r"`(\w+)`", re.findall(r"standard questions: (.*?) \(", text)[0]) == list(AUDITS)
 
 
-def test_the_guide_names_the_bounds_of_a_question_with_their_defaults() -> None:
+def test_guide_states_query_limits_and_defaults() -> None:
     rows = dict(re.findall(r"^\| `(STARPO_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
     fields = {name: field for name, field in Runtime.model_fields.items() if name.startswith("sql_")}
     assert {name: float(default) for name, default in rows.items()} == {

@@ -40,7 +40,7 @@ def test_one_that_has_ended_is_not_running(tmp_path):
         time.sleep(0.05)
 
 
-def test_one_that_ends_while_it_is_stopped_is_no_error(tmp_path, monkeypatch):
+def test_process_ending_while_stopped_is_fine(tmp_path, monkeypatch):
     """This happens when `starpo down` comes just after the process was found running."""
     child = subprocess.Popen(SLEEP)
     found = psutil.Process(child.pid)
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_is_one_message(tmp_path):
         Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
 
 
-def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
+def test_slow_server_is_waited_for(tmp_path, monkeypatch):
     """Two runs on two cores can slow it down so much that the first health check gets no answer."""
     answers = iter([False, False, True])
     monkeypatch.setattr(server, "is_healthy", lambda _: next(answers))
@@ -75,7 +75,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
     assert list(answers) == []
 
 
-def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
+def test_concurrent_commands_start_one_server(tmp_path, monkeypatch):
     """Otherwise `starpo down` would know only the second one's processes, and two would serve the same deployments."""
     started, start = {}, Process.start
     monkeypatch.setenv("STARPO_STORE", "store")

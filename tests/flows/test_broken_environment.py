@@ -89,7 +89,7 @@ def test_any_registered_thing_that_cannot_be_loaded_is_told(tmp_path: Path, monk
         load({"mine": "my_filters:keep"}, "mine")
 
 
-def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_elsewhere_names_the_calling_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "asks.py").write_text("import json\njson.loads('{')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="Expecting") as raised:
@@ -98,7 +98,7 @@ def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, m
 
 
 @pytest.mark.ci
-def test_a_module_that_ends_the_process_is_a_fault_and_not_a_success(folder: Path) -> None:
+def test_module_exiting_process_is_a_fault(folder: Path) -> None:
     (folder / "gridworld.py").write_text("import sys\n\nsys.exit(0)\n")
     result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")
     assert result.returncode == 1

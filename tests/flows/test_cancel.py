@@ -72,7 +72,7 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_one_of_the_same_name_in_another_store_is_left_alone(said, store, tmp_path):
+def test_same_name_in_other_store_untouched(said, store, tmp_path):
     elsewhere = Prefect("mine", store=str(tmp_path / "elsewhere"))
     assert "is not running" in said(elsewhere)
     assert elsewhere.cancelled == []
@@ -89,7 +89,7 @@ def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
+def test_complete_run_restarted_stays_complete(said, store):
     store.runs.set_state("mine", "completed", "completed")
     head = store.runs.state("mine").head
     said(Prefect("mine"))
@@ -97,13 +97,13 @@ def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
     assert (state.status, state.head) == ("completed", head)
 
 
-def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
+def test_unstoppable_run_error_names_process(said, store):
     with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not within .* on this machine.*starpo up"):
         said(Prefect("mine"))
     assert store.runs.state("mine").status == "running"
 
 
-def test_a_cell_of_an_ablation_is_left_to_the_ablation(said, store):
+def test_ablation_cell_is_left_to_ablation(said, store):
     with store.runs.hold("mine"), pytest.raises(CancelError, match="as part of another flow run, such as an ablation"):
         said(Prefect("mine", served=False))
 

@@ -16,7 +16,7 @@ from tests.flows.command import ragen
 
 
 @pytest.mark.parametrize(("said", "holds"), [(None, "1"), ("0", "0")])
-def test_no_usage_data_leave_the_machine_unless_the_user_says_so(monkeypatch, said, holds):
+def test_usage_data_off_by_default(monkeypatch, said, holds):
     monkeypatch.setattr(os, "environ", {} if said is None else {"DO_NOT_TRACK": said})
     seen = []
     monkeypatch.setattr(starpo.flows.cli, "app", lambda: seen.append(dict(os.environ)))
@@ -29,7 +29,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")
 
 
-def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch) -> None:
+def test_uninstalled_checkout_version_is_its_commit(monkeypatch) -> None:
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
@@ -51,7 +51,7 @@ def test_a_checkout_that_is_not_installed_has_a_commit_for_a_version(monkeypatch
         ("compare mine -o curves.html", "give a name that ends in .svg or .pdf"),
     ],
 )
-def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):
+def test_options_without_effect_are_refused(tmp_path, arguments, said):
     result = ragen(*arguments.split(), cwd=tmp_path, STARPO_STORE=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
     assert said in result.stderr
@@ -91,12 +91,12 @@ def test_a_query_without_a_run_is_told_so(tmp_path):
 
 
 @pytest.mark.parametrize("group", ["store", "new"])
-def test_a_group_of_commands_has_no_completion_of_its_own(group):
+def test_command_group_has_no_completion(group):
     result = ragen(group, "--help")
     assert (result.returncode, "--help" in result.stdout, "completion" in result.stdout) == (0, True, False)
 
 
-def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
+def test_suggested_next_command_works_in_folder(tmp_path):
     said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
     assert "starpo train made/ladder.toml" in said
     assert (tmp_path / "made" / "ladder.toml").is_file()
@@ -104,7 +104,7 @@ def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("options", [[], ["--free-text"]])
-def test_a_new_environment_passes_its_own_test_and_is_ready(tmp_path, options):
+def test_new_environment_passes_its_own_test(tmp_path, options):
     assert "wrote ladder.py" in ragen("new", "environment", "ladder", *options, cwd=tmp_path).stdout
     assert ("FreeText(" in (tmp_path / "ladder.py").read_text()) == bool(options)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}

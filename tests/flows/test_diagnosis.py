@@ -37,7 +37,7 @@ def test_when_success_halved_is_said(tmp_path, successes: list[float], at: int |
 
 
 @pytest.mark.parametrize("num_groups", [1, 2])
-def test_a_bucket_without_a_signal_to_noise_ratio_says_why(tmp_path, num_groups: int) -> None:
+def test_bucket_without_snr_says_why(tmp_path, num_groups: int) -> None:
     store = Store(str(tmp_path / "store"))
     put_run(store, "mine", "starpo", [0.5])
     bucket = {

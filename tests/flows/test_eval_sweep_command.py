@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object],
         ask(runs=["a"], **given)
 
 
-def test_a_matrix_is_of_the_first_checkpoint_and_the_last(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_matrix_covers_first_and_last_checkpoint(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     eval_sweep(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["missing_cells"] == [
         "mine@0 sokoban T=0.5 seed=0",

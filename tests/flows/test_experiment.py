@@ -97,7 +97,7 @@ def test_an_environment_without_demonstrator_is_not_fine_tuned(model: Path, monk
     assert obstacles(experiments._load(made.text)) == []
 
 
-def test_a_model_with_room_for_a_turn_but_not_for_all(model: Path, tmp_path: Path) -> None:
+def test_short_context_model_gets_a_window(model: Path, tmp_path: Path) -> None:
     found = written(with_config(model, tmp_path, max_position_embeddings=1100), "sokoban")
     assert found["agent"]["context"] == "window"
     assert found["rollout"]["max_context_tokens"] <= 1100
@@ -105,14 +105,14 @@ def test_a_model_with_room_for_a_turn_but_not_for_all(model: Path, tmp_path: Pat
     assert (obstacles(config), advise(config, context_fits(config))) == ([], [])
 
 
-def test_a_model_with_less_context_than_the_prompt_is_one_message(model: Path, tmp_path: Path) -> None:
+def test_context_shorter_than_prompt_one_message(model: Path, tmp_path: Path) -> None:
     folder = with_config(model, tmp_path, max_position_embeddings=64)
     with pytest.raises(ConfigError, match=r"do not fit into the 64 positions of the model: take a model"):
         experiment(str(folder), "sokoban", tmp_path / "mine.toml")
     assert not (tmp_path / "mine.toml").exists()
 
 
-def test_a_base_model_without_a_chat_template_is_one_message(model: Path, tmp_path: Path) -> None:
+def test_missing_chat_template_one_message(model: Path, tmp_path: Path) -> None:
     folder = with_config(model, tmp_path)
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(StarPOError, match="chat template"):

@@ -74,7 +74,7 @@ def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -
 
 
 @pytest.mark.ci
-def test_what_cannot_be_told_of_an_imported_run_is_said(store: Store, parquet: Path) -> None:
+def test_imported_run_names_its_unknowns(store: Store, parquet: Path) -> None:
     run_import(store, "mine", parquet)
     found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
     assert found["reward", "rewards"] == found["variance_filter", "selection"] == Verdict.SAME
@@ -156,7 +156,7 @@ def asked(store: Store, query: str, run: str = "mine") -> list[dict[str, Any]]:
 
 
 @pytest.mark.ci
-def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_path: Path) -> None:
+def test_text_only_import_lacks_token_columns(store: Store, tmp_path: Path) -> None:
     told = [{"messages": CHAT, "group_id": "g", "reward": reward, "success": reward > 0} for reward in (1.0, 0.0)]
     file = write_lines(tmp_path / "chat.jsonl", [*told, {"messages": [{"role": "user"}]}, "?"])
     result = run_import(store, "mine", file, "--format", "messages", *KEEP_ALL)
@@ -191,7 +191,7 @@ def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None
     assert CliRunner().invoke(app, ["audit", "mine", "--store", store.url]).exit_code == 0
 
 
-def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_path: Path) -> None:
+def test_absent_source_fields_not_shown_failed(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
     assert run_import(store, "mine", file, "--format", "messages").exit_code == 0
     [row] = asked(store, "select distinct trajectory_id from turns")
@@ -206,7 +206,7 @@ def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_
 
 
 @pytest.mark.ci
-def test_an_import_without_a_preset_states_the_settings_that_were_applied_alone(store: Store, tmp_path: Path) -> None:
+def test_import_without_preset_states_applied_settings(store: Store, tmp_path: Path) -> None:
     """The settings that it was made with are known to nobody; those of a default would pass for them in reports."""
     file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT, "group_id": "g", "reward": n} for n in (0.0, 1.0)])
     assert run_import(store, "mine", file, "--format", "messages", *KEEP_ALL).exit_code == 0
@@ -269,7 +269,7 @@ def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_pa
 
 
 @pytest.mark.ci
-def test_a_whole_export_has_the_iterations_that_it_was_made_of(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_whole_export_keeps_its_iterations(store: Store, parquet: Path, tmp_path: Path) -> None:
     pq.write_table(example_turns(2), tmp_path / "other.parquet")
     run_import(store, "mine", parquet, tmp_path / "other.parquet")
     out = tmp_path / "out"

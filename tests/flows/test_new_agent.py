@@ -34,7 +34,7 @@ def ragen(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("framework", _PACKAGES)
-def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framework):
+def test_new_agent_has_files_and_commands(written, framework):
     said = ragen("new", "agent", "--framework", framework)
     assert [line for line in said.splitlines() if line.startswith("wrote")] == [f"wrote {name}" for name in FILES]
     for name in FILES[:3]:
@@ -44,7 +44,7 @@ def test_a_new_agent_is_four_files_and_the_commands_that_follow(written, framewo
 
 
 @pytest.mark.ci
-def test_what_is_said_to_come_next_records_an_agent_that_can_be_trained(written, store):
+def test_suggested_command_records_trainable_agent(written, store):
     said = ragen("new", "agent", "--framework", "openai")
     record = next(line for line in said.splitlines() if line.strip().startswith("starpo record"))
     words = ["8" if word == "800" else word for word in shlex.split(record)[1:]]

@@ -67,9 +67,7 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_a_cpu_has_the_cores_that_runs_use_however_many_gpus_there_are(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpu_plan_uses_run_cores(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_THREADS", "7")
     assert planned("smoke", capsys, gpus=0)["machine"]["number"] == 7
     own = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
@@ -97,9 +95,7 @@ def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_training_what_does_not_fit_is_refused_before_anything_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_training_refused_before_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: pytest.fail("a server was started"))
     with pytest.raises(DoesNotFitError, match=r"does not fit: it needs about .* GiB per GPU, but each has 12.0 GiB"):
         train("sokoban-paper", store=str(tmp_path / "store"))
@@ -115,7 +111,7 @@ def test_the_check_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     check_memory(config)
 
 
-def test_an_address_space_too_small_for_torch_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_address_space_refused_before_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in (2 * 2**30, 3 * 2**30, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         if limit == 2 * 2**30:
@@ -152,7 +148,7 @@ def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureF
     assert " MiB" in out
 
 
-def test_prompts_that_do_not_fit_into_the_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prompts_beyond_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned("smoke", capsys, "rollout.max_context_tokens=72")
     assert not found["fits"]
     assert found["reasons"][-1].startswith("environment: first prompts of 24 tokens and rollout.max_response_tokens")

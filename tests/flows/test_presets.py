@@ -47,7 +47,7 @@ def extended(folder: Path, *names: str) -> StarPOConfig:
     return preset(str(folder / "mine.toml"))
 
 
-def test_the_public_codes_form_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_public_code_form_has_own_name(tmp_path: Path) -> None:
     """k1 is in the loss; all else, including the return at the trajectory's end and ddof 1, is as in vanilla StarPO."""
     public, vanilla = (extended(tmp_path, "sokoban-paper", name) for name in ("starpo-public-code", "starpo"))
     assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
@@ -93,7 +93,7 @@ def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: f
     assert kept / num_steps(kept, config.update) == 32
 
 
-def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
+def test_grid_shares_step_evenly() -> None:
     grid, config = Grid.load(GRIDS.path("filter-keep")), preset("bandit")
     for keep in grid.axes["filter.keep"]:
         cell = preset("bandit", {**grid.overrides, "filter.keep": keep})
@@ -143,12 +143,12 @@ def test_a_missing_file_is_no_misspelt_preset() -> None:
         preset("folder/smoke.toml")
 
 
-def test_a_wrong_override_of_a_preset_names_the_preset_and_not_its_file() -> None:
+def test_wrong_override_names_preset_not_file() -> None:
     with pytest.raises(ConfigError, match=r"^smoke: filter\.kep = 0\.5 \(override\): no such setting"):
         preset("smoke", {"filter.kep": 0.5})
 
 
-def test_settings_to_extend_others_with_are_listed_and_say_how_to_use_them() -> None:
+def test_fragments_listed_with_their_use() -> None:
     listed = CliRunner().invoke(app, ["presets", "--json"])
     assert [row["preset"] for row in json.loads(listed.stdout)] == [*names(), *FRAGMENTS]
     for read in (preset, method):
@@ -193,7 +193,7 @@ def test_a_method_leaves_nothing_of_another(name: str) -> None:
     assert apply_overrides(config, method(name)).update == preset("smoke", method(name)).update
 
 
-def test_every_method_says_what_it_is_and_where_it_is_from() -> None:
+def test_every_method_has_description_and_source() -> None:
     for name in METHODS.names():
         assert re.search(r"\(.*(\d{4}\.\d{5}|verl).*\)$", METHODS.description(name)), name
 
@@ -219,7 +219,7 @@ def test_methods_are_listed_and_validated_by_name() -> None:
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)
 
 
-def test_the_page_of_objectives_has_every_method_as_it_is() -> None:
+def test_objectives_page_lists_every_method() -> None:
     """A row has a method's name, its description, and its differences from the defaults."""
     page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
     fragment = read_fragment(FOLDER / "objective.toml", [FOLDER])["update"]

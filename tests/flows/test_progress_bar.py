@@ -8,7 +8,7 @@ from starpo.flows.console.progress import COUNTED, SHARE, progress_bar, status_l
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(COUNTED, "3/4"), (SHARE, "75%")])
-def test_a_terminal_is_shown_how_much_is_done_of_what(columns, shown, capsys, monkeypatch):
+def test_terminal_shows_progress_and_total(columns, shown, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     with progress_bar("copying [red]mine", columns) as show:

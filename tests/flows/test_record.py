@@ -109,7 +109,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.mark.ci
-def test_what_a_server_says_is_recorded_and_can_be_imitated(store, policy, tmp_path, monkeypatch):
+def test_server_responses_recorded_and_imitable(store, policy, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "agent.py").write_text(AGENT)
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
@@ -218,7 +218,7 @@ def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkey
 
 
 @pytest.mark.ci
-def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monkeypatch):
+def test_teacher_errors_are_program_errors(store, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setattr(Teacher, "asked", [])
     monkeypatch.setattr(Teacher, "fails_every", 4)
@@ -231,7 +231,7 @@ def test_errors_of_a_teacher_are_the_programs_and_are_told(store, tmp_path, monk
     assert "status 400" in failed["server"]
 
 
-def test_what_cannot_be_recorded_is_said_and_leaves_no_run(store, policy):
+def test_unrecordable_episode_leaves_no_run(store, policy):
     missing = record(store, policy, "--", "no-such-agent")
     assert isinstance(missing.exception, StarPOError)
     assert "the command 'no-such-agent' is not found here" in str(missing.exception)

@@ -188,7 +188,7 @@ def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) 
         ("file/new/report.html", "file is not a folder"),
     ],
 )
-def test_a_report_that_cannot_be_written_is_refused_before_the_run_is_read(
+def test_unwritable_report_refused_before_reading(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")

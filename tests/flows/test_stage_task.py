@@ -20,7 +20,7 @@ def test_what_the_outside_world_does_is_retried(error: Exception, is_repeated: b
     assert is_io_failure(None, None, Failed(data=error)) is is_repeated  # type: ignore[arg-type]
 
 
-def test_the_task_of_a_stage_has_its_name_and_no_time_limit_of_prefects() -> None:
+def test_stage_task_named_without_prefect_timeout() -> None:
     """Such a limit cannot end a task that runs in a thread, and Prefect warns of that for every cell of a sweep."""
     task = stage_task(warm_start(preset("smoke")), "a {title}", tags={"gpu"})
     assert (task.name, task.timeout_seconds, task.tags) == ("warm_start", None, {"gpu"})

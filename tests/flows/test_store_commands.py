@@ -51,7 +51,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_gc_dry_run_says_what_would_go_and_touches_nothing(stored: Path) -> None:
+def test_gc_dry_run_changes_nothing(stored: Path) -> None:
     before = files(stored)
     text = ragen("store", "gc", "--dry-run", "--min-age", "0s", "--store", str(stored))
     assert "would be deleted" in text

@@ -39,11 +39,11 @@ def test_every_word_of_every_cell_is_shown_whole(rows, width):
 
 
 @given(_ROWS, st.sampled_from([80, 200]))
-def test_lines_are_no_wider_than_the_terminal_where_words_are_not(rows, width):
+def test_lines_fit_terminal_if_words_do(rows, width):
     assert max(map(len, rendered(rows, width).splitlines())) <= width
 
 
-def test_what_fits_is_a_table_with_numbers_to_the_right():
+def test_fitting_rows_right_align_numbers():
     rows = [{"name": "a b", "group_size": 16, "rate": "0.5"}, {"name": "c", "group_size": 4, "rate": "12.5"}]
     lines = [line.rstrip() for line in rendered(rows, 80, title="two rows", numbers=("rate",)).splitlines()]
     assert lines == [
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_a_record_a_row():
     assert len(rendered(rows, 80, names=names).splitlines()) == 6  # a table, where there is room
 
 
-def test_a_header_of_several_lines_is_one_in_a_record():
+def test_multiline_header_is_one_record_field():
     assert rendered([{"ESS at\nlast\nreuse": "1" * 30, "key": "2" * 30}], 60).splitlines() == [
         f"ESS at last reuse  {'1' * 30}",
         f"key                {'2' * 30}",
@@ -94,7 +94,7 @@ def test_text_is_folded_between_words_and_intervals_stay_whole():
     ]
 
 
-def test_a_map_keeps_its_lines_and_a_long_line_of_a_record_is_indented():
+def test_record_keeps_map_lines_indents_long():
     rows = [{"map": "#### ####\n#__# ####", "said": "very long " * 6, "key": "k" * 40}]
     assert rendered(rows, 60).splitlines() == [
         "map   #### ####",
@@ -120,7 +120,7 @@ def test_values_are_shown_as_people_read_them():
     ]
 
 
-def test_names_that_are_typed_again_are_shown_as_they_are():
+def test_typed_names_shown_verbatim():
     assert "trajectory_id" in rendered([{"trajectory_id": "g0000-0"}], 80, are_names_exact=True)
     assert "trajectory_id" in rendered([], 80, names=["trajectory_id"], are_names_exact=True)
 

@@ -57,7 +57,7 @@ def test_what_cannot_be_logged_is_a_warning(run, caplog):
     assert "metrics of iteration 7 could not be logged to wandb: wandb is away" in caplog.text
 
 
-def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeypatch):
+def test_run_continues_without_wandb(run, caplog, monkeypatch):
     def begin(**settings):
         if settings["mode"] != "disabled":
             raise RuntimeError("no account")
@@ -78,7 +78,7 @@ def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeyp
     assert "not all logged metrics have reached wandb: no network" in caplog.text
 
 
-def test_a_run_that_the_process_tracks_itself_stays_as_it_is(run, monkeypatch):
+def test_process_tracked_run_is_unchanged(run, monkeypatch):
     """As in a notebook that trains without a server."""
     asked = {}
     monkeypatch.setattr("wandb.init", lambda **settings: (asked.update(settings), run)[1])

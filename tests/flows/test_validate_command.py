@@ -33,9 +33,7 @@ def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.ci
-def test_a_preset_of_the_embedded_policy_with_a_pretrained_model(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_embedded_preset_with_pretrained_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(f'extends = ["sokoban"]\n[policy]\ntype = "pretrained"\nname_or_path = "{model}"\n')
     validate(str(file))

@@ -119,7 +119,7 @@ def test_the_actors_that_are_asked_for_have_room(
         assert asked.actor.get("GPU", 0) == num_gpus
 
 
-def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_path: Path) -> None:
+def test_secrets_match_file_and_made_once(root: Path, tmp_path: Path) -> None:
     text = (root / "infra/compose/compose.yaml").read_text()
     asked = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
     named = set(re.findall(r"\$\{(\w+)", text)) - asked

@@ -49,7 +49,7 @@ def test_extras_and_copied_files_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_it_runs_as_a_numbered_user_and_says_whether_it_is_well(path: Path) -> None:
+def test_image_has_numbered_user_and_healthcheck(path: Path) -> None:
     text = path.read_text()
     (uid,) = re.findall(r"useradd --uid (\d+)", text)
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == [uid]  # Kubernetes cannot verify that a name is not root

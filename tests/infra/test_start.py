@@ -66,7 +66,7 @@ def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..
     ]
 
 
-def test_a_ray_worker_offers_its_cpus_and_the_worker_none(start: Callable[..., list[str]], address: str) -> None:
+def test_ray_worker_offers_cpus_alone(start: Callable[..., list[str]], address: str) -> None:
     memory = "--object-store-memory=536870912 --disable-usage-stats"
     assert start("ray-worker", RAY_ADDRESS=address, RAY_CPUS="3") == [
         f"ray start --address={address} {memory} --num-cpus=3 --block"
@@ -180,7 +180,7 @@ sleep 60 &>/dev/null & wait"""
     return run
 
 
-def test_a_job_starts_ray_on_all_nodes_and_trains_on_it(
+def test_job_starts_ray_on_all_nodes(
     sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path, root: Path
 ) -> None:
     code, calls, said = sbatch("smoke", "--iterations", "3")
@@ -207,9 +207,7 @@ def test_with_gpus_an_actor_has_one(sbatch: Callable[..., tuple[int, list[str], 
     assert environment["STARPO_STORE"] == "s3://bucket/runs"
 
 
-def test_a_run_that_fails_fails_the_job_and_leaves_nothing(
-    sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path
-) -> None:
+def test_failed_run_fails_job_cleanly(sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path) -> None:
     code, calls, _ = sbatch("smoke", TRAIN_CODE="1")
     assert (code, calls[-1]) == (1, "starpo down")
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())

@@ -45,7 +45,7 @@ def study(
     return store, study, len(planned), str(caught.value)
 
 
-def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_failed_cell_named_others_finish(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     names = {run.cell.label: run.name for run in grid.runs}
     assert error.startswith(f"1 of 3 runs of the ablation clip failed:\n  {names[FAILED]}: NothingKeptError: ")
@@ -84,7 +84,7 @@ def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, 
     assert result.cells[2].at_equal_time is not None
 
 
-def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_dry_run_predicted_stage_count(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, planned, _ = study
     runs = [run.name for run in grid.runs if run.cell.label in GOOD]
     made = {

@@ -149,7 +149,7 @@ def test_output_is_not_there_before_it_is_complete(
     assert Path(facts(capsys, store, 4, tmp_path / "out")["folder"], "model.safetensors").is_file()
 
 
-def test_the_list_says_what_is_kept_and_what_can_be_had(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_kept_and_derivable_checkpoints(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     turns = store.runs.iteration("sparse", 4)["rollout"]["turns"]
     shutil.rmtree(Path(store.url, "turns", turns))
     capsys.readouterr()
@@ -236,9 +236,7 @@ def test_another_result_is_refused_and_names_the_update(store: Store, learner: A
     assert kept(store) == [0, 4, 6]
 
 
-def test_an_edited_estimator_is_named_with_what_it_was_and_is(
-    store: Store, mine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edited_estimator_named_before_and_after(store: Store, mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("smoke", SETTINGS).update
     registered = ADVANTAGES[config.advantage]
     module, _, name = registered.partition(":")

@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
     return folder
 
 
-def test_a_run_has_the_probes_that_its_settings_ask_for(finished: Path) -> None:
+def test_run_has_its_configured_probes(finished: Path) -> None:
     stages = Store(str(finished)).runs.iterations("plain")
     assert [n for n, of in stages.items() if "probe" in of] == [0, 2]
     found = diagnose_run(Store(str(finished)), "plain")

@@ -89,7 +89,7 @@ def test_it_plays_on_until_enough_groups_are_kept(finished: tuple[Store, str]) -
         assert len(kept) + len(surplus) + sum("zero variance" in row["reason"] for row in decided) == len(decided)
 
 
-def test_the_update_is_on_the_kept_groups_of_all_attempts(finished: tuple[Store, str]) -> None:
+def test_update_uses_kept_groups_of_attempts(finished: tuple[Store, str]) -> None:
     store, run = finished
     stages = store.runs.iteration(run, 0)
     data = recorded_data(stages)

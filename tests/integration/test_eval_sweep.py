@@ -93,7 +93,7 @@ def one_gpu() -> Iterator[None]:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("one_gpu")
-def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -> None:
+def test_tag_limit_runs_one_cell(swept: Store) -> None:
     sweep = Sweep(name="limited", runs=[RUN], iterations=[0, 2], temperatures=[0.6, 0.7])
     eval_sweep(sweep, store=swept.url, concurrency=2)
     facts = [swept.manifest("episodes", key).provenance for key in Sweeps(swept.url).get("limited").cells.values()]
@@ -130,7 +130,7 @@ def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None
     assert swept.dropped("checkpoint", key) is not None
 
 
-def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_cell_named_others_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from starpo.tasks import evaluate as evaluation
 
     play = evaluation._play

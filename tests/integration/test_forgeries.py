@@ -75,7 +75,7 @@ def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_warm_start_that_claims_to_have_taken_long_is_found(folder: Path) -> None:
+def test_forged_warm_start_time_is_detected(folder: Path) -> None:
     no_torch_difference_but_seconds(folder)
     assert verify(folder, **WARM_START).exit_code == 1
 

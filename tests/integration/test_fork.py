@@ -62,7 +62,7 @@ def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
     assert store.manifest("samples", samples).inputs["checkpoint"] == third
 
 
-def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> None:
+def test_fork_verified_resumed_and_replayed(folder: Path) -> None:
     store = Store(str(folder))
     verification = verify_run(store, "fork")
     assert (verification.outcome, verification.exit_code) == ("verified", 0)
@@ -98,7 +98,7 @@ def test_what_cannot_be_forked_is_said(folder: Path, iteration: int, change: dic
         plan_fork(Store(str(folder)), "base", iteration, change)
 
 
-def test_a_run_that_is_not_there_or_does_not_train_is_not_forked(own: Store) -> None:
+def test_missing_or_untrained_run_not_forked(own: Store) -> None:
     with pytest.raises(StoreError, match="nobody"):
         plan_fork(own, "nobody", 1, CHANGE)
     branch = replay("base", start=2, store=own.url)

@@ -233,7 +233,7 @@ def assert_only_kept_are_stored(store: Store, overrides: dict[str, Any]) -> None
     ids=["4", "4-sparse", "4-visual", "25", "100-large"],
     scope="module",
 )
-def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
+def test_killed_run_ends_as_undisturbed(
     mortals: Mortals, reference: Reference, tmp_path: Path, overrides: dict[str, Any], wanted: dict[str, int]
 ) -> None:
     chance = random.Random(SEED)

@@ -139,7 +139,7 @@ def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
     return found
 
 
-def test_prefect_shows_the_runs_name_its_files_and_a_line_an_iteration(shell: Shell, run: str) -> None:
+def test_prefect_shows_name_files_and_lines(shell: Shell, run: str) -> None:
     found = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
     assert found
     asked = {"flow_run_id": {"any_": [row["id"] for row in found]}}

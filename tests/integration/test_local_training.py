@@ -60,7 +60,7 @@ def test_it_is_found_complete_when_it_is_started_again(local: Store) -> None:
         (KeyError("a bug"), "failed", "KeyError"),
     ],
 )
-def test_a_run_that_ends_early_says_why_and_is_continued(
+def test_run_ended_early_is_continued(
     error: BaseException,
     status: str,
     message: str,

@@ -69,7 +69,7 @@ def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
     assert sum(successes) == pytest.approx(measured["rollout/success_rate"])
 
 
-def test_the_panel_is_one_and_success_on_it_is_told_by_part(folder: Path) -> None:
+def test_one_panel_with_success_by_part(folder: Path) -> None:
     store = Store(str(folder))
     stages = store.runs.iterations(RUN)[0]
     assert [name for name in stages if name.startswith("evaluate:")] == ["evaluate:mixture"]

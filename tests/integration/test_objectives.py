@@ -58,7 +58,7 @@ def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert again.comparison.cosines["grpo"] == first.comparison.cosines["grpo"]
 
 
-def test_what_needs_a_critic_is_measured_where_there_is_one(folder: Path) -> None:
+def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
     store = Store(str(folder))
     without = compare_objectives(store, "plain", ["all"])
     assert list(without.left_out) == ["bi_level_gae", "hiper", "istar", "ppo", "remax", "trico", "turn_ppo"]

@@ -38,7 +38,7 @@ def settings_of_a_cell() -> dict[str, str | None]:
     return {name: os.environ.get(name) for name in ("STARPO_POOL", "STARPO_THREADS")} | {"process": str(os.getpid())}
 
 
-def test_a_cell_is_a_process_of_the_cluster_that_plays_in_itself() -> None:
+def test_cell_process_plays_in_itself() -> None:
     @flow
     def cells() -> dict[str, str | None]:
         with cell_runner(1) as runner:

@@ -172,7 +172,7 @@ def test_dropped_start_is_derived(tmp_path: Path, begun: Callable[..., str]) -> 
     assert verify_run(store, later).outcome == "verified"
 
 
-def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
     from starpo.ragen.evidence.report.data import gather
     from starpo.ragen.evidence.report.page import render_report
     from starpo.ragen.evidence.report.words import facts as facts_of

@@ -149,7 +149,7 @@ def check_visible(location: Location) -> None:
         assert verify_store(location).damages == []
 
 
-def test_a_lost_answer_to_the_manifest_is_our_own_success(bucket: Any, proxy: FaultyProxy) -> None:
+def test_lost_manifest_answer_is_own_success(bucket: Any, proxy: FaultyProxy) -> None:
     store = Store(f"s3://{bucket.name}/x")
     is_manifest = re.compile(r"/manifest\.json$").search
     proxy.schedule = scripted([Fault.LOST], lambda method, path: method == "PUT" and bool(is_manifest(path)))
@@ -161,7 +161,7 @@ def test_a_lost_answer_to_the_manifest_is_our_own_success(bucket: Any, proxy: Fa
     assert Store(store.url).manifest("turns", "k") == made
 
 
-def test_a_lost_answer_to_a_lease_does_not_lock_its_holder_out(bucket: Any, proxy: FaultyProxy) -> None:
+def test_lost_lease_answer_keeps_holder(bucket: Any, proxy: FaultyProxy) -> None:
     runs = Store(f"s3://{bucket.name}/x").runs
     before = len(proxy.requests)
     proxy.schedule = scripted([Fault.LOST], lambda method, path: method == "PUT" and "/leases/" in path)
@@ -171,7 +171,7 @@ def test_a_lost_answer_to_a_lease_does_not_lock_its_holder_out(bucket: Any, prox
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.ERROR, Fault.RESET_BEFORE, Fault.LOST, Fault.TRUNCATED])
-def test_a_fault_that_stays_is_one_message_in_bounded_time(
+def test_lasting_fault_one_message_bounded_time(
     location: Location, proxy: FaultyProxy, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
@@ -183,7 +183,7 @@ def test_a_fault_that_stays_is_one_message_in_bounded_time(
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW, Fault.SILENT])
-def test_a_server_that_drips_or_falls_silent_is_given_up(
+def test_slow_or_silent_server_given_up(
     location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """A server that drips is never silent for long, so only the time limit of the whole call ends it."""

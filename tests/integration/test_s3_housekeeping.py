@@ -34,7 +34,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
+def test_run_round_trip_s3_is_bytewise(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
     local, remote = Store(str(tmp_path / "store")), Location(f"s3://{bucket.name}/deep/prefix")
     made = make_run(local, "mine", 1)
     num_bytes = copy_run(Location(local.url), "mine", remote).bytes_copied

@@ -64,7 +64,7 @@ def test_dataset_and_folder_come_back(bucket: Any, tmp_path: Path) -> None:
     assert (Path(store.local_folder("checkpoint", "k")) / "model.safetensors").read_bytes() == b"weights"
 
 
-def test_of_writers_at_once_one_wins_and_the_others_clean_up(bucket: Any) -> None:
+def test_one_of_concurrent_writers_wins(bucket: Any) -> None:
     """Every writer has different content, and saw no artifact when it started."""
     num_writers = 4
 

@@ -69,7 +69,7 @@ def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str],
     assert len(counted) == len(unseen)
 
 
-def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:
+def test_run_without_kept_groups_stops(tmp_path: Path) -> None:
     from starpo.ragen.core.errors import NothingKeptError
 
     config = preset("smoke", {"filter.max_empty_iterations": 2, "policy.warm_start_steps": 0, "iterations": 3})

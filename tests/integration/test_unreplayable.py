@@ -82,7 +82,7 @@ def test_forged_rewards_are_found_all_the_same(folder: Path) -> None:
     assert verify(folder, last=0, stages=["reward"]).outcome == "faults"
 
 
-def test_the_mark_is_in_what_was_played_and_nowhere_else(finished: Path) -> None:
+def test_only_played_data_carry_the_mark(finished: Path) -> None:
     manifests = {path.parent.parent.name: manifest_of(path.parent) for path in finished.glob("*/*/manifest.json")}
     marks = {kind: manifest.replay_fault for kind, manifest in manifests.items()}
     assert marks["turns"] == marks["episodes"] == REASON

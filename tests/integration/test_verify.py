@@ -194,7 +194,7 @@ def test_the_command_names_a_fault_and_ends_with_1(
     assert out.rstrip().endswith(" s: NOT verified: faults: 1")
 
 
-def test_the_command_names_what_is_not_shown_and_ends_with_3(
+def test_command_names_unshown_and_exits_3(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reseal(artifact(folder, 0, "rollout", "turns"), is_deterministic=False)

@@ -94,7 +94,7 @@ def test_the_learner_scores_as_the_engine_did(store, played):
 
 
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_a_search_stores_the_images_of_its_prompts_and_is_trained_on(store, played, context):
+def test_search_stores_images_and_trains(store, played, context):
     searching = {"agent.context": context, "rollout.search.type": "best_of", "update.search_rows": "weigh"}
     config = preset("smoke", SETTINGS | searching)
     keys = rollout(0, config, played["checkpoint"]).carry_out(store)

@@ -215,7 +215,7 @@ def test_no_episode_waits_for_the_slowest(facts):
 
 
 @pytest.mark.thorough
-def test_policy_that_vllm_cannot_hold_is_an_error_of_ours(facts):
+def test_unsupported_policy_is_our_error(facts):
     assert "vLLM" in facts["unsupported"]
     assert facts["gap_after_unsupported"] < 1e-4
 

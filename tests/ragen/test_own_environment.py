@@ -66,7 +66,7 @@ def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
 
 
 @pytest.mark.ci
-def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
+def test_words_are_tokens_of_its_policies(config: StarPOConfig) -> None:
     plain, own = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
     text = "goal left 3"
     assert len(own.encode(text)) == 3 < len(plain.encode(text))

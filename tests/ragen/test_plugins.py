@@ -134,7 +134,7 @@ def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> 
 
 
 @pytest.mark.ci
-def test_one_name_for_two_things_is_refused_by_whoever_uses_it(tmp_path: Path) -> None:
+def test_ambiguous_name_refused_on_use(tmp_path: Path) -> None:
     install(tmp_path, "one", {"rewards": {"bonus": "one:bonus", "format": "one:bonus"}})
     install(tmp_path, "two", {"rewards": {"bonus": "two:bonus"}})
     result = ragen(tmp_path, "validate", "smoke", "--set", 'reward.components=["bonus"]')

@@ -93,7 +93,7 @@ def test_weights_of_statements_name_what_there_is(
 
 
 @pytest.mark.parametrize("later", ["had_invalid_action", "reward"])
-def test_a_prompt_that_only_a_later_turn_could_not_render(later: str) -> None:
+def test_prompt_failing_on_later_turn(later: str) -> None:
     told = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{told}{{% endblock %}}"
     (found,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))

@@ -104,7 +104,7 @@ def test_the_embedded_policy_plays_once_it_is_made(tmp_path: Path) -> None:
         show_trial(preset("smoke"), 4, Store(str(tmp_path / "store")))
 
 
-def test_a_model_that_is_to_be_fine_tuned_plays_as_it_is(
+def test_model_before_fine_tuning_plays_unchanged(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_trial(of(model, policy__fine_tuning={}), 4, Store(str(tmp_path / "store")))

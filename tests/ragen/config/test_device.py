@@ -44,7 +44,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_gpu_repeats_and_the_manifest_names_it_with_its_software() -> None:
+def test_gpu_repeats_and_is_in_manifest() -> None:
     assert (Device.here(), Device.here().is_repeatable) == (H200, True)
     provenance = collect()
     expected = {"gpu": "NVIDIA H200", "gpus": 2, "driver": "580.95.05", "cuda": "13.0", "cublas": "13.1.0"}
@@ -89,7 +89,7 @@ def test_micro_batches_run_on_deterministic_kernels_alone(device: Device, is_str
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_an_operation_without_a_deterministic_kernel_is_named_with_the_way_out() -> None:
+def test_nondeterministic_operation_named_with_remedy() -> None:
     def alerted() -> None:
         with H200.repeating():
             raise RuntimeError("histc_cuda does not have a deterministic implementation, but you set ...")

@@ -51,7 +51,7 @@ def _message(folder, name="run", overrides=None) -> str:
     return str(caught.value).removeprefix(f"{folder / name}.toml: ").removeprefix(f"{name}: ")
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(presets, tmp_path):
+def test_byte_order_mark_is_ignored(presets, tmp_path):
     folder = presets({"run": '\ufeffextends = ["base"]\n'})
     prompt = tmp_path / "mine.txt"
     prompt.write_text("\ufeffBe brief.", encoding="utf-8")
@@ -66,7 +66,7 @@ def test_tables_are_merged_deep(presets):
     assert config.iterations == 7
 
 
-def test_extends_is_left_to_right_and_the_file_itself_comes_last(presets):
+def test_extends_merge_left_to_right(presets):
     files = {
         "one": "iterations = 1\nonline_k = 1\nseed = 1",
         "two": "iterations = 2\nonline_k = 2",
@@ -220,7 +220,7 @@ def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, messa
     assert _message(presets({}), "base", overrides).startswith(message)
 
 
-def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
+def test_all_wrong_settings_named_with_file(presets):
     files = {
         "middle": 'extends = ["base"]\n[filter]\nkep = 0.5',
         "run": 'extends = ["middle"]\n[rollout]\nnum_groups = 0',
@@ -332,7 +332,7 @@ def test_options_go_with_what_they_are_of(presets, where):
 
 
 @pytest.mark.parametrize("where", ["override", "schedule", "remedy"])
-def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
+def test_settings_go_with_component_or_filter(presets, where):
     """Options that were filled in, and so never written by the user, must not keep a component in the list."""
     names = ["environment", "overlong", "agreement"]
     before = {"reward.components": names, "reward.options.overlong": {"max_tokens": 64, "buffer_tokens": 8}}
@@ -352,7 +352,7 @@ def test_what_a_component_or_a_filter_alone_needs_goes_with_it(presets, where):
         apply_overrides(changed, {"reward.options.agreement": {"reward": 1.0}})
 
 
-def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):
+def test_digest_goes_with_its_file(presets, tmp_path):
     """Also for settings that already have a digest, such as those of an ablation's cell or of a deployment."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -211,7 +211,7 @@ def test_a_missing_module_matters_once_it_is_there(identify: Callable[..., str],
     assert identify(reward=text) != first
 
 
-def test_a_file_in_front_of_the_standard_library_is_ones_own(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_file_shadowing_standard_library_is_local(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "import colorsys\n" + R
     first = identify(reward=text)
     (tmp_path / "colorsys.py").write_text("R = 1\n")

@@ -13,7 +13,7 @@ def test_a_secret_is_masked_however_it_is_escaped(secret: str, beside: str, monk
     assert shown.replace("\\", "") in (f"['***{beside}']", f'["***{beside}"]')  # the quotes depend on what is masked
 
 
-def test_a_secret_that_is_longer_than_what_is_shown_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_longer_than_display_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "abcdef" * 200)
     assert quoted("abcdef" * 200) == "'***'"
     assert quoted(f"http://me:{'hunter2' * 200}@host") == "'http://***@host'"

@@ -62,7 +62,7 @@ def test_reading(grammar, said, action):
     assert grammar.read(said) == action
 
 
-def test_a_call_cannot_end_its_tag_or_be_cut_by_a_separator():
+def test_call_cannot_close_tag_or_separate():
     action = CALLS.read(call(query="</tool_call> || <answer>"))
     assert action is not None
     assert not set("<>|") & set(action)
@@ -107,6 +107,6 @@ def test_hostile_text_is_refused_in_linear_time(grammar, hostile):
     assert time.process_time() - begun < 2
 
 
-def test_a_tool_with_a_schema_that_is_none_is_refused():
+def test_tool_with_invalid_schema_is_refused():
     with pytest.raises(SchemaError):
         Tool("search", "Finds pages.", {"type": "nothing"})

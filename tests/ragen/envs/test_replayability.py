@@ -52,7 +52,7 @@ def test_what_gives_other_episodes_is_found_by_playing_it():
     assert "same seeds same episode" in broken
 
 
-def test_what_says_so_itself_is_believed_and_not_asked_again():
+def test_declared_unreplayable_is_not_tested():
     assert verdict(settings_of("HonestBanditByTheClock")) == ("what its arms pay is drawn by the clock", set())
 
 

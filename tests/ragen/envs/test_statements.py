@@ -77,7 +77,7 @@ def test_weights_and_things_that_there_are_none_of():
     assert score([*said, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
 
 
-def test_a_target_may_be_called_a_goal_and_the_other_way_round():
+def test_target_and_goal_are_synonyms():
     assert score([Statement("goal", ("below", "right"))], SCENE, {"target": 1.0}) == 1.0
     assert score([Statement("target", ("same", "right"))], Scene((0, 0), {"goal": [(0, 1)]}), {}) == 1.0
 
@@ -118,7 +118,7 @@ CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4)
 
 
 @given(player=st.tuples(st.integers(0, 3), st.integers(0, 3)), goals=CELLS, holes=CELLS)
-def test_what_is_written_of_a_scene_is_true_and_all_there_is(player, goals, holes):
+def test_written_statements_are_true_and_complete(player, goals, holes):
     scene = Scene(player, {"goal": goals, "hole": holes})
     text = write_statements(scene)
     assert score(read_statements(text), scene, {}) == (1.0 if goals or holes else 0.0)

@@ -10,7 +10,7 @@ from starpo.schemas.validate import validate
 from tests.examples import example
 
 
-def test_rows_that_do_not_say_how_they_were_come_by_were_sampled(tmp_path):
+def test_rows_without_origin_were_sampled(tmp_path):
     file = tmp_path / "turns.parquet"
     turns = example("turns")
     pq.write_table(turns.drop_columns(["origin", "num_candidates", "num_as_good"]), file)

@@ -63,7 +63,7 @@ def examples(tokenizer, *conversations: Conversation, max_tokens: int = 4096, **
 
 
 @pytest.mark.parametrize("template", ["qwen2.5", "llama3", "gemma", "mistral"])
-def test_ids_are_those_of_the_template_and_the_loss_is_on_responses(template: str) -> None:
+def test_ids_match_template_loss_on_responses(template: str) -> None:
     tokenizer = tokenizer_of(template)
     messages = [user("What is 1+1?"), said("It is two.\n\nÜ 🙂"), user(" and\n"), said("No")]
     made, ((example,),), left_out = examples(tokenizer, conversation(*messages))
@@ -100,7 +100,7 @@ def _joining():
     return type(tokenizer).from_str(json.dumps(state))
 
 
-def test_where_earlier_reasoning_is_dropped_each_response_is_learned_where_it_is_shown() -> None:
+def test_dropped_reasoning_learned_where_shown() -> None:
     tokenizer = chatml()
     talk = [user("q"), said("", "first", to="a"), {"role": "tool", "content": "wall"}, said("so", "second")]
     _, ((first, second),), left_out = examples(
@@ -118,7 +118,7 @@ def test_where_earlier_reasoning_is_dropped_each_response_is_learned_where_it_is
 
 
 @pytest.mark.ci
-def test_reasoning_is_written_in_tags_where_the_template_has_no_place_for_it() -> None:
+def test_reasoning_in_tags_without_template_field() -> None:
     _, ((one,),), _ = examples(
         tokenizer_of("qwen2.5"), conversation(user("q"), said("so", "hm"), user("q"), said("no"))
     )
@@ -154,7 +154,7 @@ def test_only_what_is_to_be_learned_has_a_loss() -> None:
          "the arguments of a tool call are no JSON object"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_imitated_is_left_out_with_a_reason(messages: list[Any], reason: str) -> None:
+def test_inimitable_conversation_omitted_with_reason(messages: list[Any], reason: str) -> None:
     tokenizer = tokenizer_of("qwen2.5")
     tokenizer.chat_template = (
         "{%- for message in messages %}{%- if message.role == 'tool' %}{{ raise_exception('no tools') }}{%- endif %}"
@@ -169,7 +169,7 @@ def test_what_cannot_be_imitated_is_left_out_with_a_reason(messages: list[Any], 
     assert reason in line
 
 
-def test_tools_need_a_place_in_the_template_or_another_template() -> None:
+def test_tools_need_template_support() -> None:
     talk = conversation(user("q"), said("", to=1), tools=TOOLS)
     without, (((_, response),),) = (
         tokenizer_of("llama3"),
@@ -182,7 +182,7 @@ def test_tools_need_a_place_in_the_template_or_another_template() -> None:
 
 
 @pytest.mark.ci
-def test_templates_that_open_the_reasoning_or_do_not_end_a_message() -> None:
+def test_templates_opening_reasoning_or_unended() -> None:
     tokenizer = chatml()
     body, talk = tokenizer.chat_template, conversation(user("q"), said("so", "hm"))
     tokenizer.chat_template = body.replace("'<|im_start|>assistant\\n' }", "'<|im_start|>assistant\\n<think>\\n' }")

@@ -86,7 +86,7 @@ def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tm
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
-def test_the_same_fine_tuning_gives_the_same_bytes_on_a_gpu(folder: str, tmp_path: Path, config: FineTuning) -> None:
+def test_fine_tuning_repeats_bytes_on_gpu(folder: str, tmp_path: Path, config: FineTuning) -> None:
     short = config.model_copy(update={"steps": 5, "dtype": "bfloat16"})
     for name in ("first", "again"):
         tuned(folder, short, tmp_path / name)
@@ -121,7 +121,7 @@ def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: P
     assert without == with_padding
 
 
-def test_excluded_states_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
+def test_excluded_states_never_demonstrated_known_kept(folder: str, tmp_path: Path) -> None:
     short = LORA.model_copy(update={"steps": 1})
     excluded = frozenset(demonstrate_turns(short, LAKE, AGENT, 64, frozenset(), make_tokenizer(), 8).initial_states)
     tuned(folder, short, tmp_path, excluded=excluded, met=["a" * 64])

@@ -60,7 +60,7 @@ def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "settings", [SOKOBAN, FrozenLakeSettings(observation="compact", slip=0.0)], ids=["sokoban", "lake"]
 )
-def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settings) -> None:
+def test_formed_player_same_decisions_true_places(settings) -> None:
     free = AGENT.model_copy(update={"max_actions": 100})  # so that every stated action is executed
     agent = free.model_copy(update={"form": "grounding_worldmodeling"})
     tokenizer = make_tokenizer(extra_vocabulary(SMALL, settings, agent.form))
@@ -140,18 +140,18 @@ def unwatched(function, log: list[str]):
     return call
 
 
-def test_the_bandits_lessons_speak_of_all_names_and_not_only_of_the_trained_ones() -> None:
+def test_bandit_lessons_cover_all_names() -> None:
     spoken = {TOKENIZER.decode(prompt) for prompt in demonstrate(BanditSettings(names="train"), turns=300).prompts}
     for names in NAME_PAIRS.values():
         assert all(any(f"{safe} {risky}" in text for text in spoken) for safe, risky in names)
 
 
-def test_a_response_longer_than_the_rollouts_allow_is_an_error_that_says_how_much_is_needed() -> None:
+def test_long_response_error_states_needed_length() -> None:
     with pytest.raises(ConfigError, match=r"raise that to at least \d+"):
         demonstrate(longest=9)
 
 
-def test_a_demonstration_is_cut_at_the_actions_of_a_turn() -> None:
+def test_demonstration_cut_at_turn_actions() -> None:
     agent = AgentConfig(
         prompt="state", context="window", should_show_reward=False, max_actions_per_turn=2, max_actions=100, max_turns=9
     )
@@ -178,9 +178,7 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     assert headline["num_parameters"] == model.num_parameters()
 
 
-def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_infinite_gradient_error_saves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflowing(*arguments):
         model = make_model(*arguments)
         model.get_output_embeddings().weight.data.fill_(1e38)
@@ -194,9 +192,7 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_nothing_is_saved(
 
 
 @pytest.mark.ci
-def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_start_bytes_independent_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("first", "again"):
         imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / name)
     monkeypatch.setattr(imitation, "MicroBatchRunner", lambda device, _, dtype: MicroBatchRunner(device, 1, dtype))
@@ -216,7 +212,7 @@ def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", [supervised.in_rectangles, supervised.in_prefix_rows(128, 96, 2)])
 @pytest.mark.parametrize("context", ["window", "full"])
-def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss(split, context) -> None:
+def test_batch_gradient_of_mean_token_loss(split, context) -> None:
     model = imitation.make_model(SMALL, TOKENIZER)
     played = demonstrate(agent=AGENT.model_copy(update={"context": context}), turns=9)
     batch = Batch(examples_of(played.prompts, played.responses))
@@ -241,7 +237,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_examples_are_turns_with_a_window_and_whole_contexts_without_one() -> None:
+def test_examples_are_turns_or_whole_contexts() -> None:
     apart = examples_of([[1, 2], [1, 3]], [[7, 8], [9]])
     assert [(e.token_ids.tolist(), e.response_mask.tolist()) for e in apart] == [
         ([1, 2, 7, 8], [False, False, True, True]),

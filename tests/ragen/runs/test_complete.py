@@ -34,7 +34,7 @@ def put(store: Store, tmp_path: Path, key: str, files: dict[str, str]) -> None:
 BASE, ADAPTER = "a" * 64, "b" * 64
 
 
-def test_weights_come_from_the_base_and_the_rest_from_the_adapters_folder(store, tmp_path):
+def test_base_weights_with_adapters_other_files(store, tmp_path):
     put(store, tmp_path, BASE, {"model.safetensors": "w", "config.json": "base", "critic.safetensors": "old"})
     files = {"adapter_model.safetensors": "ab", "config.json": "own", "base.json": json.dumps({"checkpoint": BASE})}
     put(store, tmp_path, ADAPTER, files)

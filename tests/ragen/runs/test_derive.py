@@ -39,9 +39,7 @@ def files(store: Store) -> list[Path]:
     return sorted(path for path in Path(store.url).rglob("*") if path.is_file())
 
 
-def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(
-    adapted_store: Store, learners: list[Adapted]
-) -> None:
+def test_other_learner_finds_weights_below_adapters(adapted_store: Store, learners: list[Adapted]) -> None:
     steps: list[Step] = []
     with derive(adapted_store, find_recipe(adapted_store, key_of(3)), placement.learner_at, steps.append) as derived:
         assert [step.proof for step in steps] == ["checkpoint"] * 3
@@ -58,7 +56,7 @@ def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store) -> Non
     assert files(adapted_store) == before
 
 
-def test_what_the_learner_holds_is_where_the_next_one_starts(
+def test_next_derivation_continues_from_learner(
     adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placement.policy_folder(adapted_store, key_of(1))
@@ -91,7 +89,7 @@ def test_a_policy_that_its_folder_lost_is_written_again(adapted_store: Store, le
     assert len(learners) == 1
 
 
-def test_brought_back_for_other_processes_it_is_dropped_at_the_end(adapted_store: Store) -> None:
+def test_checkpoint_for_other_processes_dropped_finally(adapted_store: Store) -> None:
     before = files(adapted_store)
     with placement.restored(adapted_store, [key_of(2), "f" * 32]):  # the other cannot be derived
         assert adapted_store.has("checkpoint", key_of(2))
@@ -142,7 +140,7 @@ def test_another_result_is_refused_and_leaves_nothing(
     assert files(adapted_store) == before
 
 
-def test_passed_on_to_a_number_that_is_kept_it_is_brought_back(adapted_store: Store) -> None:
+def test_kept_number_is_brought_back(adapted_store: Store) -> None:
     config = preset("smoke", {"checkpoint_every": 2, "iterations": 5})
     recorder = RunRecorder(adapted_store.url, "run", config, InProcess())
     recorder.retain([FIRST, key_of(1)])

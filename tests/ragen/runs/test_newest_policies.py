@@ -48,7 +48,7 @@ def test_the_two_newest_are_kept(policies: NewestPolicies) -> None:
     assert [policies.find(key) for key in ("b", "c")] == [str(again), None]
 
 
-def test_they_lie_in_memory_only_if_it_has_ample_room(policies: NewestPolicies, places: list[Path]) -> None:
+def test_policies_in_memory_if_ample(policies: NewestPolicies, places: list[Path]) -> None:
     assert add(policies, "a").is_relative_to(places[1])
     policies.clear()
     assert add(policies, "a", size_bytes=10**18).is_relative_to(places[0])
@@ -69,9 +69,7 @@ def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
     assert policies.find("a") is not None
 
 
-def test_those_of_a_killed_process_are_removed_and_those_of_a_living_one_not(
-    policies: NewestPolicies, places: list[Path]
-) -> None:
+def test_only_killed_processes_policies_are_removed(policies: NewestPolicies, places: list[Path]) -> None:
     own = add(policies, "a")
     code = (
         "import sys, pathlib; from starpo.ragen.runs import newest_policies as n\n"
@@ -120,7 +118,7 @@ def test_what_other_users_put_beside_them_is_left_alone(places: list[Path], tmp_
     assert not theirs.exists()
 
 
-def test_they_go_to_the_disk_if_memory_takes_no_more_files(
+def test_policies_on_disk_if_memory_full(
     policies: NewestPolicies, places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def new_folder(*, prefix: str, dir: Path) -> str:

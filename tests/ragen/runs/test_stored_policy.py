@@ -45,7 +45,7 @@ def test_a_tokenizer_that_is_not_known_is_done_without(store: Store, folder: Pat
     assert find_tokenizer(store, [put(store, folder, 1)]) is None
 
 
-def test_a_runs_own_checkpoints_come_before_those_that_played_for_it(store: Store):
+def test_own_checkpoints_precede_played_ones(store: Store):
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {"checkpoint": "c" * 32}, "seed": 0}
     key = stage_key(facts["stage"], {}, facts["inputs"], 0)
     store.put_table("turns", example("turns"), Facts(key=key, **facts))

@@ -115,7 +115,7 @@ def test_prompts_of_a_panel_that_training_has_met() -> None:
     assert TrainingStates(frozenset(), 0).facts(panel) == {"num_seen_prompts": 0.0}
 
 
-def test_a_panel_of_all_there_is_has_no_unseen_part() -> None:
+def test_exhaustive_panel_has_no_unseen_part() -> None:
     panel = make_panel(BanditSettings(), 4, panel_seed=0)
     met = TrainingStates(frozenset(panel.state_digests), 0)
     assert (met.seen_states(panel), met.facts(panel)) == (frozenset(), {})

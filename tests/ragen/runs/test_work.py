@@ -35,7 +35,7 @@ def test_key_is_a_function_of_all_that_decides() -> None:
     assert len({work(), *(work(**change) for change in changes)}) == len(changes) + 1
 
 
-def test_it_is_done_once_and_stored_with_how_it_was_made(tmp_path: Path) -> None:
+def test_work_done_once_with_provenance(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     assert not work().is_stored(store)
     assert work().carry_out(store) == {"metrics": work().key}
@@ -60,7 +60,7 @@ def test_runs_record_it_by_stage_and_part() -> None:
     assert (work().name, work(part="sokoban").name) == ("reward", "reward:sokoban")
 
 
-def test_code_that_ends_the_process_is_an_error_of_its_stage(tmp_path: Path) -> None:
+def test_code_exiting_process_is_stage_error(tmp_path: Path) -> None:
     def do(work: Work, store: Store) -> Iterator[Output]:
         sys.exit(0)
         yield

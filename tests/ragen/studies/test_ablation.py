@@ -52,7 +52,7 @@ def test_first_last_peak_and_difference_by_hand(base):
     assert (theirs.last, theirs.peak, theirs.peak_iteration) == (0.25, 0.25, 2)
 
 
-def test_prompts_are_matched_by_seed_and_state_and_not_by_place(base):
+def test_prompts_matched_by_seed_and_state(base):
     reference = {"bandit": {4: {(7, "a"): 1.0, (8, "b"): 0.0}}}
     cell = {"bandit": {4: {(8, "b"): 1.0, (7, "other"): 0.0, (7, "a"): 1.0}}}
     found = summary(base, both(cell, reference)).cells[1].panels["bandit"].difference
@@ -60,7 +60,7 @@ def test_prompts_are_matched_by_seed_and_state_and_not_by_place(base):
     assert found.num_prompts == 2
 
 
-def test_a_failed_run_is_named_and_its_seed_is_not_compared(base):
+def test_failed_run_named_and_not_compared(base):
     good = run(bandit={4: [1, 0, 0, 0]})
     outcomes = both(good, run(bandit={4: [0, 0, 0, 0]})) | {(HALF, 1): "NothingKeptError: nothing"}
     result = summary(base, outcomes)

@@ -38,7 +38,7 @@ def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin:
     assert other.settings == VARIANTS["FrozenLake"].settings
 
 
-def test_a_cell_is_the_same_whichever_runs_are_swept_with_it(store: Store, begin: Callable[..., str]) -> None:
+def test_cell_independent_of_swept_runs(store: Store, begin: Callable[..., str]) -> None:
     """The other run's agent limits do not apply, although the environment is one of that run's panels."""
     begin("other", agent__max_turns=9, evaluation__variants={"FrozenLake": {"type": "frozen_lake"}})
     begin("mine", agent__max_turns=3)
@@ -107,7 +107,7 @@ def test_another_releases_settings_are_refused(store: Store) -> None:
         expand(Sweep(name="s", runs=["old"]), store)
 
 
-def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Callable[..., str]) -> None:
+def test_matrix_runs_play_all_panels(store: Store, begin: Callable[..., str]) -> None:
     """A bandit agent has one turn; on the FrozenLake of the other run it has that run's turn limit."""
     bandit = {"type": "bandit"}
     limits = {"agent__max_turns": 1, "agent__max_actions": 1, "agent__max_actions_per_turn": 1}

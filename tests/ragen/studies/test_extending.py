@@ -64,7 +64,7 @@ def test_what_means_nothing_to_another_type_is_not_taken(write):
     assert cut.overrides == {"environment": {"type": "frozen_lake", "slip": 0.0}}
 
 
-def test_cells_are_chosen_in_order_and_the_first_is_the_base(cut):
+def test_cells_in_order_first_is_base(cut):
     grid = cut('only = ["KL", "mine"]\n[cells.mine]\nonline_k = 5\n')
     assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}
 

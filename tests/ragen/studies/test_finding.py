@@ -46,7 +46,7 @@ def test_what_was_not_measured_has_no_verdict() -> None:
     assert judge_alike(None, 0.05) == judge_order(None) == "not measured"
 
 
-def test_a_sentence_says_for_what_it_shows_and_for_what_not() -> None:
+def test_verdict_states_scope() -> None:
     verdicts = {
         "KL": "the opposite shows (+0.9)", "fresh": "shows in 3 of 3 seeds (x)", "critic": "does not show: later in 1",
         "filter": "shows (y)", "lost": "not measured",
@@ -106,7 +106,7 @@ def test_fall_is_later_if_it_is_in_every_seed() -> None:
     assert fallen(base) == "2 of 3 fell, at 40, 60"
 
 
-def test_a_run_that_ended_early_is_not_one_that_never_fell(base) -> None:
+def test_early_end_is_not_never_falling(base) -> None:
     grid = Grid(name="mine", preset="bandit", cells={"a": {}, "b": {"online_k": 2}}, seeds=[0, 1, 2])
     steady, falling = dict.fromkeys(range(20), 0.8), {at: 0.8 if at < 10 else 0.1 for at in range(20)}
     runs = [

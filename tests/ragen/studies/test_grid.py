@@ -41,7 +41,7 @@ def test_no_toml(write):
         Grid.load(path)
 
 
-def test_a_misspelt_part_of_a_grid_suggests_the_right_one(write):
+def test_misspelt_grid_part_suggests_correction(write):
     with pytest.raises(ConfigError, match=r"keep\.toml: seed = .*no such setting \(did you mean 'seeds'"):
         Grid.load(write('preset = "bandit"\nseed = 3\nseeds = [0]\n[axes]\nonline_k = [1]'))
 

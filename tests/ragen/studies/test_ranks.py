@@ -49,7 +49,7 @@ def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
     assert order_of_cells(rates(0.5, 0.5)) is None
 
 
-def test_prompts_that_one_cell_lacks_do_not_count_for_it() -> None:
+def test_missing_prompts_not_counted_for_cell() -> None:
     cells = rates(0.25, 0.5, 0.45)
     cells[2, :, 30:] = np.nan  # 18 of 30 succeed, more than a half
     found = order_of_cells(cells)

@@ -22,7 +22,7 @@ def test_checkpoints_of_a_live_run(iterations: str | list[int], chosen: list[int
     assert Sweep(name="s", iterations=iterations).chosen(range(13), last=14) == chosen
 
 
-def test_every_nth_takes_the_last_one_once_it_is_there() -> None:
+def test_every_nth_includes_available_last() -> None:
     assert Sweep(name="s", iterations="every:5").chosen(range(13), last=12) == [0, 5, 10, 12]
 
 

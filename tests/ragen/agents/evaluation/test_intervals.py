@@ -80,7 +80,7 @@ def test_bootstrap_is_a_function_of_its_seed():
 
 
 @given(st.integers(1, 7), st.data())
-def test_pass_at_k_is_the_share_of_subsets_with_a_success(trials, data):
+def test_pass_at_k_counts_successful_subsets(trials, data):
     successes, k = data.draw(st.integers(0, trials)), data.draw(st.integers(1, trials))
     outcomes = [1] * successes + [0] * (trials - successes)
     subsets = [any(subset) for subset in itertools.combinations(outcomes, k)]
@@ -103,7 +103,7 @@ def test_interval_of_a_mean_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(20, 40)), min_size=1, max_size=6))
-def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: list[tuple[int, int]]) -> None:
+def test_mean_interval_within_widest(counts: list[tuple[int, int]]) -> None:
     shares = [successes / trials for successes, trials in counts]
     intervals = [wilson_interval(*count) for count in counts]
     low, high = mean_interval(shares, intervals)
@@ -113,7 +113,7 @@ def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: lis
     assert high - low <= max(upper - lower for lower, upper in intervals) + 1e-12
 
 
-def test_one_episode_a_prompt_has_wilsons_interval_and_several_are_resampled() -> None:
+def test_single_episodes_wilson_several_resampled() -> None:
     assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
     assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
     assert success_interval([], [], seed=0) == (0.0, 1.0)

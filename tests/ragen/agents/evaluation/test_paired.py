@@ -52,7 +52,7 @@ def test_the_same_everywhere_is_not_certain():
     assert (one.mean, one.low, one.high) == pytest.approx((1.0, 1 - 2 * bound, 1.0))
 
 
-def test_a_rate_is_as_uncertain_at_its_upper_end_as_at_its_lower():
+def test_rate_interval_symmetric_at_ends():
     """A rate is a difference to a base of zeros, and unseen prompts cannot succeed less often than never."""
     nothing = np.zeros((3, 256))
     always, never = (paired_difference(rates, nothing, least=0.0) for rates in (np.ones((3, 256)), nothing))
@@ -81,7 +81,7 @@ def test_difference_is_bounded_and_antisymmetric(cell, data):
     assert (back.mean, back.low, back.high) == pytest.approx((-found.mean, -found.high, -found.low))
 
 
-def test_it_holds_the_truth_about_as_often_as_it_says():
+def test_interval_coverage_as_stated():
     """200 simulated ablations of 4 seeds and 64 prompts, with a true difference of 0.1 and no spread over seeds."""
     random = np.random.default_rng(7)
     held = 0

@@ -63,7 +63,7 @@ def test_repeated_states_are_drawn_again(few_states):
     assert sorted(panel.state_digests) == [f"{state:016x}" for state in range(3)]
 
 
-def test_running_out_of_states_is_a_fault_of_the_environment(few_states):
+def test_exhausted_states_are_environment_fault(few_states):
     with pytest.raises(EnvironmentFault, match="too few initial states"):
         make_panel(few_states, 4, panel_seed=0)
 

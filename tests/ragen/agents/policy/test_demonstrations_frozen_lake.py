@@ -33,7 +33,7 @@ def success(skill, num_episodes=600, **kwargs):
 
 @given(seed=SEEDS, skill=st.floats(0, 1), slip=st.sampled_from([0.0, 2 / 3]), size=st.integers(2, 6))
 @settings(max_examples=80, deadline=None)
-def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, size):
+def test_thought_is_true_and_walk_follows(seed, skill, slip, size):
     environment = make(FrozenLakeSettings(slip=slip, size=size))
     environment.reset(seed=seed)
     before = environment.state_digest()
@@ -60,7 +60,7 @@ def test_a_skilled_player_reaches_the_goal_without_slip():
     assert success(1.0, slip=0.0) == 1.0
 
 
-def test_without_skill_it_is_mediocre_on_lakes_that_are_not_trivial():
+def test_unskilled_demonstration_mediocre_on_lakes():
     assert 0.12 < success(0.0, slip=0.0, min_distance=4) < 0.22
 
 

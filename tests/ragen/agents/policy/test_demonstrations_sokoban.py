@@ -44,7 +44,7 @@ def test_skilled_turn_by_hand():
     assert turn.actions == ("Down", "Right")
 
 
-def test_here_when_the_box_of_a_lost_position_is_on_its_target():
+def test_lost_box_on_target_says_here():
     # Both boxes are stuck in corners, one of them on its target: no push is possible, and the nearest box is described.
     environment = facing("######\n#√P_X#\n#____#\n#__O_#\n######")
     turn = demonstrate(environment, 1.0, random.Random(0))
@@ -52,7 +52,7 @@ def test_here_when_the_box_of_a_lost_position_is_on_its_target():
     assert len(turn.actions) == 1
 
 
-def test_no_feasible_push_is_said_and_one_random_action_taken():
+def test_no_feasible_push_takes_random_action():
     environment = facing("######\n#X__O#\n#__P_#\n######")
     turns = [demonstrate(environment, 0.5, random.Random(seed)) for seed in range(40)]
     assert {turn.think for turn in turns} == {"X up left O right push none"}
@@ -64,7 +64,7 @@ def test_speaks_in_the_environments_vocabulary():
     assert demonstrate(environment, 1.0, random.Random(0)).think == "B down right G right push right from 2 1"
 
 
-def test_walk_longer_than_a_turn_stops_where_the_turn_does():
+def test_long_walk_stops_at_turn_end():
     # It is five steps from the far end of the corridor to the cell above the box; the push would be the sixth action.
     environment = facing("########\n#_____P#\n#X######\n#_######\n#O######\n########")
     turn = demonstrate(environment, 1.0, random.Random(0))

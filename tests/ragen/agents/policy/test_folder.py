@@ -43,22 +43,20 @@ def with_head(factor: float) -> Callable[[dict[str, torch.Tensor]], None]:
 @pytest.mark.parametrize(
     "read", [check_folder, load.load_policy, lambda f: TorchEngine(device="cpu").load(str(f), "k")]
 )
-def test_another_output_layer_than_the_tied_one_is_refused_by_every_reader(
-    folder: Path, read: Callable[[Path], Any]
-) -> None:
+def test_untied_output_layer_refused_by_readers(folder: Path, read: Callable[[Path], Any]) -> None:
     change_weights(folder, with_head(2.0))
     with pytest.raises(PolicyError, match=r"ties the output layer .* lm_head\.weight with other values"):
         read(folder)
 
 
-def test_the_same_output_layer_written_twice_is_accepted_and_stays_tied(folder: Path, complete: Path) -> None:
+def test_duplicated_output_layer_stays_tied(folder: Path, complete: Path) -> None:
     change_weights(folder, with_head(1.0))
     model, _ = load.load_policy(folder)
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert len(list(model.parameters())) == len(list(load.load_policy(complete)[0].parameters()))
 
 
-def test_an_output_layer_of_its_own_is_read_where_the_configuration_says_so(folder: Path) -> None:
+def test_own_output_layer_read_when_configured(folder: Path) -> None:
     change_weights(folder, with_head(2.0))
     edit(folder / "config.json", tie_word_embeddings=False)
     model, _ = load.load_policy(folder)
@@ -179,7 +177,7 @@ def test_a_damaged_header_of_weights_is_one_error(folder: Path, header: bytes) -
         load.load_policy(folder)
 
 
-def test_a_pattern_that_makes_the_tokenizer_panic_is_one_error(folder: Path) -> None:
+def test_panicking_tokenizer_pattern_is_one_error(folder: Path) -> None:
     file = folder / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
     tokenizer["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
@@ -220,7 +218,7 @@ def test_end_tokens_of_both_configurations_are_declared(folder: Path) -> None:
     assert declared_end_ids(folder) == {5: "config.json"}
 
 
-def test_end_tokens_survive_the_copy_that_a_run_starts_from(folder: Path, tmp_path: Path) -> None:
+def test_end_tokens_survive_starting_copy(folder: Path, tmp_path: Path) -> None:
     edit(folder / "generation_config.json", eos_token_id=[2, 0])
     load.copy_policy(PretrainedPolicy(name_or_path=str(folder)), tmp_path / "copy")
     assert list(declared_end_ids(tmp_path / "copy"))[:2] == [2, 0]

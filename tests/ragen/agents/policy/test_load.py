@@ -24,7 +24,7 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("#____#\n√")) == "#____#\n√"
 
 
-def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(folder: Path) -> None:
+def test_qwen2_tokenizer_splits_as_saved(folder: Path) -> None:
     # A folder as others write it: AutoTokenizer replaces the folder's own splitting rule by Qwen2's, and every
     # map row becomes six tokens.
     declared = folder / "tokenizer_config.json"
@@ -146,7 +146,7 @@ def test_a_copied_policy_is_complete_by_itself(complete: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("value", [float("-inf"), float("nan")])
-def test_logits_that_are_not_finite_are_the_models_fault_before_any_training(folder: Path, value: float) -> None:
+def test_infinite_logits_are_the_models_fault(folder: Path, value: float) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][0] = value
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

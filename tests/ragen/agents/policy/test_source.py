@@ -40,7 +40,7 @@ def test_a_model_of_the_hub_has_no_digest() -> None:
 
 
 @pytest.mark.parametrize("name", ["./models/absent", "/models/absent", "~/absent-models/x", "a/b/c", "models/"])
-def test_a_path_that_is_not_there_is_never_looked_for_on_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_path_not_sought_on_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(PolicyError, match="there is no such folder"):
         resolve_policy(PretrainedPolicy(name_or_path=name))
@@ -60,7 +60,7 @@ def test_a_name_that_is_no_model_name() -> None:
         resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
 
 
-def test_a_model_of_the_hub_is_taken_once_and_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_model_fetched_once_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
     def download(name: str, **settings: object) -> str:
@@ -93,7 +93,7 @@ def record(site: Path, *names: str) -> None:
     (site / "carrier-1.2.dist-info" / "RECORD").write_text("".join(f"{name},,\n" for name in names))
 
 
-def test_the_folder_that_a_package_carries_is_found_without_running_it(package: Path, complete: Path) -> None:
+def test_package_folder_found_without_running_it(package: Path, complete: Path) -> None:
     shutil.copytree(complete, package / "carrier" / "model")
     files = sorted(str(file.relative_to(package)) for file in package.rglob("*.*") if file.is_file())
     record(package, *files)

@@ -30,7 +30,7 @@ def test_a_piece_that_an_environment_speaks_is_one_token() -> None:
         assert len(tokens(piece)) == 1, piece
 
 
-def test_every_bandit_name_is_one_token_in_every_set_of_names() -> None:
+def test_bandit_names_are_single_tokens() -> None:
     for pairs in NAME_PAIRS.values():
         for name in (name for pair in pairs for name in pair):
             assert len(tokens(name)) == len(tokens(f" {name}")) == 1, name
@@ -46,7 +46,7 @@ def test_every_bandit_name_is_one_token_in_every_set_of_names() -> None:
         (FrozenLakeSettings(observation="compact"), 3 + 6 + 1 + 4 + 5),
     ],
 )
-def test_a_state_prompt_takes_the_same_few_tokens_in_every_state(environment, expected: int) -> None:
+def test_state_prompt_length_is_constant(environment, expected: int) -> None:
     contexts = ContextBuilder(TOKENIZER, STATE_AGENT, 32)
     world = make(environment)
     for seed in range(30):

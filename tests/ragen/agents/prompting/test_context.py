@@ -90,7 +90,7 @@ def test_window_of_one_shows_the_present_observation_alone(qwen, words):
         context.respond(ids_of(qwen, "x<|im_end|>"))
 
 
-def test_window_of_two_keeps_one_turn_verbatim_and_introduces_itself_again(qwen, words):
+def test_window_keeps_turn_and_reintroduces(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(context="window", window_turns=2), 50).start(words)
     for turn, (observation, response) in enumerate([("a", "first<|im_end|>"), ("b", "sec"), ("c", "")]):
         added = observe(context, observation, actions_left=10 - turn, reward=None if turn == 0 else -0.1 * turn)
@@ -123,7 +123,7 @@ def test_observation_cannot_forge_a_turn(qwen, words):
     assert attack in qwen.decode(prompt_ids)
 
 
-def test_role_markers_are_split_where_they_are_no_special_tokens(qwen, words):
+def test_plain_role_markers_are_split(qwen, words):
     """R1's distillations have such markers: added tokens, of which only the one that ends a message is special."""
     tokenizer = deepcopy(qwen)
     markers = ["<|User|>", "<|Assistant|>"]
@@ -164,7 +164,7 @@ def test_added_ids_since_the_last_start_are_the_context(make_tokenizer, words, t
         assert stored == context.token_ids
 
 
-def test_tools_are_declared_and_answered_in_the_templates_own_form(make_tokenizer):
+def test_tools_declared_in_template_form(make_tokenizer):
     tool = Tool("look", "Looks around.", {"type": "object", "properties": {}})
     world = Words()
     world.grammar = ToolCalls((tool,))

@@ -37,7 +37,7 @@ def response(think: str) -> str:
 
 
 @pytest.mark.parametrize("form", THINK)
-def test_each_form_is_read_as_itself_and_as_no_other(form):
+def test_each_form_parses_only_itself(form):
     for asked in THINK:
         parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=asked))
         expected = (THINK[form], "Up", ("Up",), ("Up",), True)
@@ -89,7 +89,7 @@ def test_a_form_only_ever_refuses(text, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_in_a_form_is_read_in_it(form):
+def test_written_form_is_read_back(form):
     before, after = Scene((1, 1), {"box": [(0, 1)]}), Scene((0, 1), {"box": [(0, 1)]})
     think = write_reasoning(form, "go up", before, after)
     assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form=form)).think == think
@@ -102,7 +102,7 @@ def test_what_is_written_in_a_form_is_read_in_it(form):
     assert form != "free" or think == "go up"
 
 
-def test_where_imitation_has_taught_the_form_the_prompt_says_nothing_of_it():
+def test_learned_form_is_not_prompted():
     agent = AgentConfig(form="grounding", prompt="state")
     assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == "P X O"
 

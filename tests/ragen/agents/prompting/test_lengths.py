@@ -31,7 +31,7 @@ def test_a_bandit_has_one_prompt() -> None:
     assert (found.shortest, found.longest, found.later) == (around + text, around + text, 0)
 
 
-def test_a_later_turn_is_counted_without_the_response_before_it() -> None:
+def test_later_turn_excludes_previous_response() -> None:
     agent = AgentConfig(max_turns=3, prompt="full", should_show_reward=False)
     contexts = ContextBuilder(make_tokenizer(), agent, 32)
     found = prompt_lengths(SokobanSettings(), contexts, num_states=2)

@@ -55,7 +55,7 @@ def test_actions_are_matched_without_case_and_outer_space(spelled):
         ("TurnRight", ("TurnRight",), ()),
     ],
 )
-def test_unknown_action_makes_it_malformed_but_keeps_the_known_prefix(answer, named, known_prefix):
+def test_unknown_action_malformed_keeps_known_prefix(answer, named, known_prefix):
     parsed = parse(f"<think>t</think><answer>{answer}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse("t", answer, named, known_prefix, False)
 

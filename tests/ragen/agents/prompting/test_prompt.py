@@ -73,7 +73,7 @@ def test_rewards_are_shown_without_rounding_noise(reward, shown):
 CALLS = ToolCalls((Tool("search", "Finds pages.", {"type": "object", "properties": {"query": {"type": "string"}}}),))
 
 
-def test_tools_are_told_with_their_parameters_and_the_form_of_a_call():
+def test_tools_described_with_call_form():
     assert (
         FullPrompt()
         .introduction(RULES, CALLS, AgentConfig(max_actions_per_turn=2))

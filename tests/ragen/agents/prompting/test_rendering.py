@@ -53,7 +53,7 @@ def test_what_templates_use_beyond_plain_jinja():
         ("{{ raise_exception('only tools') }}", "only tools"),
     ],
 )
-def test_a_template_that_asks_too_much_or_fails_has_an_error(template, problem):
+def test_excessive_or_failing_template_is_error(template, problem):
     ((text, error),) = render(template, [CONVERSATION], {})
     assert text == ""
     assert problem in error
@@ -80,7 +80,7 @@ def test_secrets_do_not_reach_the_process(monkeypatch):
     assert "HF_TOKEN" in os.environ
 
 
-def test_a_system_that_cannot_limit_memory_renders_without_the_limit(monkeypatch, tmp_path):
+def test_unlimited_system_renders_without_limit(monkeypatch, tmp_path):
     """As macOS refuses RLIMIT_AS; the child imports `sitecustomize` from the search path that it is given."""
     (tmp_path / "sitecustomize.py").write_text(
         "import resource\nset_limit = resource.setrlimit\n"

@@ -25,7 +25,7 @@ def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     assert stops == "<|eot_id|><|end_of_text|>"
 
 
-def test_a_template_that_asks_for_the_date_is_told_a_fixed_one(make_tokenizer):
+def test_template_date_is_fixed(make_tokenizer):
     """The templates of SmolLM3, Granite, Mistral and gpt-oss ask for it, whatever their arguments."""
     tokenizer = make_tokenizer("qwen2.5")
     template = "<|im_start|>system\nToday is {{ strftime_now('%Y-%m-%d') }}.<|im_end|>\n" + CHAT_TEMPLATE
@@ -56,7 +56,7 @@ def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_tur
 @pytest.mark.parametrize(
     ("response", "is_ended"), [("Up<|im_end|>", True), ("Up", False), ("", False), ("<|im_end|>Up", False)]
 )
-def test_the_end_token_is_appended_only_where_it_was_not_sampled(make_tokenizer, response, is_ended):
+def test_end_token_appended_if_not_sampled(make_tokenizer, response, is_ended):
     tokenizer = make_tokenizer("qwen2.5")
     after = derive_pieces(tokenizer, AgentConfig()).after_response(tokenizer.encode(response, add_special_tokens=False))
     expected = "\n<|im_start|>user\n" if is_ended else "<|im_end|>\n<|im_start|>user\n"
@@ -157,7 +157,7 @@ def test_an_inserted_system_prompt_can_be_left_out(make_tokenizer):
     assert opening == "<bos><start_of_turn>user\n"
 
 
-def test_two_ways_to_replace_the_system_prompt_exclude_each_other():
+def test_system_prompt_replacements_are_exclusive():
     with pytest.raises(ValueError, match="leave template_system_prompt out"):
         AgentConfig(system_prompt="Be brief.", template_system_prompt="empty")
 
@@ -169,7 +169,7 @@ def test_template_that_hides_user_messages_is_refused(make_tokenizer):
         derive_pieces(tokenizer, AgentConfig())
 
 
-def test_a_template_that_opens_the_reasoning_asks_for_the_setting_that_says_so(make_tokenizer):
+def test_reasoning_opening_template_requires_setting(make_tokenizer):
     tokenizer = make_tokenizer("opens_thought")
     with pytest.raises(TemplateError, match="should_prefill_think = true"):
         derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped"))

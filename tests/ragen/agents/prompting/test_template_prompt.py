@@ -68,7 +68,7 @@ def test_prompt_and_template_go_together():
         AgentConfig(prompt="template")
 
 
-def test_the_built_in_prompt_can_be_written_edited_and_used(tmp_path):
+def test_built_in_prompt_can_be_edited(tmp_path):
     file = tmp_path / "deep" / "mine.jinja"
     prompt(file)
     agents = AgentConfig(), AgentConfig(prompt="template", prompt_template=str(file))

@@ -44,7 +44,7 @@ def test_a_full_context_tells_what_each_turn_added(make_tokenizer, words):
     ]
 
 
-def test_a_window_tells_the_responses_in_sight_apart_from_what_they_say(make_tokenizer, words):
+def test_window_separates_responses_from_content(make_tokenizer, words):
     qwen = make_tokenizer("qwen2.5")
     found = read(qwen, WINDOW, played(qwen, WINDOW, words))
     assert [[role for role, _ in turn] for turn in found] == [
@@ -101,7 +101,7 @@ def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
     assert [[message.role for message in turn] for turn in bare.read(rows)][:2] == [["prompt"], ["user"]]
 
 
-def test_a_context_that_begins_anew_in_a_loop_of_tools_is_cut_at_its_responses():
+def test_restarted_tool_context_cut_at_responses():
     """The template writes the reasoning with white space of its own, and keeps it while results of tools follow."""
     tokenizer, world = tokenizer_of("qwen3", "bytes"), Words()
     world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))

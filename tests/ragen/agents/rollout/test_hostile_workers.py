@@ -62,7 +62,7 @@ def test_the_end_of_a_worker_is_explained(job, step, said):
 
 
 @pytest.mark.ci
-def test_what_it_raises_is_an_error_and_the_worker_stays(job):
+def test_exception_is_error_and_worker_stays(job):
     player = Player()
     for step, said in (
         ("raise BaseException('over')", "BaseException: over"),
@@ -96,7 +96,7 @@ def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, cap
 
 
 @pytest.mark.ci
-def test_a_forked_child_does_not_keep_a_killed_workers_answers_open(job):
+def test_forked_child_closes_killed_workers_pipe(job):
     """The child of a killed worker lives on, and the run goes on without it."""
     started = time.monotonic()
     with pytest.raises(WorkerLostError, match="exit status -9"):
@@ -117,7 +117,7 @@ def test_a_busy_worker_ends_with_its_parent(job):
 
 
 @pytest.mark.ci
-def test_the_shard_and_the_environment_are_named_at_the_end(job):
+def test_failure_names_shard_and_environment(job):
     pool = Pool(lambda: Player("os._exit(7)"), 1, is_continuous=False)
     said = (
         r"rollout shard 1 of 1 \(frozen_lake, groups .*\) failed: EngineError: two rollout workers died on the same "

@@ -69,7 +69,7 @@ def played(tokenizer, corridor, scripted_engine):
     return run
 
 
-def test_an_episode_to_the_goal_is_recorded_in_every_column(played, tokenizer):
+def test_successful_episode_fills_every_column(played, tokenizer):
     answers = [say("right"), say("Right || RIGHT || Left")]
     first, second = played(lambda _, turn: answers[turn]).rows
     end = tokenizer.eos_token_id
@@ -182,14 +182,14 @@ def test_malformed_responses_may_use_up_their_turns_alone(played):
     assert [row["total"] for row in rewards] == pytest.approx([-0.1, -0.1, -0.1])  # penalty, step, penalty
 
 
-def test_known_actions_before_an_unknown_one_are_taken_and_nothing_is_forfeited(played):
+def test_known_prefix_played_nothing_forfeited(played):
     row = played(lambda *_: say("Right || Jump || Right"), agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
     assert row["executed_actions"] == ["Right"]
     assert row["parsed_actions"] == ["Right", "Jump", "Right"]
     assert (row["status"], row["format_ok"], row["forfeited_actions"]) == ("format_error", False, 0)
 
 
-def test_next_prompt_warns_of_a_malformed_response_and_tells_the_reward(played, tokenizer):
+def test_next_prompt_warns_and_shows_reward(played, tokenizer):
     answers = [say("Right || Jump"), say("Left")]
     agent = AgentConfig(max_turns=2)
     run = played(lambda _, turn: answers[turn], agent=agent, sampling=SamplingConfig(max_response_tokens=60))
@@ -243,7 +243,7 @@ def test_full_context_ends_an_episode_and_drops_nothing(played):
     assert max(len(request.prompt_ids) for request in run.session.requests) + 60 <= 190
 
 
-def test_failing_environment_is_data_and_never_a_reward_of_zero(played, corridor):
+def test_failing_environment_is_data_without_reward(played, corridor):
     run = played(
         lambda name, _: say("Right || Right") if name == "g0-1" else say("Right || Left"),
         environment=corridor(fault="step"),
@@ -262,7 +262,7 @@ def test_failing_environment_is_data_and_never_a_reward_of_zero(played, corridor
     assert error["where"].startswith("step:")
 
 
-def test_environment_that_fails_to_reset_ends_in_its_first_row(played, corridor):
+def test_failed_reset_ends_first_row(played, corridor):
     rows = played(lambda *_: say("Right"), environment=corridor(fault="reset")).rows
     assert len(rows) == 1
     assert (rows[0]["status"], rows[0]["turn"], rows[0]["response_ids"]) == ("env_error", 0, [])
@@ -279,21 +279,21 @@ def test_member_that_fails_to_reset_leaves_its_group_whole(played, corridor):
     assert {row["initial_state_digest"] for row in rows} == {"0000000700000000"}
 
 
-def test_half_a_character_in_an_observation_is_an_environment_fault(played, corridor):
+def test_lone_surrogate_is_environment_fault(played, corridor):
     for fault in ("half_reset", "half_step"):
         rows = played(lambda *_: say("Right"), environment=corridor(fault=fault)).rows
         assert [row["status"] for row in rows][-1] == "env_error"
         assert json.loads(rows[-1]["info"])["error"] == "UnicodeEncodeError"
 
 
-def test_step_that_does_not_report_its_effect_is_an_environment_fault(played, corridor):
+def test_step_without_effect_is_environment_fault(played, corridor):
     row = played(lambda *_: say("Right"), environment=corridor(fault="info")).rows[0]
     assert row["status"] == "env_error"
     assert json.loads(row["info"])["error"] == "KeyError"
 
 
 @pytest.mark.parametrize(("fault", "error"), [("unpaid", "TypeError"), ("nan", "EnvironmentFault")])
-def test_a_reward_that_is_no_number_is_an_environment_fault(played, corridor, fault, error):
+def test_non_numeric_reward_is_environment_fault(played, corridor, fault, error):
     row = played(lambda *_: say("Right || Right"), environment=corridor(fault=fault)).rows[0]
     assert (row["status"], row["executed_actions"], row["action_rewards"]) == ("env_error", ["Right"], [-0.1])
     assert json.loads(row["info"])["error"] == error
@@ -313,7 +313,7 @@ def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
     assert json.loads(rows[-1]["info"])["error"] == "the shard's deadline has passed (rollout.deadline_s)"
 
 
-def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer, corridor):
+def test_ids_stored_as_sampled_with_specials(tokenizer, corridor):
     """The reference implementation rewrote responses when parsing them, and trained on the rewritten ones."""
     parts = ["<think>", "t", "</think>", "<|im_start|>", "<answer>", "Ri", "ght", "</answer>"]
     ids = [*(id_ for part in parts for id_ in tokenizer.encode(part)), tokenizer.eos_token_id]
@@ -325,7 +325,7 @@ def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(tokenizer
     assert (row["response_ids"], row["response"], row["status"]) == (ids, "".join(parts), "format_error")
 
 
-def test_rows_of_an_episode_stand_together_in_the_order_of_episodes(played):
+def test_rows_follow_episode_order(played):
     turns = {"g0-0": 3, "g0-1": 1, "g0-2": 2}
     rows = played(
         lambda name, turn: say("Right || Right || Right") if turn + 1 == turns[name] else say("Left"),

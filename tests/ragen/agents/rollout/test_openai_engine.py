@@ -135,7 +135,7 @@ def test_whole_episodes_are_played(server, play):
     assert server.greetings == 1
 
 
-def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokenizer):
+def test_prompts_sent_as_ids_with_key(server, play, tokenizer):
     play()
     _, _, path, body, authorization = server.asked[0]
     assert path == "/v1/completions"
@@ -145,7 +145,7 @@ def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokeniz
     assert "return_token_ids" not in body
 
 
-def test_the_length_is_bounded_by_the_parameter_that_the_server_wants(server, play):
+def test_length_limit_uses_server_parameter(server, play):
     play(protocol="chat", limit_parameter="max_completion_tokens")
     body = server.asked[0][3]
     assert body["max_completion_tokens"] == 40
@@ -246,7 +246,7 @@ def test_cannot_be_trained_on():
         rollout(0, config, "c" * 64)
 
 
-def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(server, play):
+def test_hidden_thinking_answer_is_malformed(server, play):
     server.say, server.finish = "", "length"
     turns, _ = play()
     assert all(turns["response_ids"].to_pylist())
@@ -254,7 +254,7 @@ def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(serv
     assert set(turns["finish_reason"].to_pylist()) == {"length"}
 
 
-def test_a_key_at_the_end_of_what_is_quoted_is_hidden_too(monkeypatch):
+def test_key_at_quote_end_is_hidden(monkeypatch):
     config = OpenAIServer(base_url="http://127.0.0.1:9/v1", model="a-model")
     monkeypatch.setenv(config.key_variable, KEY)
     request = httpx.Request("POST", config.base_url)

@@ -54,7 +54,7 @@ def test_nothing_is_kept_where_prompts_begin_anew(policy):
     assert third == anew
 
 
-def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policy):
+def test_sequences_share_row_until_they_part(policy):
     engine, counter = counting_engine(policy)
     requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 60), 0) for number in range(64)]
     responses = engine.session(SamplingConfig(max_response_tokens=60), STOPS).generate(requests)

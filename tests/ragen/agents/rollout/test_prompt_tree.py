@@ -16,7 +16,7 @@ def test_rows_that_follow_different_contexts_share_nothing():
 
 
 @given(PROMPTS)
-def test_every_row_reads_its_prompt_and_every_beginning_is_one_node(prompts):
+def test_shared_prefix_is_one_node(prompts):
     tree = grow_prompt_tree(prompts, np.zeros(len(prompts), dtype=np.int64))
     for prompt, nodes in zip(prompts, tree.nodes, strict=True):
         assert tree.tokens[nodes[: len(prompt)]].tolist() == prompt

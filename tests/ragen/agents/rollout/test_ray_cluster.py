@@ -47,7 +47,7 @@ def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
         check_room(nodes, {"CPU": asked}, count, "actors")
 
 
-def test_a_message_that_names_all_that_is_needed_to_mend_it():
+def test_message_names_all_missing_resources():
     nodes = [node(CPU=4.0, GPU=1.0), node(CPU=8.0), node(is_alive=False, CPU=64.0, GPU=8.0)]
     with pytest.raises(ConfigError) as caught:
         check_room(nodes, RayRuntime(actor_gpus=2).actor, 2, "rollout actors (STARPO_RAY_ACTORS, ...)")

@@ -102,7 +102,7 @@ def _command(process: psutil.Process) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("num_actors", [1, 2])
-def test_the_digest_does_not_depend_on_the_number_of_actors(pool, job, reference, num_actors):
+def test_digest_independent_of_actor_count(pool, job, reference, num_actors):
     turns = play_shards(pool if num_actors == 2 else pool_of(num_actors), job, SHARDS)
     assert turns.equals(reference)
     assert content_digest(turns) == content_digest(reference)
@@ -196,14 +196,14 @@ def test_stop_ends_shards_at_work(job, pool, reference):
         ({"actor_resources": {"rollout": 1}}, "room for 0 of 2 .*rollout 1 on one node.* CPU 2, rollout 0"),
     ],
 )
-def test_resources_that_the_cluster_does_not_have_are_said_before_anything_waits(ray, settings, found):
+def test_missing_resources_reported_before_waiting(ray, settings, found):
     started = time.monotonic()
     with pytest.raises(ConfigError, match=found):
         pool_of(2, **settings)
     assert time.monotonic() - started < 5
 
 
-def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
+def test_too_few_gpus_for_tensor_parallel():
     with pytest.raises(
         ConfigError, match="split over 4 GPUs, and a rollout actor asks for 2: set STARPO_RAY_ACTOR_GPUS=4"
     ):

@@ -17,7 +17,7 @@ def draw(logits, uniforms, temperature=1.0, top_p=1.0):
     return tokens.tolist(), logprobs.tolist()
 
 
-def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
+def test_top_p_uses_smallest_set_renormalised():
     # 0.5 alone is less than 0.7, so the quarter with the smaller id is added: {0, 1} with 1/3 and 2/3
     tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.33, 0.34, 0.999], top_p=0.7)
     assert tokens == [0, 0, 1, 1]
@@ -26,7 +26,7 @@ def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
     assert draw(HALF_QUARTERS, [0.0, 0.999], top_p=0.5) == ([1, 1], pytest.approx([0.0, 0.0], abs=1e-6))
 
 
-def test_temperature_zero_takes_the_first_of_equals_with_the_unscaled_logprob():
+def test_zero_temperature_first_maximum_unscaled_logprob():
     logits = torch.log(torch.tensor([[0.2, 0.4, 0.4]]))
     tokens, logprobs = draw(logits, [0.99], temperature=0.0, top_p=0.1)
     assert tokens == [1]
@@ -70,7 +70,7 @@ def test_a_row_does_not_notice_the_others(num_others, uniform):
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.9), (0.0, 1.0)])
-def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperature: float, top_p: float) -> None:
+def test_shared_distribution_draws_equal_copies(temperature: float, top_p: float) -> None:
     logits = torch.randn(3, 11, generator=torch.Generator().manual_seed(0))
     rows = torch.tensor([2, 0, 2, 1, 2])
     uniforms = torch.linspace(0, 0.99, len(rows), dtype=torch.float64)
@@ -81,6 +81,6 @@ def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperatu
 
 
 @pytest.mark.gpu
-def test_a_gpu_adds_up_a_single_row_in_the_same_order_every_time():
+def test_gpu_single_row_sum_is_deterministic():
     probs_AV = torch.randn(1, 151_936, generator=torch.Generator().manual_seed(0)).softmax(-1).cuda()
     assert len({cumulative(probs_AV).cpu().numpy().tobytes() for _ in range(100)}) == 1

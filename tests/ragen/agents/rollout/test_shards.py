@@ -55,14 +55,14 @@ def test_members_share_the_initial_state_and_nothing_else():
     assert shard[3].sampling_seed == seeding.sampling_seed(1000, 3)
 
 
-def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
+def test_seeds_independent_of_other_play():
     """The reference implementation counted seeds, and restarted the count after a resume."""
     together = {e.trajectory_id: e for shard in make_episodes(GROUPS, 4, 2) for e in shard}
     alone = {e.trajectory_id: e for group in reversed(GROUPS) for shard in make_episodes([group], 4, 1) for e in shard}
     assert together == alone
 
 
-def test_batches_play_the_same_initial_states_with_the_chance_of_further_members():
+def test_batches_share_initial_states_and_chance():
     (large,) = make_episodes(GROUPS[:1], group_size=6, shard_groups=1)
     batches = [make_episodes(GROUPS[:1], group_size=2, shard_groups=1, batch=batch)[0] for batch in range(3)]
     seeds = [(e.env_seed, e.dynamics_seed, e.sampling_seed) for episodes in batches for e in episodes]
@@ -71,7 +71,7 @@ def test_batches_play_the_same_initial_states_with_the_chance_of_further_members
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
-def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corridor, scripted_engine, num_workers):
+def test_rows_independent_of_workers_and_order(tokenizer_folder, corridor, scripted_engine, num_workers):
     shards = make_episodes(GROUPS, 2, 1)
     reference = run(scripted_engine(script), tokenizer_folder, corridor(), shards, num_workers=1)
 
@@ -161,16 +161,14 @@ def test_no_shard_begins_once_the_others_are_stopped(corridor):
     assert not {"g3", "g4"} & set(player.begun)
 
 
-def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer_folder, corridor, scripted_engine):
+def test_no_room_for_response_names_setting(tokenizer_folder, corridor, scripted_engine):
     with pytest.raises(
         ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
     ):
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), max_context_tokens=69)
 
 
-def test_a_group_without_room_for_a_first_response_ends_no_other(
-    tokenizer_folder, corridor, scripted_engine, monkeypatch
-):
+def test_group_without_room_ends_no_other(tokenizer_folder, corridor, scripted_engine, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: "P " * (100 if self.seed == 1002 else 1))
     tables = [
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, n), max_context_tokens=130)
@@ -265,7 +263,7 @@ def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, to
 
 
 @pytest.mark.ci
-def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_hanging_step_ends_the_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     def step(self, action):
         while True:
             time.sleep(0.01)
@@ -282,7 +280,7 @@ def test_a_step_that_hangs_in_this_process_ends_the_rollout(scripted_engine, tok
             assert not thread.is_alive()
 
 
-def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor):
+def test_unstarted_greedy_member_has_group_state(job, corridor):
     lasting = replace(job, environment=corridor(fault="last_reset"))
     (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
     shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]

@@ -122,7 +122,7 @@ def test_logprobs_equal_a_full_forward_pass(engines, policies, name, context, sa
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_responses_end_at_the_stop_token_or_at_the_limit(engines, name):
+def test_responses_end_at_stop_or_limit(engines, name):
     for _, response in play(engines[name].session(SAMPLING, STOPS), "window"):
         assert not set(response.token_ids[:-1]) & set(STOPS)
         assert (response.finish_reason == "stop") == (response.token_ids[-1] in STOPS)
@@ -172,7 +172,7 @@ def digest_of_a_shard(folder):
 
 
 @pytest.mark.ci
-def test_the_same_shard_gives_the_same_bytes_in_another_process(policies):
+def test_same_shard_same_bytes_across_processes(policies):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "
         "print(test_torch_engine.digest_of_a_shard(sys.argv[2]))"
@@ -213,7 +213,7 @@ def test_threads_are_set_for_the_call_and_put_back(policies):
     assert (seen, torch.get_num_threads()) == ([2], before)
 
 
-def test_loading_again_is_a_no_op_and_new_weights_end_the_sessions_of_the_old(policies, tmp_path):
+def test_reload_is_noop_new_weights_end_sessions(policies, tmp_path):
     engine = TorchEngine(device="cpu")
     engine.load(policies["qwen2"][0], "first")
     engine.load("/nowhere", "first")
@@ -282,7 +282,7 @@ def gpt_neo(*kinds, window_size):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("window_size", [8, 256])
-def test_a_window_that_counts_places_in_the_cache_is_refused(window_size, dtype):
+def test_cache_position_window_is_refused(window_size, dtype):
     """GPT-Neo masks its windows itself, by the slots of the keys; its variants without a window are correct."""
     model = gpt_neo("global", "local", window_size=window_size)
     with pytest.raises(PolicyError, match=r"'gpt_neo' gives other logits .* use another engine or another model"):

@@ -76,7 +76,7 @@ def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
 
 
 @pytest.mark.thorough
-def test_smollm2_in_bfloat16_passes_and_with_two_layers_swapped_fails(smollm2):
+def test_smollm2_passes_swapped_layers_fail(smollm2):
     """Measured: bfloat16 mean .030, 95th percentile .075; layers 27 and 28 swapped, the mildest pair, .313 and .93."""
     model, _ = load_policy(smollm2)
     probe = Probe.of(smollm2, 1000)

@@ -81,7 +81,7 @@ def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
 
 
 @pytest.mark.ci
-def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
+def test_dead_workers_shard_is_replayed(job, pool, caplog):
     long = replace(job, sampling=SamplingConfig(max_response_tokens=400))
     reference = play_shards(pool, long, SHARDS)
     victim, _ = workers()
@@ -182,7 +182,7 @@ class Idle:
         self.is_alive = False
 
 
-def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job):
+def test_closed_pool_ends_workers_and_restarts(job):
     started = []
 
     def start():
@@ -197,7 +197,7 @@ def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job)
     assert [worker.is_alive for worker in started] == [False, False, True, True]
 
 
-def test_a_worker_that_starts_while_the_pool_is_stopped_plays_nothing():
+def test_worker_starting_during_stop_plays_nothing():
     played, is_starting, is_stopped = [], threading.Event(), threading.Event()
 
     class Late(Idle):

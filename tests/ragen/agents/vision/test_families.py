@@ -149,7 +149,7 @@ def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
 
 
 @pytest.mark.ci
-def test_a_processor_that_resizes_beyond_the_budget_is_told_with_numbers(tmp_path):
+def test_oversized_processor_refused_with_numbers(tmp_path):
     """The size that Qwen3-VL is shipped with enlarges a small board sixteenfold."""
     tokenizer = make_tokenizer()
     model, _ = qwen3(tokenizer)

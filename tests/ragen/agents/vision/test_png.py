@@ -75,7 +75,7 @@ def of_16_bits():
 
 
 @pytest.mark.parametrize("pixels", [PIXELS, MANY_COLOURS], ids=["palette", "rgb"])
-def test_an_image_is_turned_as_it_is_to_be_shown(pixels):
+def test_image_orientation_is_applied(pixels):
     exif = PIL.Image.Exif()
     exif[0x0112] = 6  # the first row of the file is the right side of the image
     image, file = PIL.Image.open(io.BytesIO(encode_png(pixels))), io.BytesIO()

@@ -21,7 +21,7 @@ def test_pairs_are_for_training_or_held_out():
     assert not {frozenset(p) for p in NAME_PAIRS["train"]} & {frozenset(p) for p in NAME_PAIRS["held_out"]}
 
 
-def test_no_name_is_safe_in_one_pair_and_risky_in_another():
+def test_names_keep_their_risk_across_pairs():
     pairs = [pair for pairs in NAME_PAIRS.values() for pair in pairs]
     assert not {safe for safe, _ in pairs} & {risky for _, risky in pairs}
 
@@ -55,7 +55,7 @@ def test_risky_pay_is_independent_of_the_state():
 
 
 @pytest.mark.parametrize(("is_reversed", "high_risk"), [(False, "Dragon"), (True, "Phoenix")])
-def test_success_is_the_arm_of_high_risk_whether_it_pays_or_not(is_reversed, high_risk):
+def test_success_is_risky_arm_despite_payment(is_reversed, high_risk):
     outcomes = set()
     for dynamics_seed in range(20):
         environment = start(0, dynamics_seed, names="phoenix_dragon", is_reversed=is_reversed)

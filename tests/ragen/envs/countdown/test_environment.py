@@ -78,7 +78,7 @@ def test_targets_that_cannot_be_made_are_refused():
         make(CountdownSettings(num_numbers=2, max_number=9, min_target=79, max_target=79)).reset(seed=0)
 
 
-def test_the_player_answers_its_last_attempt_and_says_the_truth():
+def test_player_gives_true_last_attempt():
     environment = make(SMALL)
     for seed in range(200):
         environment.reset(seed=seed)

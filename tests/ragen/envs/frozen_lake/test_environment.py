@@ -149,7 +149,7 @@ def test_without_slip_the_goal_is_certain_at_its_distance(seed):
 
 
 @pytest.mark.ci
-def test_the_best_player_succeeds_as_often_as_the_bound_says():
+def test_best_player_reaches_success_bound():
     environment = start(11, slip=2 / 3)
     successes = 0
     for member in range(400):

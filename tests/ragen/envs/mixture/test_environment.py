@@ -59,7 +59,7 @@ def test_no_part_is_a_group_ahead_of_its_share(shares, number):
     assert deal(weights, number + 7)[:number] == dealt
 
 
-def test_draws_follow_the_shares_and_not_the_order_of_the_parts():
+def test_draws_follow_shares_not_order():
     other = MixtureSettings(parts=dict(reversed(PARTS.items())))
     assert (other, hash(other)) == (MIXTURE, hash(MIXTURE))
     seeds = [derive_seed("draws", n) for n in range(4000)]
@@ -85,7 +85,7 @@ def test_a_part_plays_as_it_would_by_itself():
     assert mixture.is_success
 
 
-def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
+def test_part_seed_redrawn_until_it_fits():
     for tag in MIXTURE.tagged():
         seeds = [fresh_env_seed(MIXTURE, "x", n, excluded=frozenset({"0" * 16}), tag=tag) for n in range(20)]
         assert {MIXTURE.tag_of(seed) for seed in seeds} == {tag}
@@ -114,12 +114,12 @@ def test_panel_is_dealt_and_only_many_states_held_out():
         ({**PARTS, "x": {"share": 1e-5, "environment": LAKE}}, "less than one group in 10000"),
     ],
 )
-def test_parts_that_cannot_be_told_apart_or_played_are_refused(parts, message):
+def test_indistinct_or_unplayable_parts_refused(parts, message):
     with pytest.raises(ValueError, match=message):
         MixtureSettings(parts=parts)
 
 
-def test_the_preset_survives_json_and_a_part_can_be_exchanged():
+def test_preset_survives_json_and_part_swap():
     config = preset("mixture")
     assert config.tags == ("bandit", "frozen_lake", "sokoban")
     assert type(config).model_validate_json(config.model_dump_json()) == config

@@ -38,7 +38,7 @@ def success(skill, scramble, num_episodes=200, num_turns=6):
 
 @given(seed=SEEDS, scramble=st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
-def test_the_solution_pays_one_at_its_end_and_nothing_before(seed, scramble):
+def test_solution_pays_one_at_end(seed, scramble):
     environment = start(seed, scramble=scramble)
     steps = [environment.step(action) for action in solve(environment.cube)]
     assert [reward for _, reward, *_ in steps] == [0.0] * (scramble - 1) + [1.0]

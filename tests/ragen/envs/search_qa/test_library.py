@@ -48,7 +48,7 @@ def test_the_world_is_a_function_of_its_seed():
 
 
 @pytest.mark.parametrize("hops", [(1,), (2,), (1, 2)])
-def test_every_question_is_answered_by_the_documents_on_its_way(hops):
+def test_documents_answer_every_question(hops):
     documents, questions = make_world(40, hops, 5)
     texts = {document.title: document.text for document in documents}
     assert len(texts) == 40 + 24

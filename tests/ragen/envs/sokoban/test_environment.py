@@ -29,7 +29,7 @@ def test_rewards_off_and_between_targets():
     assert environment.step("Right")[1] == pytest.approx(-1.1)  # -0.1 - 1
 
 
-def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
+def test_all_boxes_on_targets_end_episode():
     environment = playing(Board.from_text("######\n#_PXO#\n######"))
     observation, reward, terminated, truncated, info = environment.step("Right")
     assert reward == pytest.approx(10.9)  # -0.1 + 1 + 10
@@ -40,7 +40,7 @@ def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
         environment.step("Left")
 
 
-def test_one_box_of_two_on_its_target_is_no_success():
+def test_one_of_two_boxes_no_success():
     environment = playing(TWO_BOXES)
     assert environment.step("Right")[2] is False
     assert not environment.is_success

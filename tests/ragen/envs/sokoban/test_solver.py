@@ -62,7 +62,7 @@ def test_distance_table_equals_solver_everywhere(seed):
 
 
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 8))
-def test_bounded_distance_table_is_the_near_part_of_the_whole(seed, limit):
+def test_bounded_distances_equal_full_table(seed, limit):
     rng = python_random(seed)
     cells = topology(rng, 6, 6)
     whole = distance_table(6, frozenset(cells), cells[0])

@@ -75,7 +75,7 @@ def test_an_error_that_counts_is_a_fault(tables: Ask, status: str) -> None:
     assert "of 1 against the rule" in finding.summary
 
 
-def test_a_filter_that_counts_more_than_the_rewards_is_a_fault(tables: Ask) -> None:
+def test_filter_counting_more_than_rewards_faults(tables: Ask) -> None:
     sound = one_group()
     turns = last_turn_of(sound, "g0000-0", status="timeout")
     selection = select_groups(sound, paid(sound), FilterConfig(keep=1.0))

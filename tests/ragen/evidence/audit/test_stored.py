@@ -48,7 +48,7 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
 
 
 @pytest.mark.ci
-def test_views_of_many_files_are_read_once_for_many_queries(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_file_views_are_read_once(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each audit queries the same views: a file that is opened by each of them costs ten times as much."""
     monkeypatch.setattr(stored, "MAX_FILES", 1)
     opened: list[str] = []
@@ -264,7 +264,7 @@ def flip(file: Path, share: float) -> None:
 
 
 @pytest.mark.ci
-def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None:
+def test_prompts_are_text_the_model_read(tmp_path: Path) -> None:
     tokenizer, store = make_tokenizer(), Store(str(tmp_path / "store"))
     tokenizer.save_pretrained(tmp_path / "policy")
     facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 0}

@@ -17,7 +17,7 @@ def _series(values) -> dict[int, float]:
         ([1.0] + [0.6] * 4 + [0.33] * 8, 7),  # the peak is the first mean, of three points: 0.73
     ],
 )
-def test_a_fall_is_where_success_stays_below_half_of_its_peak(values, at):
+def test_fall_starts_below_half_peak(values, at):
     assert fall(_series(values)) == at
 
 

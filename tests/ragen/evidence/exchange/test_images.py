@@ -160,7 +160,7 @@ SOUND = png(2, 2)
     ],
     ids=["truncated", "bomb", "type", "mode", "many"],
 )
-def test_an_image_that_cannot_be_decoded_sets_its_line_aside(tmp_path, monkeypatch, data, reason):
+def test_undecodable_image_sets_line_aside(tmp_path, monkeypatch, data, reason):
     monkeypatch.setattr(image_parts, "MAX_PIXELS", 8)
     lines = [line_with(SOUND, SOUND), line_with(SOUND, data), line_with(SOUND)]
     (tmp_path / "given.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -230,7 +230,7 @@ def test_a_document_with_other_images_is_set_aside(visual_run, tmp_path, change,
     assert reason in told
 
 
-def test_documents_of_others_keep_their_images_and_lose_their_tokens(visual_run, tmp_path):
+def test_foreign_documents_keep_images_without_tokens(visual_run, tmp_path):
     """Nothing says which tokens stand for an image."""
     exported(visual_run, "seen", "atif", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.json")

@@ -137,7 +137,7 @@ def broken(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, Any]:
         (episode("half\ud800", "g1"), "does not fit the columns of 'turns'"),
     ],
 )  # fmt: skip
-def test_one_broken_trace_is_set_aside_and_the_others_taken(take: TakeIn, value: Any, reason: str) -> None:
+def test_broken_trace_set_aside_others_taken(take: TakeIn, value: Any, reason: str) -> None:
     table, aside, taken = take([episode(), value], "verifiers")
     assert (taken.num_traces, aside.num_traces, table.num_rows) == (1, 1, 2)
     (line,) = aside.lines()
@@ -166,7 +166,7 @@ def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, m
     assert table["trajectory_id"].to_pylist() == ["odd.jsonl:1", "odd.jsonl:10"]
 
 
-def test_groups_of_odd_sizes_are_set_aside_or_taken_apart(take: TakeIn) -> None:
+def test_odd_groups_set_aside_or_split(take: TakeIn) -> None:
     values = [episode(f"{group}{member}", group) for group in "abc" for member in range(1 if group == "c" else 2)]
     table, aside, _ = take(values, "verifiers")
     assert sorted(set(table["group_id"].to_pylist())) == ["a", "b"]
@@ -187,7 +187,7 @@ def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
 
 
 @pytest.mark.parametrize("agent", [FULL, WINDOW], ids=["full", "window"])
-def test_atif_read_back_is_the_same_to_the_last_bit(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
+def test_atif_round_trip_is_exact(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
     table = put_run(agent=agent)
     export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
     found, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
@@ -210,7 +210,7 @@ COLUMNS = ["trajectory_id", "group_id", "member", "env", "env_seed", "initial_st
 
 
 @pytest.mark.ci
-def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_messages_round_trip_keeps_contents(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     table = put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
     found, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
@@ -275,7 +275,7 @@ def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: d
 
 
 @pytest.mark.parametrize("strange", [{"env_seed": -1}, {"env_seed": 2**63}, {"initial_state_digest": "none"}])
-def test_a_first_state_that_cannot_be_stored_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+def test_unstorable_first_state_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
     good = {"prompt": "q", "completion": "a", "reward": 1.0, "env_seed": 7}
     table, aside, _ = take([good, {**good, **strange}], "messages")
     assert table["env_seed"].to_pylist() == [7]

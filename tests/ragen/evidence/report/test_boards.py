@@ -50,7 +50,7 @@ def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
     assert None in others  # another slip leads to another state, and is never shown instead
 
 
-def test_a_turn_that_search_chose_slips_by_its_own_seed() -> None:
+def test_searched_turn_slips_by_own_seed() -> None:
     lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
     settings = read_settings(lake)
     by_seed = [played(lake, [["Right"]], dynamics_seed=seed)[0] for seed in range(30)]
@@ -128,7 +128,7 @@ def test_episode_that_is_not_repeated_is_not_drawn(change: dict) -> None:
     assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
 
 
-def test_an_environment_that_cannot_be_made_here_is_not_drawn() -> None:
+def test_unavailable_environment_is_not_drawn() -> None:
     settings = {"type": "webshop", "folder": "/no/such/folder", "digest": "0" * 16}
     with pytest.raises(StarPOError):
         make(read_settings(settings))

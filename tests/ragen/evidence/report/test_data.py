@@ -140,7 +140,7 @@ def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
 
 
 @pytest.mark.ci
-def test_an_environment_that_is_not_known_here_is_not_drawn(damaged_run: Store, tmp_path) -> None:
+def test_unknown_environment_is_not_drawn(damaged_run: Store, tmp_path) -> None:
     path = tmp_path / "store" / "runs" / "hostile" / "run.json"
     path.write_text(path.read_text().replace('"type": "sokoban"', '"type": "no_such_world"'))
     data = gather(damaged_run, "hostile")

@@ -19,7 +19,7 @@ def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
 
 
 @given(st.sets(st.integers(0, 300), max_size=40), st.lists(st.integers(0, 300), max_size=5), st.integers(1, 50))
-def test_a_sample_is_as_large_as_it_may_be_and_repeats_nothing(iterations, preferred, limit) -> None:
+def test_sample_fills_limit_without_repeats(iterations, preferred, limit) -> None:
     chosen = sampled(sorted(iterations), preferred, limit)
     assert len(chosen) == len(set(chosen)) == min(limit, len(iterations))
     assert set(chosen) <= iterations
@@ -37,7 +37,7 @@ def batch(iteration: int, num_groups: int = 4) -> TrajectoryBatch:
     return TrajectoryBatch(iteration, None, groups, 2 * num_groups)
 
 
-def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
+def test_batches_taken_until_one_overflows() -> None:
     size = len(embed([batch(0)], 10**9)[0].packed)
     taken = embed(iter([batch(5), batch(0), batch(3)]), 2 * size + 500)
     assert [e.iteration for e in taken] == [5, 0]

@@ -118,7 +118,7 @@ def test_the_page_may_not_connect_to_anything(page) -> None:
     assert len(page.complaints()) <= 3  # the attempt itself; read here, so that the fixture does not see it
 
 
-def test_a_run_with_missing_parts_is_shown_with_what_is_there(browser, damaged_run: Store, tmp_path: Path) -> None:
+def test_incomplete_run_shows_available_parts(browser, damaged_run: Store, tmp_path: Path) -> None:
     import shutil
 
     for iteration, stage, kind in (

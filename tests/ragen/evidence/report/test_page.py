@@ -96,7 +96,7 @@ def test_code_in_words_is_marked_and_all_else_escaped() -> None:
     assert coded("ask `ragen <b>` & go, ` not this") == "ask <code>ragen &lt;b&gt;</code> &amp; go, ` not this"
 
 
-def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
+def test_new_run_has_a_page(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
     assert "No evaluation has been stored yet." in render_report(gather(store, "new"))

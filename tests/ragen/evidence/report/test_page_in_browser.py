@@ -21,7 +21,7 @@ def test_every_part_is_drawn(page) -> None:
     assert page.count(".token") > 10
 
 
-def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
+def test_folded_prompt_shows_model_input(page, stored_run: Store) -> None:
     row = rows(stored_run, 1, "rollout", "turns")[1]
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn']}")
     prompt = f".turn[data-turn='{row['turn']}'] .prompt"

@@ -58,7 +58,7 @@ def test_stages_beside_one_another_leave_no_more_between() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(1.0)}
 
 
-def test_what_an_earlier_iteration_made_is_no_work_of_this_one() -> None:
+def test_earlier_iterations_work_not_counted() -> None:
     again = manifest(8, 2.0)
     manifests = {
         place(0, "rollout", "same"): again,

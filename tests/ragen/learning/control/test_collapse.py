@@ -87,7 +87,7 @@ def test_success_explains_part_of_a_fall_of_the_std(rate, share):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
+def test_collapse_signals_in_paper_order(seed):
     verdict = diagnose(_collapsing(seed))
     assert verdict.status == "collapsed"
     first = {}
@@ -101,7 +101,7 @@ def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
     assert verdict.words.startswith("collapsed: since iteration ")
 
 
-def test_two_metrics_that_warn_at_once_are_a_collapse_under_way():
+def test_two_warnings_are_a_collapse():
     limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=1)
     series = {
         REWARD_STD: _series([4, 4, 4, 0.5, 0.5, 0.5, 0.5]),
@@ -149,13 +149,13 @@ def test_a_return_is_measured_in_stds():
         (ENTROPY, 2.5, 0.01), (DISTINCT, 0.25, -0.01), (GRADIENT, 5.0, 0.01),
     ],
 )  # fmt: skip
-def test_a_signal_needs_more_than_a_value_at_its_bound(name, factor, beyond):
+def test_signal_needs_more_than_bound_value(name, factor, beyond):
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
     assert diagnose({name: _series([0.5, 0.5, factor * 0.5])}, limits).signals == ()
     assert _names(diagnose({name: _series([0.5, 0.5, factor * 0.5 + beyond])}, limits)) == {(name, "warning")}
 
 
-def test_a_small_fall_of_a_low_success_rate_is_noise():
+def test_small_fall_of_low_success_ignored():
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
     # 0.03 is a third of 0.09, but only 0.06 below it; 0.1 is a third of 0.3 and 0.2 below.
     assert diagnose({SUCCESS: _series([0.09, 0.09, 0.03])}, limits).status == "healthy"

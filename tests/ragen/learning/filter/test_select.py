@@ -105,7 +105,7 @@ def test_the_spread_of_entropies_is_over_trajectories(make_turns):
     assert _select(turns, metric="entropy_std")["score"].to_pylist() == [2.0]
 
 
-def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
+def test_group_scored_by_return_sum(make_turns):
     """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; a larger sum is better."""
     rows = [{"group_id": "a", "member": n, "action_rewards": [value]} for n, value in enumerate((1.5, -0.5, -2.0))]
     failed = {"group_id": "a", "member": 3, "action_rewards": [50.0], "status": "timeout"}
@@ -153,7 +153,7 @@ def test_keeping_the_smallest_reverses_the_order(make_turns):
     assert "by std 0.5 (smallest first)" in selection["reason"][0].as_py()
 
 
-def test_equal_returns_tie_whatever_their_order_and_the_earlier_group_wins(make_turns):
+def test_equal_returns_favour_earlier_group(make_turns):
     # In floating point 0.1 + 0.2 + 0.7 and 0.7 + 0.2 + 0.1 differ.
     turns = _turns(make_turns, {"a": [0.1, 0.2, 0.7], "b": [0.7, 0.2, 0.1], "c": [0.2, 0.7, 0.1]})
     selection = _select(turns, strategy="top_k", keep_count=1)
@@ -290,7 +290,7 @@ def test_returns_that_differ_by_rounding_are_not_called_equal(make_turns):
     assert varied.endswith("keeps 1 of 2 groups, of which 1 without variance")
 
 
-def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
+def test_surplus_groups_keep_first_played(make_turns):
     """DAPO's batch: b, d and e vary, and two are wanted, regardless of score. With one kept before, only b is kept."""
     groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
     turns = _turns(make_turns, groups)
@@ -315,7 +315,7 @@ def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
-def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
+def test_wanted_groups_are_first_kept(make_turns, strategy, groups, wanted, before):
     turns = _turns(make_turns, _named(groups))
     everything, some = (
         _select(turns, strategy=strategy),
@@ -328,7 +328,7 @@ def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, g
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
-def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
+def test_two_attempts_select_like_one(make_turns, first, second, wanted):
     """Without a strategy that compares groups, one attempt or two over the same groups keep the same ones."""
     named = list(_named(first + second).items())
     parts = dict(named[: len(first)]), dict(named[len(first) :])
@@ -367,7 +367,7 @@ def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
     assert select_groups(turns, rewards, FilterConfig(metric="std")).num_rows == 1
 
 
-def test_each_environment_is_filtered_by_itself_where_that_is_asked_for(make_turns):
+def test_environments_filtered_separately_on_request(make_turns):
     """Standard deviations 4 3 2 1 in one environment, .4 .3 .2 .1 in the other: keep half of all, or half of each."""
     steady = {f"a{n}": [0.0, 2.0 * n] for n in (4, 3, 2, 1)}
     quiet = {f"b{n}": [0.0, 0.2 * n] for n in (4, 3, 2, 1)}
@@ -396,7 +396,7 @@ def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
 
 
 @pytest.mark.ci
-def test_a_strategy_of_ones_own_is_described_by_its_own_options(make_turns, mine):
+def test_custom_strategy_described_by_its_options(make_turns, mine):
     mine(
         "import numpy as np\n"
         "from starpo.ragen.core.settings import Settings\n"

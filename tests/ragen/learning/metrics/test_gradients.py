@@ -15,7 +15,7 @@ def selection(*stds: float, num_valid: int = 4) -> pa.Table:
     return pa.table({"group_id": ids, "return_std": stds, "num_valid": [num_valid] * len(stds)})
 
 
-def test_buckets_are_quantiles_from_the_smallest_deviation_to_the_largest() -> None:
+def test_buckets_are_deviation_quantiles() -> None:
     assert buckets(selection(5.0, 4.0, 3.0, 2.0, 1.0, 0.0)) == [["g5"], ["g4"], ["g3"], ["g2"], ["g1"], ["g0"]]
     assert [len(bucket) for bucket in buckets(selection(*range(48)))] == [8] * 6
 

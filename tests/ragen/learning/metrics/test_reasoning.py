@@ -25,7 +25,7 @@ def test_the_context_ends_where_the_reasoning_begins(make_turns) -> None:
     assert found == Reasoned((1, ord("a"), 10), (11, 12))
 
 
-def test_a_later_turn_of_a_full_context_has_all_before_it(make_turns) -> None:
+def test_later_turn_of_full_context_complete(make_turns) -> None:
     turns = make_turns([said("a", is_context_start=True), said("a", turn=1, is_context_start=False)])
     found = {pick(turns, "any_turn", 8, seed, decode)[0].context for seed in range(20)}
     assert found == {(1, 97, 10), (1, 97, 10, 11, 12, 13, 14, 2, 97, 10)}
@@ -40,7 +40,7 @@ def test_rows_may_lie_in_any_order(make_turns) -> None:
         assert pick(mixed, choice, 8, 3, decode) == pick(turns, choice, 8, 3, decode)
 
 
-def test_a_token_that_begins_in_the_tag_is_not_the_reasonings(make_turns) -> None:
+def test_token_starting_in_tag_is_excluded(make_turns) -> None:
     turns = make_turns([said("a", response_ids=[16, 15, 17, 12, 13], behaviour_logprobs=[-0.1] * 5)])
     [found] = pick(turns, "first_turn", 8, 0, decode)
     assert found.reasoning == (17, 12)

@@ -14,7 +14,7 @@ VALUES = torch.tensor([1.0, math.nan, 3.0, math.inf])
 MASK = torch.tensor([True, False, True, False])
 
 
-def test_returns_are_equal_to_estimators_where_they_are_to_filters():
+def test_estimators_and_filters_share_return_equality():
     """Otherwise the filter could keep a group without advantages, or drop one that has some."""
     assert ZERO_STD == ZERO_VARIANCE_STD
 

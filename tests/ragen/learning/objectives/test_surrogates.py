@@ -113,7 +113,7 @@ def test_ratios_of_units_by_hand():
 
 
 @pytest.mark.parametrize("ratio", ["turn_geometric", "turn_arithmetic"])
-def test_where_a_unit_shares_its_advantage_the_gradient_is_that_of_its_own_term(ratio):
+def test_shared_advantage_gradient_is_own_term(ratio):
     """The expected gradient is that of the mean itself, by autograd, for one unit of three tokens with A = 2."""
     logs = torch.tensor([0.1, -0.2, 0.15], dtype=torch.float64, requires_grad=True)
     mean = logs.mean().exp() if ratio == "turn_geometric" else logs.exp().mean()
@@ -132,7 +132,7 @@ def test_clip_cov_silences_the_chosen_tokens():
     assert found.is_high_M.tolist() == [False, True, False, False]
 
 
-def test_a_token_that_clip_cov_chooses_below_the_lower_bound_counts_as_clipped_once():
+def test_clip_cov_token_counts_clipped_once():
     # both are below 0.8 with a negative advantage, and the first is also among the chosen
     options = {"share": 0.5, "low": 1.0, "high": 5.0}
     found, _ = terms("clip_cov", [0.5, 0.5], [-1.0, -1.0], ranks=[0.0, 0.5], covariance=[2.0, 2.0], options=options)
@@ -146,7 +146,7 @@ def test_kl_cov_holds_the_chosen_tokens():
     assert found.loss_M.tolist() == pytest.approx([-0.5 + 2 * math.log(2), -1.1])
 
 
-def test_kl_cov_has_no_gradient_where_the_sign_of_the_log_ratio_is_rounding():
+def test_kl_cov_rounding_ratio_no_gradient():
     ratios = torch.tensor([-2e-4, -1e-5, 1e-5, 2e-4]).exp().tolist()
     found, logprobs = terms("kl_cov", ratios, [0.0] * 4, ranks=[0.0] * 4, rounding=1e-4)
     found.loss_M.sum().backward()

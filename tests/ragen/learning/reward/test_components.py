@@ -125,9 +125,7 @@ def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> li
     penalty=st.floats(-1000, 0),
     limits=st.tuples(st.integers(1, 12), st.integers(1, 5)),
 )
-def test_a_malformed_empty_or_never_ending_response_never_pays_better_than_acting_and_failing(
-    make_turns, plan, action_cost, penalty, limits
-):
+def test_malformed_response_never_beats_failing(make_turns, plan, action_cost, penalty, limits):
     """Holds at any turns of an episode, compared with executing as many actions there, each at the environment's cost.
 
     'full' is where responses that never end lead: the context is full, and the episode stops with actions left.

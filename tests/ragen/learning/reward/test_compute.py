@@ -23,7 +23,7 @@ def _turns_with_returns(make_turns, returns: dict[str, list[float]], **columns):
     return make_turns(rows)
 
 
-def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make_turns):
+def test_return_sums_components_over_turns(make_turns):
     malformed = {"format_ok": False, "status": "format_error", "executed_actions": [], "action_rewards": []}
     turns = make_turns(
         [
@@ -40,7 +40,7 @@ def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make
     assert [row["is_valid"] for row in rewards] == [True, True]
 
 
-def test_a_component_of_ones_own_may_ask_for_the_store(make_turns, mine, tmp_path):
+def test_custom_component_may_need_store(make_turns, mine, tmp_path):
     mine(
         "import numpy as np\n\ndef kept(turns, config, store):\n"
         "    store.answers.put({'q': 1}, 'YES')\n    return np.full(turns.num_rows, 2.0)\n\nkept.needs = 'store'\n"
@@ -58,7 +58,7 @@ def test_no_turns_give_no_rewards(make_turns, normalisation):
     assert rewards.schema.equals(REWARDS.schema)
 
 
-def test_rows_keep_their_order_and_trajectories_need_not_be_contiguous(make_turns):
+def test_rows_keep_order_if_interleaved(make_turns):
     turns = make_turns(
         [{"member": member, "turn": turn, "action_rewards": [float(member)]} for turn in (1, 0) for member in (2, 1)]
     )

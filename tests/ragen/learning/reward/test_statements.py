@@ -50,7 +50,7 @@ def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
     np.testing.assert_array_equal(world_model(shuffled, config("world_model")), [0.0, 0.5])
 
 
-def test_where_the_state_cannot_be_told_a_frequent_text_costs_nothing(make_turns):
+def test_frequent_text_free_without_known_state(make_turns):
     lake = {"env": "frozen_lake", "executed_actions": ["Down"], "info": "{}"}
     said = "The goal is directly above the player."
     rows = [
@@ -102,12 +102,12 @@ def test_what_can_be_said_without_looking_pays_nothing(make_turns, text):
     assert (grounding(make_turns(everywhere), config()) <= 0).all()
 
 
-def test_a_true_statement_again_and_again_pays_less_than_once(make_turns):
+def test_repeated_true_statement_pays_less(make_turns):
     paid = [grounding(make_turns([turn(TRUE * times)]), config())[0] for times in (1, 2, 9)]
     assert paid == pytest.approx([0.5, 0.5 * 2 / 3, 0.5 * 0.2])
 
 
-def test_one_text_for_most_of_the_batch_is_penalised_where_it_is_not_true(make_turns):
+def test_false_batch_wide_text_is_penalised(make_turns):
     """TRUE scores 1 on BOARD, 0 on MOVED and .5 on OTHER (the target); for scores below .7 it gets -.1."""
     boards = [BOARD, MOVED, OTHER]
     rows = [turn(TRUE, member=member, observation=board) for member, board in enumerate(boards)]
@@ -120,7 +120,7 @@ def test_one_text_for_most_of_the_batch_is_penalised_where_it_is_not_true(make_t
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_score=0.5)), [0.5, -0.1, 0.25])
 
 
-def test_members_of_a_group_may_say_the_same_of_the_same_board(make_turns):
+def test_group_may_repeat_statements_of_board(make_turns):
     rows = [turn(HALF, member=member) for member in range(8)]
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.25] * 8)
 
@@ -138,7 +138,7 @@ def test_only_so_many_texts_are_frequent(make_turns):
 
 @pytest.mark.ci
 @given(texts=st.lists(st.sampled_from([TRUE, HALF, AFTER, "", ALL_SIDES]) | st.text(max_size=20), max_size=6))
-def test_payments_are_bounded_and_do_not_depend_on_the_order_of_rows(make_turns, texts):
+def test_payments_bounded_and_order_independent(make_turns, texts):
     rows = [
         turn(text, member=member, observation=(BOARD, MOVED, OTHER)[member % 3]) for member, text in enumerate(texts)
     ]

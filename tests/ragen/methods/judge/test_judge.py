@@ -158,7 +158,7 @@ def test_another_judge_is_asked_anew(make_turns, server, store, changes):
         ("", r"said '' in 2 attempts"),
     ],
 )
-def test_a_judge_that_fails_stops_the_run_and_keeps_what_was_answered(make_turns, server, store, said, message, caplog):
+def test_failing_judge_stops_keeping_answers(make_turns, server, store, said, message, caplog):
     caplog.set_level(logging.DEBUG)
     server.say = lambda prompt: said if '"c"' in prompt else "YES"
     turns = thoughts(make_turns, "a", "b", "c", "d")
@@ -188,7 +188,7 @@ def test_a_checklist_pays_the_weighted_share_of_what_passes(make_turns, server, 
     np.testing.assert_array_equal(checklist(turns, config(server, "checklist", items=items), store), [0.5, 0.125, 0.0])
 
 
-def test_an_item_whose_dependency_failed_neither_passes_nor_is_asked(make_turns, server, store):
+def test_item_with_failed_dependency_not_asked(make_turns, server, store):
     items = [{"question": "A?"}, {"question": "B?", "depends_on": [0]}, {"question": "C?", "depends_on": [0, 1]}]
     server.say = lambda prompt: "NO" if '"bad"' in prompt and "A?" in prompt else "YES"
     found = checklist(thoughts(make_turns, "good", "bad"), config(server, "checklist", items=items, reward=3.0), store)

@@ -93,7 +93,7 @@ def arguments(here, call: Call):
         ("qwen2.5", {"should_prefill_think": True, "should_think": False}),
     ],
 )
-def test_messages_of_the_built_in_loop_have_the_ids_of_its_contexts(template, settings):
+def test_built_in_loop_messages_same_ids(template, settings):
     here = policy(template, prompt="state", **settings)
     agent, end = here.contexts.agent, list(here.contexts.stop_token_ids[:1])
     context = here.contexts.start(Words())
@@ -154,7 +154,7 @@ def test_declarations_are_shown_as_they_were_sent():
     assert request.tools == json.dumps(ODD)
 
 
-def test_result_of_a_call_that_was_not_made_is_shown_as_the_template_shows_it():
+def test_unsolicited_call_result_shown_by_template():
     here = policy("hermes")
     messages = [user("find it"), result("found"), user("more")]
     assert here.tokenizer.decode(here.spelling.opening(messages, TOOLS).prompt_ids) == whole(here, messages, TOOLS)
@@ -197,7 +197,7 @@ def test_a_conversation_with_tools_grows_by_appending(template):
 
 
 @pytest.mark.ci
-def test_rewritten_histories_and_other_agents_are_conversations_of_their_own():
+def test_rewritten_history_is_new_conversation():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
 
@@ -253,7 +253,7 @@ def test_the_same_text_with_another_image_is_another_conversation():
         ask(seen(Image(np.zeros((33, 32, 3), np.uint8))))
 
 
-def test_two_requests_at_a_time_from_one_response_are_two_conversations():
+def test_concurrent_requests_are_two_conversations():
     here = policy("qwen2.5")
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     first = conversations.prompt(ChatRequest((user("a"),)))

@@ -82,7 +82,7 @@ def head(key: str, num_bytes: int) -> bytes:
     return "\r\n".join([*lines, f"Content-Length: {num_bytes}", "", ""]).encode()
 
 
-def test_the_openai_client_is_answered_in_one_piece_and_in_events():
+def test_openai_client_answered_whole_and_streamed():
     from openai import OpenAI
 
     with answering(lambda call: CALL if call.request.tools != "[]" else ChatMessage("assistant", "hi\n")) as endpoint:
@@ -102,7 +102,7 @@ def test_the_openai_client_is_answered_in_one_piece_and_in_events():
             assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
 
 
-def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
+def test_responses_protocol_equals_chat():
     openai = pytest.importorskip("openai")
     tool = {"name": "search", "description": "", "parameters": {"type": "object", "properties": {}}}
     asked = []
@@ -144,7 +144,7 @@ def test_the_protocol_of_responses_is_that_of_chat_in_other_words():
         ({"temperature": 0}, "temperature"),
     ],
 )
-def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param):
+def test_unservable_response_options_are_refused(changes, param):
     body = {"model": "policy", "input": "hello"} | changes
     with answering() as endpoint:
         status, found = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
@@ -185,7 +185,7 @@ def test_responses_that_would_not_be_served_as_asked_are_refused(changes, param)
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "the tool f"),
     ],
 )  # fmt: skip
-def test_what_would_change_the_sampling_or_is_no_text_is_refused(changes, param, word):
+def test_sampling_changes_and_non_text_refused(changes, param, word):
     with pytest.raises(Refusal, match=word) as refused:
         read_request(json.dumps(HELLO | changes).encode(), AGREEING)
     assert (refused.value.param, refused.value.status) == (param, 400)
@@ -372,7 +372,7 @@ def test_what_is_no_image_is_one_refusal(url, word):
     assert str(refused.value).startswith("messages.0.content.0")
 
 
-def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch):
+def test_images_decoded_once_within_pixel_limit(monkeypatch):
     monkeypatch.setattr(album, "MAX_PIXELS", 3 * 32 * 64)
     mine = Album()
 
@@ -390,7 +390,7 @@ def test_images_are_decoded_once_and_a_trajectory_has_so_many_pixels(monkeypatch
         ask(data_url(png(size=(32, 32))))
 
 
-def test_an_image_is_the_same_in_both_protocols_and_not_the_assistants():
+def test_image_equal_in_both_protocols():
     seen = []
     with answering(lambda call: seen.append(call.request) or ChatMessage("assistant", "")) as endpoint:
         key = endpoint.admit("t", takes_images=True)
@@ -485,7 +485,7 @@ def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
                 connection.close()
 
 
-def test_no_trajectory_has_more_calls_in_progress_than_its_share(monkeypatch):
+def test_calls_in_progress_are_limited(monkeypatch):
     monkeypatch.setattr(served, "MAX_OPEN", 2)
     with Endpoint() as endpoint:
         key, other = endpoint.admit("t"), endpoint.admit("other")

@@ -212,7 +212,7 @@ def run(tmp_path):
         ("ask(user('a' * 900)); end(1)", {}, 0, "truncated", "context full"),
     ],
 )
-def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits, num_answered, status, error, run):
+def test_every_program_end_has_a_status(code, limits, num_answered, status, error, run):
     rows = run(code, **limits)
     assert len(rows) == 2 * (num_answered + 1)
     for row in rows[num_answered :: num_answered + 1]:
@@ -223,7 +223,7 @@ def test_whatever_a_program_does_has_a_status_and_no_made_up_reward(code, limits
 
 
 @pytest.mark.ci
-def test_a_program_that_cannot_be_started_is_an_error_of_the_environment(run, monkeypatch):
+def test_unstartable_program_is_environment_error(run, monkeypatch):
     def refuse(*_):
         raise OSError("no such program")
 
@@ -257,7 +257,7 @@ def test_a_limit_of_calls_truncates_and_may_be_caught(run):
 
 
 @pytest.mark.ci
-def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
+def test_death_by_cut_response_is_truncated(run):
     code = "first = ask(user('a'))\nif first['finish_reason'] == 'length': raise ValueError('half')\nend(1)"
     for row in run(code, lambda *_: "Left Right Down Up" * 9):
         assert (row["truncated"], row["terminated"], row["is_valid"]) == (True, False, True)
@@ -265,7 +265,7 @@ def test_a_program_that_dies_of_a_cut_response_is_truncated_and_trained_on(run):
         assert json.loads(row["info"])["message"] == "exit status 1: ValueError: half"
 
 
-def test_a_program_that_dies_of_a_limit_before_any_answer(program):
+def test_program_killed_by_limit_before_answer(program):
     tokenizer = make_tokenizer()
     contexts = ContextBuilder(tokenizer, AGENT, 12)
     context = ShardContext(
@@ -286,7 +286,7 @@ def test_a_program_that_dies_of_a_limit_before_any_answer(program):
 
 
 @pytest.mark.ci
-def test_calls_that_nobody_waited_for_are_no_turns_and_end_one_episode(run):
+def test_abandoned_calls_are_no_turns(run):
     code = """
 for _ in range(9):
     try:
@@ -307,7 +307,7 @@ for _ in range(9):
 
 
 @pytest.mark.ci
-def test_what_was_refused_is_told_where_the_program_swallows_it(run):
+def test_swallowed_refusal_is_reported(run):
     code = """
 for _ in range(2):
     try:
@@ -348,7 +348,7 @@ while True:
         ("Left", "Left", "format_error"),
     ],
 )
-def test_structured_output_is_stated_in_the_prompt_and_returned_as_written(text, content, status, run):
+def test_structured_output_prompted_and_returned_verbatim(text, content, status, run):
     code = """
 schema = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
 first = ask(user("a"), response_format=schema, temperature=0.2)["message"]
@@ -410,7 +410,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_messages_that_take_long_to_render_delay_no_other_program(run, monkeypatch):
+def test_slow_rendering_delays_no_other(run, monkeypatch):
     is_done, waited = threading.Event(), []
     opening = Spelling.opening
 

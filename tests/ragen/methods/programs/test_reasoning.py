@@ -87,7 +87,7 @@ def test_a_context_goes_on_while_results_of_tools_follow(thought, goes_on):
 
 
 @pytest.mark.ci
-def test_reasoning_is_sent_in_the_field_where_the_template_reads_it():
+def test_reasoning_sent_in_templates_field():
     tokenizer, _, spelling = spelling_of("reads_field", should_prefill_think=True)
     messages = [ChatMessage("user", "a"), ChatMessage("assistant", "<think>b </think>\nc"), ChatMessage("user", "d")]
     text = tokenizer.decode(spelling.opening(messages, "[]").prompt_ids)

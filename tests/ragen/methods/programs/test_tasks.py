@@ -35,14 +35,14 @@ def moody():
 """
 
 
-def test_lines_of_a_file_an_iterable_and_a_function_are_tasks(folder):
+def test_file_iterable_and_function_give_tasks(folder):
     (folder / "rows.py").write_text(FROM_MODULE)
     assert [task["n"] for task in read_tasks("tasks.jsonl")] == [0, 1, 2, 3, 4]
     assert read_tasks("rows:ROWS") == ({"n": 1}, {"n": 2})
     assert len(read_tasks("rows:rows")) == 4
 
 
-def test_a_data_set_of_hugging_face_where_the_package_is_installed(monkeypatch):
+def test_hugging_face_dataset_if_installed(monkeypatch):
     asked = []
 
     def load_dataset(*path, split):
@@ -95,7 +95,7 @@ def test_a_source_that_cannot_be_used(folder, source, message):
         read_tasks(source)
 
 
-def test_a_seed_draws_the_same_task_and_seeds_draw_all(program):
+def test_seed_repeats_task_seeds_cover_all(program):
     settings = program("")
     assert task_of(settings, 7) == task_of(settings, 7)
     assert {task_of(settings, seed)["n"] for seed in range(100)} == {0, 1, 2, 3, 4}

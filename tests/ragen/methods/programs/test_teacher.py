@@ -51,7 +51,7 @@ def config(folder) -> StarPOConfig:
 
 
 @pytest.mark.ci
-def test_what_a_teacher_says_is_in_the_words_of_the_new_policy(config, folder):
+def test_teacher_text_in_new_vocabulary(config, folder):
     turns = record_for_new_policy(config, "taught:teach", folder / "tiny", 3, 1)
     rows = turns.to_pylist()
     assert [row["status"] for row in rows] == ["ok"] * 6

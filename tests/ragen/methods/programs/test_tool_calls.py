@@ -30,7 +30,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_call_is_read_in_the_order_in_which_it_was_written(form):
+def test_call_read_in_written_order(form):
     content, (call,), could_read = parse_calls(WRITTEN[form], form, TOOLS)
     assert (content, call, call.arguments, could_read) == ("", CALL, CALL.arguments, True)
 

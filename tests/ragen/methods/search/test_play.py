@@ -90,7 +90,7 @@ BEST_OF_3 = {
 """Turn 0 pays -0.2, -0.1, -0.1; turn 1, from cell 1, pays -0.1, -0.1 + 0.9, and -0.2 for two forfeited actions."""
 
 
-def test_the_best_of_each_turn_is_taken_and_the_first_of_equals(searched):
+def test_best_candidate_taken_first_of_equals(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
     told = [(row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows]
     assert told == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
@@ -107,7 +107,7 @@ def test_the_best_of_each_turn_is_taken_and_the_first_of_equals(searched):
     ]
 
 
-def test_a_candidate_sees_what_was_taken_and_nothing_of_what_was_passed_over(searched):
+def test_candidate_sees_only_chosen_turns(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
     first, second = played.rows
     prompts = [list(request.prompt_ids) for request in played.session.requests]
@@ -132,7 +132,7 @@ def test_lookahead_takes_what_pays_later(searched):
     assert played.session.num_calls == 4
 
 
-def test_beams_are_compared_by_their_returns_and_the_best_at_the_end_is_taken(searched):
+def test_beams_compared_by_return(searched):
     said = {
         "g0-0": ["Left", "Left", "Left"],
         "g0-0.0:1": ["Right || Right", "Right"],
@@ -155,7 +155,7 @@ def test_beams_are_compared_by_their_returns_and_the_best_at_the_end_is_taken(se
     assert len(played.session.requests) == 2 + 4 + 2  # the other beginning was continued to its end
 
 
-def test_a_candidate_whose_environment_fails_is_taken_only_if_all_fail(searched, corridor):
+def test_failed_candidate_taken_only_as_last(searched, corridor):
     said = {"g0-0": ["Right || Right"], "g0-0.0:1": ["Left || Left", "Left", "Left"]}
     said |= {"g0-0.0:1.1:1": ["Left"], "g0-0.0:1.2:1": ["Left"]}
     played = searched(BestOfConfig(num_candidates=2), said, environment=corridor(fault="step"))
@@ -185,7 +185,7 @@ def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
     assert [(row["status"], row["origin"]) for row in silent.rows] == [("truncated", "policy")]
 
 
-def test_every_candidate_has_a_chance_of_its_own_and_what_was_taken_can_be_executed_again(searched):
+def test_candidates_have_own_replayable_chance(searched):
     settings = BanditSettings(names="phoenix_dragon", high_probability=0.5)
     episodes = [Episode("g0", member, 7, member, 100 + member) for member in range(16)]
     played = searched(BestOfConfig(num_candidates=4), lambda *_: say("Dragon"), environment=settings, episodes=episodes)
@@ -233,7 +233,7 @@ def workers():
 
 
 @pytest.mark.ci
-def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, search, workers):
+def test_shards_independent_of_order_and_process(job, search, workers):
     job = replace(job, environment=FrozenLakeSettings(slip=0.3), search=search)
     here = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
     reference = take_siblings(play_shards(here, job, SHARDS))
@@ -247,7 +247,7 @@ def test_shards_give_the_same_rows_in_any_order_and_in_other_processes(job, sear
 
 
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_what_was_passed_over_does_not_stay_in_the_cache(job, search, context):
+def test_rejected_candidates_leave_the_cache(job, search, context):
     """Every selected response equals that of a new session for its whole context and its row's seed."""
     job = replace(job, search=search, agent=job.agent.model_copy(update={"context": context}))
     engine = TorchEngine(num_threads=1, device="cpu")
@@ -268,7 +268,7 @@ def own(name: str):
     return TypeAdapter(SearchConfig).validate_python({"type": f"tests.ragen.methods.search.mine:{name}"})
 
 
-def test_a_search_of_ones_own_is_played_and_told_what_it_owes(job):
+def test_custom_search_is_played_and_checked(job):
     player = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
     turns, siblings = take_siblings(player.play(replace(job, search=own("shortest")), SHARDS[0]))
     validate(turns, "turns")
@@ -286,7 +286,7 @@ def stops(job: RolloutJob) -> tuple[int, ...]:
     return ContextBuilder(load_tokenizer(job.folder), job.agent, 12).stop_token_ids
 
 
-def test_greedy_members_are_played_without_search_at_temperature_0_and_move_nothing_else(job):
+def test_greedy_members_play_without_search(job):
     groups = [("g0", 1), ("g1", 2)]
     (shard,) = make_episodes(groups, group_size=2, shard_groups=2, num_greedy=1)
     assert [(e.trajectory_id, e.is_greedy) for e in shard[:3]] == [("g0-0", False), ("g0-1", False), ("g0-2", True)]

@@ -24,7 +24,7 @@ def smoke(**changes: Any) -> StarPOConfig:
     return preset("smoke", changes)
 
 
-def test_a_search_of_ones_own_has_its_settings_and_its_code_in_the_keys():
+def test_custom_search_settings_in_keys():
     mine = {"rollout.search.type": "tests.ragen.methods.search.mine:shortest", "update.search_rows": "weigh"}
     config = smoke(**mine, **{"rollout.search.patience": 3})
     assert config.model_dump(mode="json")["rollout"]["search"] == {
@@ -78,7 +78,7 @@ def test_search_is_in_keys_of_rollouts_not_evaluations():
     assert update(plain, 0, FIRST, FIRST, data).key == update(greedy, 0, FIRST, FIRST, data).key
 
 
-def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
+def test_random_environment_must_support_reseeding(monkeypatch):
     config = apply_overrides(preset("frozen-lake-slippery"), BEST_OF)
     rollout(0, config, FIRST)
     monkeypatch.setattr(FrozenLake, "reseed", Environment.reseed)

@@ -33,7 +33,7 @@ def test_groups_by_who_kept_them() -> None:
     }
 
 
-def test_sign_flips_are_a_share_of_the_trajectories_in_both() -> None:
+def test_sign_flips_share_of_common_trajectories() -> None:
     base, branch = samples(a=1.0, b=-1.0, c=2.0, d=1.0, e=5.0), samples(f=-5.0, d=0.0, c=-0.1, b=-9.0, a=3.0)
     # shared: a, b, c, d; only c has opposite signs, and the 0 of d is no sign
     assert compare_advantages(base, branch) == {"num_shared_trajectories": 4, "advantage_sign_flips": 0.25}

@@ -22,7 +22,7 @@ def key_of(store: Store, iteration: int, stage: str, kind: str) -> str:
     return store.runs.iteration("base", iteration)[stage][kind]
 
 
-def test_a_range_begins_at_the_checkpoint_before_its_first_update(base) -> None:
+def test_range_begins_before_first_update(base) -> None:
     plan = plan_replay(base, "base", 1, 3)
     assert list(plan.iterations) == [1, 2]
     assert plan.checkpoints[1] == key_of(base, 0, "update", "checkpoint")
@@ -40,11 +40,11 @@ def test_an_iteration_without_an_update_passes_its_checkpoint_on(recorded) -> No
     assert plan.checkpoints[2] == plan.checkpoints[1] != plan.checkpoints[3]
 
 
-def test_an_iteration_that_is_not_finished_is_not_in_the_range(recorded) -> None:
+def test_unfinished_iteration_not_in_range(recorded) -> None:
     assert plan_replay(recorded(3, without_update=(2,)), "base").stop == 2
 
 
-def test_what_is_asked_for_holds_whatever_the_run_changed_on_its_way() -> None:
+def test_overrides_hold_over_run_changes() -> None:
     schedule = [{"iteration": 2, "set": {"update.kl_coefficient": 0.05, "filter.keep": 1.0}}]
     fork = preset("bandit", {"schedule": schedule})
     changed = _changed_config(fork, {"update.kl_coefficient": 0.2})
@@ -60,7 +60,7 @@ def test_without_updates_it_is_another_replay(base) -> None:
     assert whole.name({}) != only_filter.name({})
 
 
-def test_what_was_changed_is_named_with_both_values_and_names_the_replay(base) -> None:
+def test_changes_named_with_both_values(base) -> None:
     plan = plan_replay(base, "base", 0, 2, {"filter.keep": 0.9, "update.clip_low": 0.2})
     assert plan.changed == {"filter.keep": (0.5, 0.9)}  # clip_low is 0.2 already
     assert plan.parameters["changed"] == {"filter.keep": {"was": 0.5, "is": 0.9}}
@@ -83,7 +83,7 @@ def test_near_names_of_an_unknown_run(base) -> None:
         ("online_k", 2, "which rollout"),
     ],
 )
-def test_settings_that_make_stored_rollouts_meaningless_are_refused_with_the_reason(base, path, value, reason) -> None:
+def test_settings_invalidating_rollouts_are_refused(base, path, value, reason) -> None:
     with pytest.raises(ConfigError, match=reason) as error:
         plan_replay(base, "base", overrides={path: value})
     assert path in str(error.value)
@@ -108,7 +108,7 @@ def test_a_wrong_value_says_what_is_allowed(base) -> None:
         plan_replay(base, "base", overrides={"filter.keep": 1.5})
 
 
-def test_settings_of_an_update_that_is_not_replayed_are_refused(base) -> None:
+def test_settings_of_skipped_update_refused(base) -> None:
     with pytest.raises(ConfigError, match=r"update\.clip_high has no effect"):
         plan_replay(base, "base", overrides={"update.clip_high": 0.5}, should_update=False)
 
@@ -124,7 +124,7 @@ def test_a_run_that_has_not_begun_has_no_range(recorded) -> None:
         plan_replay(recorded(0), "base")
 
 
-def test_a_start_without_a_checkpoint_names_those_that_there_are(own) -> None:
+def test_missing_start_names_available_checkpoints(own) -> None:
     delete(own, "checkpoint", key_of(own, 1, "update", "checkpoint"))
     with pytest.raises(ConfigError, match=r"checkpoint 2 of run 'base' .*nearest that are: 0, 1, 3"):
         plan_replay(own, "base", 2)
@@ -132,7 +132,7 @@ def test_a_start_without_a_checkpoint_names_those_that_there_are(own) -> None:
     assert plan_replay(own, "base", 1).start == 1
 
 
-def test_a_start_that_was_dropped_is_derived_when_it_is_needed(own) -> None:
+def test_dropped_start_is_derived_on_demand(own) -> None:
     own.drop("checkpoint", key_of(own, 1, "update", "checkpoint"))
     assert plan_replay(own, "base", 2).start == 2
 
@@ -148,7 +148,7 @@ def test_kl_needs_the_first_checkpoint(own) -> None:
     ("stage", "kind"),
     [("rollout", "turns"), ("reward", "rewards"), ("variance_filter", "selection"), ("update", "samples")],
 )
-def test_a_missing_artifact_is_named_with_its_iteration_and_what_to_do(own, stage, kind) -> None:
+def test_missing_artifact_named_with_advice(own, stage, kind) -> None:
     key = key_of(own, 2, stage, kind)
     delete(own, kind, key)
     with pytest.raises(ArtifactMissingError, match=f"iteration 2 of run 'base': {kind}/{key}") as error:

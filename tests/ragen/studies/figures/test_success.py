@@ -28,7 +28,7 @@ def cell(label, found, **changes) -> CellResult:
 DIFFERENCE = MatchedDifference(mean=0.05, low=-0.05, high=0.15, per_seed={0: 0.0, 1: 0.1}, num_prompts=8)
 
 
-def test_a_line_a_run_a_line_a_cell_and_its_interval():
+def test_figure_has_run_and_cell_lines():
     picture = draw_ablation(result(cell("keep=0.5", None), cell("keep=1.0", DIFFERENCE)))
     assert len(lines(picture, "run")) == 2 * 2
     assert len(lines(picture, "mean")) == 2
