@@ -66,7 +66,7 @@ def turns_of(example: Example) -> list[Example]:
 
 @pytest.mark.parametrize("batch_size", [16, 32])
 @pytest.mark.parametrize("name", list(ENVIRONMENTS))
-def test_a_step_of_fine_tuning_computes_every_prefix_once(policy, name: str, batch_size: int) -> None:
+def test_fine_tuning_step_computes_prefixes_once(policy, name: str, batch_size: int) -> None:
     trained, tokenizer, max_row_tokens = policy
     environment, agent = ENVIRONMENTS[name]
     played = demonstrate_turns(FineTuning(), environment, agent, 200, frozenset(), tokenizer, 4 * batch_size)

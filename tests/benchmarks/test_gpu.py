@@ -61,7 +61,7 @@ def test_results_that_differ_are_shown() -> None:
     assert row.value == "2 DIFFERENT results in 2 repetitions, another process included"
 
 
-def test_without_a_gpu_one_line_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match=r"^error: torch \S+ .*(CUDA|GPU).*; --device cpu .*$"):
         called(monkeypatch, "--out", str(tmp_path / "out"))

@@ -70,7 +70,7 @@ def updated(how: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-def test_memory_of_an_update_does_not_grow_with_logits() -> None:
+def test_update_memory_independent_of_logits() -> None:
     rounds = [(updated("at once"), updated("at a time")) for _ in range(ROUNDS)]
     for name, unit, scale in (("peak_bytes", "MB", 1e-6), ("seconds", "s of processor time", 1.0)):
         whole, parts = (statistics.median(found[name] * scale for found in side) for side in zip(*rounds, strict=True))

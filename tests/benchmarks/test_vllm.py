@@ -144,7 +144,7 @@ def test_half_a_billion_weights_update_in_two_seconds(vllm_interpreter, half_a_b
 
 
 @pytest.mark.benchmark
-def test_weights_are_updated_within_a_tenth_of_a_second(vllm_interpreter, folder):
+def test_weights_updated_within_tenth_of_second(vllm_interpreter, folder):
     update_ms, _ = update_times_ms(vllm_interpreter, folder)
     assert update_ms < 100
 

@@ -60,7 +60,7 @@ def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str,
         assert own[label] == whole[twin]
 
 
-def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:
+def test_cell_runs_differ_by_seed_only(grid_file, store: Store) -> None:
     study = plan_ablation(Grid.load(Path(grid_file())), store)
     assert [(run.cell.label, run.seed) for run in study.runs[:3]] == [("keep=0.5", 0), ("keep=1.0", 0), ("keep=0.5", 1)]
     first, again = study.runs[0], study.runs[2]
@@ -145,13 +145,13 @@ def test_an_unknown_run_suggests_near_ones(grid_file, store: Store) -> None:
     assert "did you mean smoke-mine" in message
 
 
-def test_a_run_of_another_kind_cannot_be_a_base(grid_file, store: Store) -> None:
+def test_other_kind_of_run_is_no_base(grid_file, store: Store) -> None:
     store.runs.create("other", flow="starpo", preset=None, config={"iterations": 3})
     message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "other"')))
     assert "environment is missing" in message
 
 
-def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path) -> None:
+def test_run_or_file_can_be_base(grid_file, store: Store, tmp_path: Path) -> None:
     config = preset("smoke", {"iterations": 7})
     store.runs.create("mine", flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
     of_run = plan_ablation(Grid.load(Path(grid_file(SMALL.replace('preset = "smoke"', 'run = "mine"')))), store)
@@ -206,7 +206,7 @@ def test_rows_put_the_last_beside_the_peak() -> None:
     }  # fmt: skip
 
 
-def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
+def test_stored_result_shows_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     Ablations(store.url).save(RESULT)
     ablate("mine", result=True, store=store.url)

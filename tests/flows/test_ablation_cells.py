@@ -127,7 +127,7 @@ def test_a_fork_that_fails_says_why(
     assert ended(work) == {"mine": "E: no remedy is left"}
 
 
-def test_one_that_fails_before_it_writes_anything_says_why(
+def test_early_failure_gives_its_reason(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     say(store, "mine", "completed")  # an earlier run, whose artifacts were deleted since
@@ -139,7 +139,7 @@ def test_one_that_fails_before_it_writes_anything_says_why(
     assert ended(work) == {"mine": "ConfigError: no GPU"}
 
 
-def test_one_that_is_killed_is_told_by_its_signal(
+def test_killed_cell_reports_its_signal(
     ended: Callable[..., dict[str, str | None]], store: Store, prefect: Prefect
 ) -> None:
     def work(name: str) -> int:

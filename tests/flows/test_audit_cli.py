@@ -112,7 +112,7 @@ class TestSql:
         message = refused(ragen("sql", "mine", "select 1 as a", "--csv", str(tmp_path / "no" / "a.csv")))
         assert "cannot write" in message
 
-    def test_a_failing_answer_leaves_the_file_as_it_was(self, ragen: Ragen, tmp_path: Path) -> None:
+    def test_failing_query_keeps_the_file(self, ragen: Ragen, tmp_path: Path) -> None:
         file = tmp_path / "a.csv"
         file.write_text("precious")
         refused(ragen("sql", "mine", "select think::integer from turns", "--csv", str(file)))
@@ -163,7 +163,7 @@ class TestAudit:
         lines = [line for line in out.splitlines() if " of iteration " in line]
         assert lines == [f"example of iteration 0: {'x' * 40}"]
 
-    def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
+    def test_long_run_rows_spread_over_time(self) -> None:
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)
         assert [row["iteration"] for row in shown_rows(over_time, 9)] == [0, 0, 0, 10, 10, 10, 19, 19, 19]

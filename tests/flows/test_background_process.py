@@ -16,7 +16,7 @@ from starpo.flows.server import LOCAL_API, Process, ServerError
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
-def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
+def test_inherited_settings_of_runs_are_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
     process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then, a fork of this process
     code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
@@ -99,7 +99,7 @@ def test_concurrent_commands_start_one_server(tmp_path, monkeypatch):
         server.stop(str(tmp_path))
 
 
-def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
+def test_server_elsewhere_named_at_once(tmp_path, monkeypatch):
     there, here = "http://127.0.0.1:1/api", "http://127.0.0.1:2/api"
     monkeypatch.setattr(server, "is_healthy", lambda _: False)
     monkeypatch.setattr(server, "api_url", lambda: here)
@@ -117,7 +117,7 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.ci
-def test_without_a_configured_server_there_is_a_local_one(tmp_path: Path) -> None:
+def test_local_server_is_the_default(tmp_path: Path) -> None:
     """This holds in any folder, as for an installed package; Prefect's own client then uses it too."""
     code = (
         "from prefect.settings import PREFECT_API_URL as url; from starpo.flows.server import api_url; "

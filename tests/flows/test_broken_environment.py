@@ -69,7 +69,7 @@ def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], ans
         ),
     ],
 )
-def test_every_fault_is_told_to_who_asks_for_it(
+def test_fault_is_reported_to_every_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: str
 ) -> None:
     (tmp_path / "faulty.py").write_text(source)
@@ -82,7 +82,7 @@ def test_every_fault_is_told_to_who_asks_for_it(
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
 
 
-def test_any_registered_thing_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unloadable_registered_object_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_filters.py").write_text("import numpy\nraise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RegistryError, match=r"'mine' .*my_filters.py, line 2: RuntimeError: no licence"):

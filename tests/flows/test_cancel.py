@@ -62,7 +62,7 @@ def _not_at_work(store, monkeypatch):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_a_run_is_cancelled_and_its_state_says_so(said, store):
+def test_cancelled_run_has_cancelled_state(said, store):
     prefect = Prefect("mine", "other")
     assert "run mine is cancelled" in said(prefect)
     assert prefect.cancelled == [prefect.runs[0].id]
@@ -82,7 +82,7 @@ def test_same_name_in_other_store_untouched(said, store, tmp_path):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
+def test_run_finished_meanwhile_stays_completed(said, store):
     store.runs.set_state("mine", "completed", "completed")
     assert "finished before it could be cancelled" in said(Prefect("mine", outcome=Outcome("completed", "")))
     assert store.runs.state("mine").status == "completed"

@@ -53,7 +53,7 @@ def test_the_same_command_continues_the_same_sweep() -> None:
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object], said: str) -> None:
+def test_wrong_options_refused_before_reading(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ask(runs=["a"], **given)
 

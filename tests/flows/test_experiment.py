@@ -135,7 +135,7 @@ def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypa
     assert found["update"]["optimiser"]["learning_rate"] == 1e-4, "ten times the 1e-5 of all weights"
 
 
-def test_the_sizes_of_a_gpu_where_there_is_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_machine_gets_gpu_sizes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, Machine(80 * GIB, 1))
     found = written(model, "bandit")
     assert found["extends"] == ["pretrained", "gpu"]

@@ -219,7 +219,7 @@ def test_rolled_back_run_followed_through_fork(tmp_path, monkeypatch):
     assert follow_run(store, "a-run", Console(file=StringIO())) == "a-run-rollback-4"
 
 
-def test_a_run_that_could_not_be_rolled_back_failed(tmp_path, monkeypatch):
+def test_failed_rollback_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.01)
     store = Store(str(tmp_path))
     for remedies in ([], [{}]):

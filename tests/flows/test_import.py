@@ -56,7 +56,7 @@ def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_pat
     assert store.read_table("turns", keys.pop()).equals(example_turns(3))
 
 
-def test_a_field_that_turns_do_not_have_is_named(store: Store, tmp_path: Path) -> None:
+def test_unknown_turn_field_is_named(store: Store, tmp_path: Path) -> None:
     rows = example_turns(1).to_pylist()
     rows[3]["my_note"] = {"seen": [1]}
     (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -105,7 +105,7 @@ def test_other_columns_are_named(store: Store, tmp_path: Path) -> None:
     assert "column 'turn' is of type string, expected int32" in refusal(store, "mine", tmp_path / "wrong.parquet")
 
 
-def test_rows_that_break_the_rules_are_kept_in_quarantine(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_invalid_rows_kept_in_quarantine(store: Store, parquet: Path, tmp_path: Path) -> None:
     table = example_turns(3)
     place = table.schema.get_field_index("turn")
     wrong = table.set_column(place, table.schema.field("turn"), pa.array([9] * table.num_rows, pa.int32()))
@@ -123,7 +123,7 @@ def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet).exit_code == 0, "the same again is the same run"
 
 
-def test_other_content_under_the_same_names_is_another_run(store: Store, tmp_path: Path) -> None:
+def test_other_content_same_names_other_run(store: Store, tmp_path: Path) -> None:
     """The files have the same name, and the second has no rewards: it must not get those of the first."""
     for folder, traces in (("a", [{"messages": CHAT, "reward": 1.0}] * 2), ("b", [{"messages": CHAT[:2]}])):
         (tmp_path / folder).mkdir()
@@ -227,7 +227,7 @@ def test_import_without_preset_states_applied_settings(store: Store, tmp_path: P
 
 
 @pytest.mark.ci
-def test_whether_a_response_was_malformed_is_not_made_up(store: Store, tmp_path: Path) -> None:
+def test_unknown_malformedness_is_not_invented(store: Store, tmp_path: Path) -> None:
     said = ["<think>up is free</think>up", "", "up"]
     traces = [
         {"messages": [CHAT[0], {"role": "assistant", "content": text}], "group_id": "g", "reward": float(bool(text))}

@@ -17,7 +17,7 @@ METRICS = {
 }
 
 
-def test_a_line_has_what_was_measured_and_nothing_else() -> None:
+def test_line_holds_only_measured_values() -> None:
     assert iteration_line(2, 10, METRICS, 1.25) == (
         "iteration 3 of 10: success 0.312, return 1.25, entropy 1.1, KL 0.00468, 2 of 4 groups kept, "
         "1.2 s per iteration"

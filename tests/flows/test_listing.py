@@ -89,7 +89,7 @@ def test_state_warning_below_list_and_tree(store, capsys):
     assert store.runs.state(NAME).warning == "since iteration 0, nothing is learned: a reason"
 
 
-def test_success_is_told_after_updates_and_not_after_iterations(store):
+def test_success_counted_in_updates(store):
     values = {f"evaluation/sokoban/success{end}": 0.5 for end in ("", "_low", "_high")}
     facts = Facts(key="1" * 32, stage=STAGE, settings={}, inputs={}, seed=0, headline=values)
     store.put_table("episodes", example("episodes"), facts)
@@ -100,7 +100,7 @@ def test_success_is_told_after_updates_and_not_after_iterations(store):
     assert success_line(store, NAME).endswith("-> 0.500 [0.500, 0.500] after 1 update")
 
 
-def test_a_run_that_learns_nothing_is_shown_as_stalled(store, capsys):
+def test_unlearning_run_shown_as_stalled(store, capsys):
     values = {"filter/num_kept": 0.0, "filter/num_groups": 2.0, "filter/num_zero_variance": 2.0}
     facts = Facts(key="2" * 32, stage=STAGE, settings={}, inputs={}, seed=0)
     store.put_table("metrics", metrics_table(0, "diagnose", values), facts)
@@ -228,7 +228,7 @@ def test_tree_has_replays_imports_and_ends(tmp_path, capsys):
     assert "from 0: filter.keep 0.5 -> 0.25" in out
 
 
-def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
+def test_timings_of_performed_stages(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == []  # these were stored without timings
     facts = Facts(key="0" * 32, stage=STAGE, settings={}, inputs={}, seed=0, provenance={"seconds": 1.5})

@@ -42,7 +42,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["storage_bytes"]["checkpoints_kept"] == 9
 
 
-def test_the_page_gives_the_peaks_of_the_papers_presets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_states_peaks_of_paper_presets(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/plan.md").read_text(encoding="utf-8")
     for name, said in (
         ("sokoban-paper", "`starpo plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
@@ -140,7 +140,7 @@ def test_an_unknown_policy_is_one_message() -> None:
     assert "Traceback" not in answer.stderr
 
 
-def test_parts_below_a_gibibyte_are_not_shown_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_parts_not_shown_as_zero(capsys: pytest.CaptureFixture[str]) -> None:
     plan("smoke")
     out = capsys.readouterr().out
     assert "0.00" not in out

@@ -86,7 +86,7 @@ def test_paper_settings() -> None:
 
 @pytest.mark.parametrize("keep", [0.25, 0.5, 0.75, 1.0])
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: float) -> None:
+def test_paper_optimiser_step_takes_32_trajectories(name: str, keep: float) -> None:
     """Holds for every share of kept groups (Fig 7)."""
     config = preset(name, {"filter.strategy": "top_fraction", "filter.keep": keep})
     kept = round(keep * config.rollout.num_groups * config.rollout.group_size)
@@ -122,7 +122,7 @@ def test_presets_of_the_carried_model_are_in_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMOLLM2)
-def test_the_sizes_of_a_gpu_are_one_name_more(name: str, tmp_path: Path) -> None:
+def test_gpu_sizes_are_one_preset_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'extends = ["{name}", "gpu"]')
     config, small = preset(str(path)), preset(name)
@@ -160,7 +160,7 @@ TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 
 
 @pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) -> None:
+def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
     """It is applied by `extends` or as overrides. Of the objective, only the entropy bonus stays the preset's."""
     found = []
     for base in TINY:

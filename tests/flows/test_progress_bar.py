@@ -26,7 +26,7 @@ def test_a_file_is_shown_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_is_told_in_lines_what_takes_long(capsys, monkeypatch):
+def test_file_gets_progress_lines(capsys, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.progress.PLAIN_EVERY_S", 0.01)
     with status_line("reading") as tell:
         tell("reading: audits")

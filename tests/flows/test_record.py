@@ -181,7 +181,7 @@ def record_teacher(store, tmp_path, *arguments: str):
 
 
 @pytest.mark.ci
-def test_a_teacher_of_messages_alone_is_recorded_as_text(store, tmp_path, monkeypatch):
+def test_message_teacher_recorded_as_text(store, tmp_path, monkeypatch):
     """Without a policy: tools reach the server, its calls the program, and no token is made up."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setattr(Teacher, "asked", [])

@@ -46,7 +46,7 @@ def refusal(*arguments: str) -> StarPOError:
 
 
 @pytest.mark.ci
-def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) -> None:
+def test_report_written_to_given_path(store: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "report.html"
     assert ragen("report", "half", "--store", store, "-o", str(path), "--embed", "1") == str(path)
     assert path.read_text().startswith("<!doctype html>")
@@ -63,7 +63,7 @@ def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) 
         ("sql", "half", "select run from runs", "--parquet", "{}.parquet"),
     ],
 )
-def test_a_file_is_not_there_before_it_is_complete(
+def test_file_appears_only_when_complete(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], is_there: bool
 ) -> None:
     file = Path(command[-1].format(tmp_path / "out"))
@@ -126,7 +126,7 @@ def evaluated(store: str) -> Callable[[str, list[bool], int], None]:
 
 
 @pytest.mark.ci
-def test_a_comparison_says_what_pairs_of_initial_states_say(store: str, evaluated: Callable) -> None:
+def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
     said = ragen("compare", "half", "quarter", "--store", store)
@@ -198,7 +198,7 @@ def test_unwritable_report_refused_before_reading(
 
 
 @pytest.mark.ci
-def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path) -> None:
+def test_report_shows_audits_by_default(store: str, tmp_path: Path) -> None:
     path, without = tmp_path / "with.html", tmp_path / "without.html"
     ragen("report", "half", "--store", store, "-o", str(path))
     page = path.read_text()
@@ -210,7 +210,7 @@ def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path
 
 
 @pytest.mark.ci
-def test_what_cannot_be_audited_is_said_in_its_place(store: str, tmp_path: Path) -> None:
+def test_failed_audit_named_in_its_place(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     damaged = next(Path(store).glob("samples/*/*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1])

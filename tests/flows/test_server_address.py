@@ -38,7 +38,7 @@ def serving() -> Iterator[Callable[[int], str]]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("status", "is_up"), [(200, True), (401, True), (403, True), (404, False), (503, False)])
-def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[[int], str], status: int, is_up: bool) -> None:
+def test_server_demanding_credentials_is_up(serving: Callable[[int], str], status: int, is_up: bool) -> None:
     """Prefect Cloud does so, as no API key is sent with the health check."""
     assert is_healthy(serving(status)) is is_up
 

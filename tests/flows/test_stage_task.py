@@ -27,7 +27,7 @@ def test_stage_task_named_without_prefect_timeout() -> None:
     assert str(task.task_run_name).format() == "a {title}"
 
 
-def test_a_secret_in_an_error_does_not_reach_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secrets_in_errors_hidden_from_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Prefect stores the text of the exception in its database and logs its traceback."""
     secret, address = "canary-Abc123", "https://me:hunter2x@host/x"
     monkeypatch.setenv("WANDB_KEY", secret)

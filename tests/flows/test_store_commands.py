@@ -110,7 +110,7 @@ def test_du(stored: Path) -> None:
     assert {run["run"]: run["number"] for run in facts["runs"]} == {"mine": 7}
 
 
-def test_forget_then_gc_deletes_what_only_that_run_needed(stored: Path) -> None:
+def test_gc_deletes_only_forgotten_runs_artifacts(stored: Path) -> None:
     assert "did you mean mine" in refused("store", "forget", "mini", "--yes", "--store", str(stored))
     declined = CliRunner().invoke(app, ["store", "forget", "mine", "--store", str(stored)], input="n\n")
     assert declined.exit_code == 1
@@ -126,7 +126,7 @@ def test_forget_then_gc_deletes_what_only_that_run_needed(stored: Path) -> None:
     assert {path for path in files(stored) if "runs" not in path.parts} == set()
 
 
-def test_verify_names_the_flipped_byte_and_who_needs_it(stored: Path) -> None:
+def test_verify_names_flipped_byte_and_users(stored: Path) -> None:
     assert "11 artifacts" in ragen("store", "verify", "--store", str(stored))
     (turns,) = (stored / "turns").iterdir()
     data = bytearray((turns / "part-00000.parquet").read_bytes())

@@ -57,7 +57,7 @@ def test_fitting_rows_right_align_numbers():
     ]
 
 
-def test_what_does_not_fit_is_a_record_a_row():
+def test_wide_rows_become_records():
     rows = [{"key": "0" * 30, "digest": "1" * 30, "what": "x", "kept": None}, {"key": "2", "digest": "3"}]
     names = ["key", "digest", "what", "kept"]
     assert rendered(rows, 60, names=names).splitlines() == [
@@ -83,7 +83,7 @@ def test_multiline_header_is_one_record_field():
     ]
 
 
-def test_text_is_folded_between_words_and_intervals_stay_whole():
+def test_text_wraps_at_words_not_intervals():
     rows = [{"cell": "keep=0.25", "success": "0.375 [0.137, 0.694]", "note": "words " * 8}]
     lines = [line.rstrip() for line in rendered(rows, 46).splitlines()]
     assert lines[3:] == [

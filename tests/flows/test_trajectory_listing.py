@@ -54,7 +54,7 @@ def test_prompts_are_folded_to_their_size(store, capsys):
     assert "\nuser " not in text
 
 
-def test_prompts_that_are_asked_for_are_shown_by_role(store, capsys, monkeypatch):
+def test_requested_prompts_shown_by_role(store, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     text = shown(store, capsys, should_show_prompts=True)
     rows = turns()
@@ -66,7 +66,7 @@ def test_prompts_that_are_asked_for_are_shown_by_role(store, capsys, monkeypatch
             assert word in text
 
 
-def test_as_json_a_turn_has_its_prompt_as_messages(store, capsys):
+def test_json_turn_has_prompt_messages(store, capsys):
     found = json.loads(shown(store, capsys, as_json=True))
     assert [message["text"] for row in found for message in row["prompt"]] == [
         TOKENIZER.decode(row["prompt_ids"]) for row in turns()

@@ -52,7 +52,7 @@ def test_they_are_valid(manifests: list[Manifest], release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, release: str) -> None:
+def test_ray_cluster_has_kuberay_fields(cluster: Manifest, release: str) -> None:
     assert cluster["apiVersion"] == "ray.io/v1"
     assert set(cluster["spec"]) == RAY_CLUSTER
     assert set(cluster["spec"]["headGroupSpec"]) == RAY_HEAD
@@ -72,7 +72,7 @@ def test_workers_can_show_their_token(cluster: Manifest) -> None:
         assert {entry["name"] for entry in container["env"]} == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
 
 
-def test_ray_knows_the_parameters_that_it_is_started_with(cluster: Manifest, commands_of_ray: str) -> None:
+def test_ray_knows_its_start_parameters(cluster: Manifest, commands_of_ray: str) -> None:
     options = set(re.findall(r'"--([a-z-]+)"', commands_of_ray))
     for group in _groups(cluster):
         assert set(group["rayStartParams"]) <= options

@@ -56,7 +56,7 @@ def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Cal
     return run
 
 
-def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..., list[str]], address: str) -> None:
+def test_setup_makes_pool_limit_deployments(start: Callable[..., list[str]], address: str) -> None:
     calls = start("setup", PREFECT_API_URL=f"http://{address}/api", STARPO_STORE="/a/folder")
     assert calls == [
         "prefect --no-prompt work-pool create starpo --type process --overwrite",

@@ -74,7 +74,7 @@ def test_cell_ends_with_dead_study() -> None:
     assert crash_abandoned() == [run.name]
 
 
-def test_a_flow_run_of_a_script_is_left_alone() -> None:
+def test_scripts_flow_run_is_left_alone() -> None:
     study()
     with get_client(sync_client=True) as client:
         (run, *_) = [run for run in client.read_flow_runs() if run.parent_task_run_id is None and not run.deployment_id]

@@ -97,7 +97,7 @@ def test_running_again_needs_no_dropped_checkpoint(store: Store) -> None:
     assert files() == before
 
 
-def test_a_dropped_checkpoint_is_derived_proved_and_put_back(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_checkpoint_is_derived_and_restored(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     key = keys(store)[3]
     original = store.dropped("checkpoint", key)
     found = facts(capsys, store, 3)
@@ -126,9 +126,7 @@ def test_transformers_loads_kept_and_derived_checkpoints(
         assert {"optimiser.safetensors", "trainer.json"} <= {path.name for path in Path(folder).iterdir()}
 
 
-def test_with_output_the_store_is_left_as_it_is(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_option_leaves_store_unchanged(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path for path in Path(store.url).rglob("*"))
     found = facts(capsys, store, 5, tmp_path / "out")
     assert (found["how"], found["from_iteration"]) == ("derived", 4)
@@ -185,7 +183,7 @@ def test_damaged_nearest_checkpoint_is_named(store: Store, capsys: pytest.Captur
     assert proofs == ["checkpoint"] * 3 + ["samples", "checkpoint"]  # the manifest of checkpoint 4 is lost
 
 
-def test_an_exported_policy_brings_what_its_training_began_in(
+def test_exported_policy_brings_training_states(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = training_states(store, keys(store)[4])
@@ -271,7 +269,7 @@ def test_nondeterministic_learner_gives_no_proof(
     assert "not proved" in capsys.readouterr().out
 
 
-def test_a_run_that_needs_what_another_dropped_derives_it(store: Store) -> None:
+def test_run_derives_checkpoint_another_dropped(store: Store) -> None:
     """The same training with other evaluations shares every update, but most checkpoints were dropped."""
     turns = {path.name for path in Path(store.url, "turns").iterdir()}
     run(Path(store.url), "other", **{"evaluation.temperature": 0.7, "evaluation.every": 1})

@@ -53,7 +53,7 @@ def stored(store: Store) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in Path(store.url).glob("episodes/*/manifest.json")}
 
 
-def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> None:
+def test_every_cell_evaluated_without_retraining(swept: Store) -> None:
     result = Sweeps(swept.url).get("late")
     assert list(result.cells) == [
         f"live@{iteration} sokoban T={temperature:g} seed={seed}"

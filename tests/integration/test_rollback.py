@@ -43,7 +43,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tup
     return Store(folder), run, events
 
 
-def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[Any]]) -> None:
+def test_collapsed_run_ends_as_fork(ended: tuple[Store, str, list[Any]]) -> None:
     store, run, _ = ended
     assert run.startswith("mine-rollback-")
     healthy = int(run.rpartition("-")[2])

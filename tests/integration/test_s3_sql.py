@@ -97,6 +97,6 @@ def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest]
     assert len({path for path, _, _ in sent(log, since)}) == 1
 
 
-def test_a_bucket_that_is_gone_is_one_clear_error(stored: tuple[Store, Manifest]) -> None:
+def test_missing_bucket_is_one_error(stored: tuple[Store, Manifest]) -> None:
     with pytest.raises(StoreError, match="Create the bucket first"):
         open_database(Store("s3://no-such-bucket"), ["mine"])

@@ -93,7 +93,7 @@ def test_lost_update_or_rollout_gives_the_same_digests(
     assert digests(store, run) == digests(original, run)
 
 
-def test_an_update_that_fails_stops_the_rollout_beside_it(
+def test_failing_update_stops_parallel_rollout(
     tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with the update's error, without waiting for the rollout, which here would never end."""

@@ -164,7 +164,7 @@ def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp
     assert verify_run(store, run).outcome == "verified"
 
 
-def test_a_run_begins_by_imitating_the_successes_of_another(finished: tuple[Path, str], tmp_path: Path) -> None:
+def test_run_imitates_anothers_successes_first(finished: tuple[Path, str], tmp_path: Path) -> None:
     folder, base = finished
     store = Store(str(folder))
     recorded = store.runs.iterations(base)

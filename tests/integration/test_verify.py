@@ -154,7 +154,7 @@ def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(stop.value.code or 0)
 
 
-def test_the_command_prints_a_table_and_ends_with_0(
+def test_command_prints_table_and_exits_0(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (RUN, "--store", str(finished), "--to", "0", "--stage", "reward", "--stage", "variance_filter")
@@ -182,7 +182,7 @@ def test_the_command_says_which_iterations_it_sampled(
     assert f"sampled iterations: {facts['iterations'][0]}\n" in out
 
 
-def test_the_command_names_a_fault_and_ends_with_1(
+def test_command_names_fault_and_exits_1(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = artifact(folder, 0, "reward", "rewards")

@@ -174,7 +174,7 @@ def test_interpreter_without_vllm_is_said(job, monkeypatch):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["temperature 1", "temperature 0.7", "temperature 0", "top_p 0.6"])
-def test_logprobs_are_of_the_distribution_that_was_drawn_from(facts, name):
+def test_logprobs_of_sampling_distribution(facts, name):
     assert facts["gaps"][name] < 1e-4
 
 

@@ -16,7 +16,7 @@ def of(**settings: Any) -> StarPOConfig:
     return preset("sokoban", {**HUB, **{name.replace("__", "."): value for name, value in settings.items()}})
 
 
-def test_the_embedded_policys_preset_is_out_of_place_twice() -> None:
+def test_embedded_policy_preset_is_doubly_misplaced() -> None:
     prompt, optimiser = advise(of(), [])
     assert prompt.startswith("agent.prompt = 'state'")
     assert prompt.endswith("--set agent.prompt=full")
@@ -29,7 +29,7 @@ def test_what_they_say_to_set_is_in_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["sokoban", "smoke", "bandit"])
-def test_nothing_is_out_of_place_with_the_embedded_policy(name: str) -> None:
+def test_embedded_policy_gets_no_advice(name: str) -> None:
     assert advise(preset(name), []) == []
 
 

@@ -40,7 +40,7 @@ def config(folder: Path) -> StarPOConfig:
     return preset(str(folder / f"{NAME}.toml"))
 
 
-def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -> None:
+def test_custom_settings_survive_the_record(config: StarPOConfig) -> None:
     assert (config.environment.type, config.environment.size) == (TARGET, 12)  # type: ignore[attr-defined]
     assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
     assert config.model_dump(mode="json")["environment"] == {"type": TARGET, "size": 12}
@@ -81,7 +81,7 @@ def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:
 
 
 @pytest.mark.ci
-def test_what_breaks_the_contract_is_told_before_the_run(
+def test_broken_contract_reported_before_run(
     folder: Path, config: StarPOConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert obstacles(config) == []

@@ -118,7 +118,7 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
 
 
 @pytest.mark.ci
-def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> None:
+def test_plugin_environment_listed_and_in_forms(installed: Path) -> None:
     assert "of twinplug 1.5" in ragen(installed, "envs").stdout
     (row,) = json.loads(ragen(installed, "envs", "twin", "--check", "--json").stdout)
     assert (row["about"], row["findings"]) == ("of twinplug 1.5", [])

@@ -168,7 +168,7 @@ def line_of(code: str) -> int:
     return next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if code in text)
 
 
-def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_environment_named_with_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:Unlucky")
     (found,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
     assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in found
@@ -182,7 +182,7 @@ def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.Mon
         (Overflowing, "raise Over", "OverflowError: seed of "),
     ],
 )
-def test_a_part_that_fails_is_told_with_its_line(
+def test_failing_part_named_with_line(
     monkeypatch: pytest.MonkeyPatch, kind: type[Sokoban], code: str, fault: str
 ) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:{kind.__name__}")

@@ -123,7 +123,7 @@ def test_the_learners_gradient_is_that_of_float64(smollm2):
     assert float((found - expected).norm() / expected.norm()) < 1e-4
 
 
-def test_an_update_of_adapters_is_read_alike_by_all(smollm2, tmp_path):
+def test_adapter_update_read_alike_everywhere(smollm2, tmp_path):
     pytest.importorskip("peft", reason="peft is not installed (pip install 'starpo[lora]')")
     config = UpdateConfig(
         advantage="grpo", num_minibatches=1, lora=LoraConfig(rank=4, alpha=8),

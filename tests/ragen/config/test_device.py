@@ -54,7 +54,7 @@ def test_gpu_repeats_and_is_in_manifest() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_workers_inherit_the_workspace_that_a_repeatable_gpu_needs() -> None:
+def test_workers_inherit_repeatable_gpu_workspace() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     TorchLearner(UpdateConfig())
     command = [sys.executable, "-c", "import os; print(os.environ['CUBLAS_WORKSPACE_CONFIG'])"]
@@ -72,7 +72,7 @@ def test_speed_instead_of_repetition_is_said_and_marked(
     assert caplog.text.count("`starpo verify` cannot show it, and a checkpoint that is dropped cannot be derived") == 1
 
 
-def test_a_manifest_without_a_gpu_is_of_a_cpu() -> None:
+def test_manifest_without_gpu_means_cpu() -> None:
     for provenance in ({}, {"hardware": {"cpu": "EPYC"}}, {"hardware": "?"}):
         assert Device.of(provenance) == Device()
         assert Device.of(provenance).is_unlike(H200)

@@ -76,7 +76,7 @@ def test_extends_merge_left_to_right(presets):
     assert (config.iterations, config.online_k, config.seed) == (3, 2, 1)
 
 
-def test_extends_may_be_a_path_relative_to_the_file(presets):
+def test_extends_accepts_relative_path(presets):
     folder = presets({"own/start": "iterations = 9", "own/run": 'extends = ["base", "start.toml"]'})
     assert load_config(folder / "own" / "run.toml", [folder], {}).iterations == 9
 
@@ -86,7 +86,7 @@ def test_a_changed_alternative_replaces_the_inherited_one(presets):
     assert config.environment.type == "bandit"  # `size` and `slip`, which a bandit does not have, are dropped
 
 
-def test_a_changed_type_of_a_plain_table_does_not(presets):
+def test_changed_plain_table_type_keeps_settings(presets):
     """An optimiser has a `type` but is one table: its learning rate must not silently fall back to the default."""
     config = _load(presets({"run": 'extends = ["base"]\n[update.optimiser]\ntype = "adamw"'}))
     assert (config.update.optimiser.type, config.update.optimiser.learning_rate) == ("adamw", 3e-4)
@@ -113,7 +113,7 @@ def test_overrides_do_not_depend_on_their_order(presets):
     assert _load(presets({}), "base", one) == _load(presets({}), "base", other)
 
 
-def test_an_override_inside_a_table_that_is_overridden_too(presets):
+def test_override_inside_overridden_table(presets):
     variant = {"type": "frozen_lake", "size": 8}
     overrides = {"evaluation.variants.Large.size": 9, "evaluation.variants.Large": variant}
     assert _load(presets({}), "base", overrides).evaluation.variants["Large"].size == 9
@@ -216,7 +216,7 @@ def test_a_setting_given_twice_is_refused():
         ),
     ],
 )
-def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, message):
+def test_wrong_setting_names_allowed_values(presets, overrides, message):
     assert _message(presets({}), "base", overrides).startswith(message)
 
 
@@ -257,7 +257,7 @@ def test_extends_must_be_a_list_of_names(presets, extends):
     assert "expected a list of names or paths" in _message(presets({"run": f"extends = {extends}"}))
 
 
-def test_what_is_not_toml_is_refused_with_its_place(presets):
+def test_invalid_toml_refused_with_place(presets):
     message = _message(presets({"run": "iterations = 3\nfilter keep = 1"}))
     assert message.startswith("is not TOML: ")
     assert "line 2" in message
@@ -301,7 +301,7 @@ def test_settings_that_contradict_others_are_refused(overrides, said) -> None:
         preset("smoke", overrides)
 
 
-def test_a_price_that_no_response_can_reach_is_refused() -> None:
+def test_unreachable_price_is_refused() -> None:
     """Responses of the preset have at most 64 tokens; by default the first 512 - 128 are free."""
     from starpo.flows.presets import preset
 

@@ -38,7 +38,7 @@ def refusal(name: str) -> str:
         "x" * 100_000,
     ],
 )
-def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
+def test_invalid_name_parts_are_refused(name: str) -> None:
     message = refusal(name)
     assert f"evaluation.variants (override): a variant is named {repr(name)[:60]}" in message
     assert "1 to 64 letters (a to z), digits, spaces, dots, dashes and underscores" in message

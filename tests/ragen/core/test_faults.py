@@ -53,7 +53,7 @@ def test_an_exception_whose_text_is_fixed_is_replaced() -> None:
     assert SECRET not in str(error)
 
 
-def test_notes_and_errors_of_a_group_lose_their_secrets() -> None:
+def test_error_group_notes_lose_secrets() -> None:
     error = ExceptionGroup("two", [RuntimeError(f"401 for {SECRET}")])
     error.add_note(f"it was {SECRET}")
     assert SECRET not in "".join(traceback.format_exception(redacted(error)))

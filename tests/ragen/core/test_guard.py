@@ -73,7 +73,7 @@ def test_main_thread_call_ends_at_limit(hang) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_call_that_swallows_its_interruption_is_interrupted_again(monkeypatch) -> None:
+def test_swallowed_interruption_is_repeated(monkeypatch) -> None:
     monkeypatch.setattr(guard, "_AGAIN_S", 0.1)
 
     def hang() -> None:

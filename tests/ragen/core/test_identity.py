@@ -175,7 +175,7 @@ def test_what_is_imported_anywhere_matters(identify: Callable[..., str], block: 
     assert identify(reward=text) != identify(reward=text, shared=SHARED.replace("RATE = 2", "RATE = 3"))
 
 
-def test_an_attribute_of_the_same_module_is_other_code(identify: Callable[..., str]) -> None:
+def test_attributes_have_separate_identities(identify: Callable[..., str]) -> None:
     assert identify("mine.reward:bonus") != identify("mine.reward:helper")
 
 
@@ -260,7 +260,7 @@ def test_a_distribution_counts_by_version_in_any_folder(
 
 
 @pytest.mark.parametrize("how", ["editable", "checkout", "no metadata"])
-def test_code_that_is_edited_in_place_counts_by_text(
+def test_editable_code_counts_by_text(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     folder = tmp_path / "site-packages"
@@ -320,9 +320,7 @@ def test_a_module_without_source_counts_by_its_bytes(identify: Callable[..., str
     assert all(map(is_reusable, identities))
 
 
-def test_code_built_in_memory_is_another_in_every_run(
-    identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_built_code_is_never_equal(identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     first = identify("nowhere:thing")
     assert first.startswith(UNREADABLE)
     assert not is_reusable(first)

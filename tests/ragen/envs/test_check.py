@@ -248,7 +248,7 @@ def test_every_rule_has_a_fault_that_it_finds():
     assert {words(rule) for rule in RULES} == set(FAULTS.values()) | {"settings survive json"}
 
 
-def test_the_global_generators_are_put_back_as_they_were():
+def test_global_generators_are_restored():
     before = random.getstate(), repr(np.random.get_state())
     check(BanditSettings(), should_start_process=False)
     assert (random.getstate(), repr(np.random.get_state())) == before

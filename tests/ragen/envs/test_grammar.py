@@ -78,20 +78,20 @@ def test_half_a_character_stays_escaped():
 
 @given(said=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
 @pytest.mark.parametrize("grammar", GRAMMARS)
-def test_what_is_read_is_read_again_as_it_is(grammar, said):
+def test_read_action_reads_as_itself(grammar, said):
     action = grammar.read(said)
     assert action is None or grammar.read(action) == action
 
 
 @pytest.mark.parametrize("number", [20, 30])
-def test_a_call_whose_spelling_is_too_long_is_none(number) -> None:
+def test_overlong_call_is_rejected(number) -> None:
     said = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
     spelled = CALLS.read(said)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
     assert (spelled is not None) == (number == 20)
     assert spelled is None or CALLS.read(spelled) == spelled
 
 
-def test_a_number_that_json_cannot_say_is_no_call() -> None:
+def test_non_json_number_is_no_call() -> None:
     free = ToolCalls((Tool("set", "Sets.", {"type": "object"}),))
     assert free.read('{"name": "set", "arguments": {"x": 1e9}}') is not None
     assert free.read('{"name": "set", "arguments": {"x": 1e999}}') is None

@@ -46,7 +46,7 @@ def test_what_gives_the_same_episodes_is_replayable():
     assert make(BanditSettings()).is_replayable
 
 
-def test_what_gives_other_episodes_is_found_by_playing_it():
+def test_unreplayable_environment_detected_by_playing():
     fault, broken = verdict(settings_of("BanditByTheClock"), should_start_process=False)
     assert "plays another episode" in fault
     assert "same seeds same episode" in broken
@@ -61,7 +61,7 @@ def test_a_package_that_is_missing_is_no_finding():
         check(settings_of("BanditThatCannotBeMade"))
 
 
-def test_the_command_says_it_in_words_and_as_json(capsys):
+def test_command_prints_words_and_json(capsys):
     envs([f"{HERE}:HonestBanditByTheClock"], check=True, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["replayable"], row["replay_fault"]) == (False, "what its arms pay is drawn by the clock")

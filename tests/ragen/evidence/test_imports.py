@@ -19,7 +19,7 @@ def test_rows_without_origin_were_sampled(tmp_path):
     assert read.equals(turns)
 
 
-def test_rows_that_say_so_are_taken_as_they_are(tmp_path):
+def test_rows_with_origin_kept_unchanged(tmp_path):
     file = tmp_path / "turns.parquet"
     turns = example("turns")
     index = turns.schema.get_field_index("num_candidates")

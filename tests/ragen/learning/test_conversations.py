@@ -125,13 +125,13 @@ def test_reasoning_in_tags_without_template_field() -> None:
     assert one[1] == "<think>hm</think>so<|im_end|>no<|im_end|>"
 
 
-def test_arguments_are_text_where_the_template_takes_them_so() -> None:
+def test_arguments_as_text_if_template_expects() -> None:
     talk = conversation(user("q"), said("", to="ä"), tools=TOOLS)
     _, ((one,),), left_out = examples(chatml("call.function.arguments + ''"), talk)
     assert (one[1], left_out) == ('<tool_call>look {"to": "ä"}</tool_call><|im_end|>', [])
 
 
-def test_only_what_is_to_be_learned_has_a_loss() -> None:
+def test_only_learned_parts_have_loss() -> None:
     talk = Conversation("c", [user("q"), said("bad"), user("q"), said("good")], [3])
     _, ((one,),), _ = examples(chatml(), talk)
     assert one[1] == "good<|im_end|>"

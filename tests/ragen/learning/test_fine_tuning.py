@@ -109,7 +109,7 @@ def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: Path) -> None:
+def test_padding_token_does_not_matter(folder: str, tmp_path: Path) -> None:
     """The first Llama models have -1, which is not a token."""
     shutil.copytree(folder, tmp_path / "unpadded")
     file = tmp_path / "unpadded" / "config.json"

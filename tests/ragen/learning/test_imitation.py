@@ -160,7 +160,7 @@ def test_demonstration_cut_at_turn_actions() -> None:
 
 
 @pytest.mark.ci
-def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path) -> None:
+def test_imitation_learns_without_global_state(tmp_path: Path) -> None:
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     seen = []
     config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
@@ -201,7 +201,7 @@ def test_warm_start_bytes_independent_of_threads(tmp_path: Path, monkeypatch: py
     assert weights["first"] == weights["again"] == weights["one"]
 
 
-def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
+def test_zero_steps_keep_seeded_weights(tmp_path: Path) -> None:
     config = SMALL.model_copy(update={"warm_start_steps": 0})
     headline = imitation.imitate(config, SOKOBAN, AGENT, 64, frozenset(), tmp_path)
     made = imitation.make_model(config, TOKENIZER).state_dict()
@@ -251,7 +251,7 @@ def test_examples_are_turns_or_whole_contexts() -> None:
 
 
 @pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
-def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int) -> None:
+def test_rows_repeat_only_after_full_pass(num_rows: int, batch_size: int) -> None:
     batches = supervised._batches(num_rows, batch_size, seed=3)
     size = min(num_rows, batch_size)
     for _ in range(3):

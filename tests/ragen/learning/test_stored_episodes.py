@@ -67,7 +67,7 @@ def test_rollouts_with_equal_names_stay_separate(rollout) -> None:
     assert twice.num_turns == 6
 
 
-def test_a_choice_that_keeps_nothing_says_what_there_was(rollout) -> None:
+def test_empty_choice_lists_available_episodes(rollout) -> None:
     with pytest.raises(ConfigError, match=r"none of 3 stored episodes .* that succeeds with a return of at least 4"):
         choose_episodes([rollout], FineTuning(runs=RUNS, min_return=4), frozenset())
     with pytest.raises(ConfigError, match=r"of those that qualify, 2 begin on a panel"):

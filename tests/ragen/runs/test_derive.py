@@ -81,7 +81,7 @@ def test_what_cannot_be_derived_is_tried_once(adapted_store: Store, monkeypatch:
         placement.policy_folder(adapted_store, key_of(3))
 
 
-def test_a_policy_that_its_folder_lost_is_written_again(adapted_store: Store, learners: list[Adapted]) -> None:
+def test_lost_policy_folder_is_rewritten(adapted_store: Store, learners: list[Adapted]) -> None:
     placement.policy_folder(adapted_store, key_of(1))
     POLICIES.clear()
     folder = Path(placement.policy_folder(adapted_store, key_of(1)))

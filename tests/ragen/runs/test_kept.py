@@ -38,7 +38,7 @@ def work(*, is_kept: bool) -> Work:
     return update(config, 0, FIRST, FIRST, dict.fromkeys(("turns", "rewards", "selection"), DATA), is_kept=is_kept)
 
 
-def test_whether_it_is_kept_is_not_in_the_key() -> None:
+def test_keeping_is_not_in_key() -> None:
     assert work(is_kept=True).key == work(is_kept=False).key
 
 
@@ -65,7 +65,7 @@ def test_derivable_checkpoint_written_only_if_kept(
     assert adapted_store.lasting_manifest("checkpoint", key).is_deterministic is is_repeatable
 
 
-def test_one_that_was_killed_between_its_outputs_is_repeated(
+def test_killed_between_outputs_is_repeated(
     adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)

@@ -92,7 +92,7 @@ def test_only_killed_processes_policies_are_removed(policies: NewestPolicies, pl
     assert own.is_dir()
 
 
-def test_what_other_users_put_beside_them_is_left_alone(places: list[Path], tmp_path: Path) -> None:
+def test_foreign_files_beside_them_are_kept(places: list[Path], tmp_path: Path) -> None:
     prefix, target = newest_policies._PREFIX, tmp_path / "target"
     target.mkdir()
     (places[0] / f"{prefix}file").touch()

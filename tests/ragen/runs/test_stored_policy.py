@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.ci
-def test_the_first_checkpoint_that_can_be_read_is_taken(store: Store, folder: Path):
+def test_first_readable_checkpoint_is_taken(store: Store, folder: Path):
     dropped, kept = put(store, folder, 0), put(store, folder, 1)
     store.drop("checkpoint", dropped)
     found = find_tokenizer(store, ["0" * 32, dropped, kept])
@@ -38,7 +38,7 @@ def test_the_first_checkpoint_that_can_be_read_is_taken(store: Store, folder: Pa
     assert find_tokenizer(store, ["0" * 32, dropped]) is None
 
 
-def test_a_tokenizer_that_is_not_known_is_done_without(store: Store, folder: Path):
+def test_unknown_tokenizer_is_skipped(store: Store, folder: Path):
     (folder / "tokenizer.json").write_text('{"model": "from the future"}')
     assert find_tokenizer(store, [put(store, folder, 0)]) is None
     (folder / "tokenizer.json").unlink()

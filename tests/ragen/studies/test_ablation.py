@@ -71,7 +71,7 @@ def test_failed_run_named_and_not_compared(base):
     assert any("keep=0.5" in warning and "lucky" in warning for warning in result.warnings)
 
 
-def test_each_run_is_compared_at_its_own_last_evaluation(base):
+def test_runs_compared_at_own_last_evaluation(base):
     cell, reference = run(bandit={0: [0] * 4, 8: [1, 1, 1, 1]}), run(bandit={0: [0] * 4, 4: [0, 1, 1, 1]})
     found = summary(base, both(cell, reference)).cells[1].panels["bandit"]
     assert found.difference.mean == pytest.approx(0.25)

@@ -16,7 +16,7 @@ def refused(base, axes, **changes) -> str:
     return str(caught.value)
 
 
-def test_axes_are_multiplied_out_and_the_base_comes_first(base):
+def test_axes_multiply_with_base_first(base):
     cells = cells_of(base, {"filter.keep": [0.5, 1.0], "online_k": [1, 5]})
     assert [cell.label for cell in cells] == [
         "keep=0.5 online_k=1", "keep=0.5 online_k=5", "keep=1.0 online_k=1", "keep=1.0 online_k=5",
@@ -53,7 +53,7 @@ def test_axis_counts_more_than_an_override(base):
     assert [cell.config.update.num_epochs for cell in cells] == [1, 2]
 
 
-def test_an_unknown_axis_names_its_file_and_near_settings(base):
+def test_unknown_axis_names_file_and_suggestions(base):
     message = refused(base, {"filter.kep": [0.5]})
     assert message.startswith("mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'")
     assert "strategy" in message
@@ -66,7 +66,7 @@ def test_wrong_value_names_cell_setting_and_bounds(base, value, expected):
     assert expected in message
 
 
-def test_a_cell_whose_settings_contradict_each_other_is_named(base):
+def test_contradictory_cell_is_named(base):
     message = refused(base, {"filter.keep": [0.5, 1.0], "filter.strategy": ["top_fraction", "top_k"]})
     assert message.startswith("mine.toml, cell keep=0.5 strategy=top_k: ")
     assert "filter.keep_count" in message

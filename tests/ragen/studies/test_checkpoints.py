@@ -29,7 +29,7 @@ def test_defaults_are_the_runs_own(store: Store, begin: Callable[..., str]) -> N
     assert cell.seed == 0
 
 
-def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin: Callable[..., str]) -> None:
+def test_run_panels_precede_catalogue(store: Store, begin: Callable[..., str]) -> None:
     own = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
     begin("mine", evaluation__variants={"SokobanNewVocab": own})
     sweep = Sweep(name="s", runs=["mine"], environments=["SokobanNewVocab", "FrozenLake"])
@@ -58,7 +58,7 @@ def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., 
     assert expansion.waiting == {"mine": "checkpoint 5, 9"}
 
 
-def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+def test_new_run_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine")
     store.runs.create("new", flow="starpo", preset="smoke", config=store.runs.get("mine").config)
     expansion = expand(Sweep(name="s", runs=["mine", "new"]), store)
@@ -66,7 +66,7 @@ def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[.
     assert expansion.waiting == {"new": "its first checkpoint"}
 
 
-def test_a_checkpoint_that_will_never_be_there_is_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_impossible_checkpoint_is_refused(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=4)
     with pytest.raises(ConfigError, match="run mine ends after 4 iterations, so it will never have a checkpoint 5"):
         expand(Sweep(name="s", runs=["mine"], iterations=[5]), store)

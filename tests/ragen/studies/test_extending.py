@@ -55,7 +55,7 @@ def test_what_is_said_anew_replaces_setting_by_setting(cut):
     assert grid.overrides == {"iterations": 8, "update": {"clip_high": 0.3, "entropy_coefficient": 0.0}}
 
 
-def test_what_means_nothing_to_another_type_is_not_taken(write):
+def test_settings_of_other_type_not_taken(write):
     sokoban = (
         'preset = "bandit"\nseeds = [0]\n[cells.one]\n[overrides.environment]\ntype = "sokoban"\nmin_solution = 6\n'
     )
@@ -69,7 +69,7 @@ def test_cells_in_order_first_is_base(cut):
     assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}
 
 
-def test_a_cell_that_is_not_there_suggests_near_ones(cut):
+def test_missing_cell_suggests_near_ones(cut):
     with pytest.raises(ConfigError, match=r"cut\.toml: only: there is no cell 'critics' \(did you mean 'critic'\?\)"):
         cut('only = ["critics"]')
 

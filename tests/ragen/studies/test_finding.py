@@ -96,7 +96,7 @@ def test_an_order_names_cells(base, order, said) -> None:
         expand(grid, base, "mine.toml")
 
 
-def test_fall_is_later_if_it_is_in_every_seed() -> None:
+def test_later_fall_needs_every_seed() -> None:
     base = {0: 40, 1: 60, 2: None}
     assert judge_fall({0: None, 1: 61, 2: 5}, base).startswith("shows in 2 of 2 seeds")
     assert judge_fall({0: None, 1: 60, 2: None}, base).startswith("does not show: later in 1 of 2 seeds")
@@ -152,5 +152,5 @@ def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
     ("low", "high", "said"),
     [(0.1, 0.9, "shows"), (-0.1, 0.9, "does not show"), (-0.9, -0.1, "the opposite shows")],
 )
-def test_an_order_shows_if_the_whole_interval_says_so(low, high, said) -> None:
+def test_order_needs_whole_interval(low, high, said) -> None:
     assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(said + " (")

@@ -92,7 +92,7 @@ def test_environments_count_the_same() -> None:
     assert standing.low < 0.7 < standing.high
 
 
-def test_so_they_do_in_the_difference_to_the_first() -> None:
+def test_environments_count_equally_in_differences() -> None:
     """On panels of 10 and 2 prompts, 9/10 and 0/2 give 0.45, 4/10 and 2/2 give 0.7; not 9/12 and 6/12."""
     cells = [cell(run, environment=name) for run in ("a", "b") for name in ("bandit", "sokoban")]
     result = summed(cells, [outcome(9), outcome(0, num_errors=8), outcome(4), outcome(2, num_errors=8)])
@@ -134,7 +134,7 @@ def test_only_errors_measure_nothing() -> None:
     assert any("10 episodes ended in an environment error" in warning for warning in result.warnings)
 
 
-def test_a_result_survives_json_and_is_the_same_again() -> None:
+def test_result_survives_json_unchanged() -> None:
     result = summed([cell("a"), cell("b")], [outcome(3), outcome(9)])
     assert SweepResult.model_validate_json(result.model_dump_json()) == result
     assert summed([cell("a"), cell("b")], [outcome(3), outcome(9)]).model_dump_json() == result.model_dump_json()

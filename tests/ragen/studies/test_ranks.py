@@ -44,7 +44,7 @@ def test_cells_that_succeed_equally_often_share_a_rank() -> None:
     assert order_of_cells(np.array([[[0.1, 0.2, 0.3]], [[0.3, 0.2, 0.1]]])) is None  # their sums round differently
 
 
-def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
+def test_unmeasured_cell_leaves_no_order() -> None:
     assert order_of_cells(np.stack([*rates(0.1, 0.9), np.full((3, 40), np.nan)])) is None
     assert order_of_cells(rates(0.5, 0.5)) is None
 

@@ -58,7 +58,7 @@ def test_bootstrap_of_single_episodes_is_close_to_wilson():
     assert bootstrap == pytest.approx(wilson, abs=0.01)
 
 
-def test_bootstrap_sees_that_episodes_of_a_prompt_succeed_together():
+def test_bootstrap_resamples_whole_prompts():
     """64 prompts with 8 episodes each, all with the same outcome per prompt, count as 64 trials, not as 512."""
     successes, trials = [8] * 32 + [0] * 32, [8] * 64
     low, high = cluster_bootstrap_interval(successes, trials, seed=1)
@@ -87,12 +87,12 @@ def test_pass_at_k_counts_successful_subsets(trials, data):
     assert pass_at_k([trials], [successes], k) == pytest.approx(np.mean(subsets))
 
 
-def test_pass_at_k_of_many_samples_does_not_overflow():
+def test_pass_at_k_never_overflows():
     assert pass_at_k([1000], [1], 512) == pytest.approx(0.512)  # one success among 1000: k/n
 
 
 @pytest.mark.parametrize(("trials", "k"), [([], 1), ([4, 1], 2), ([4], 0)])
-def test_pass_at_k_needs_k_episodes_of_every_prompt(trials, k):
+def test_pass_at_k_needs_k_episodes(trials, k):
     with pytest.raises(ValueError, match="needs at least one prompt"):
         pass_at_k(trials, [0] * len(trials), k)
 

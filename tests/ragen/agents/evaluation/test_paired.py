@@ -19,7 +19,7 @@ def test_difference_by_hand():
     assert found.low < 1 / 3 < found.high
 
 
-def test_interval_of_one_seed_is_the_bootstrap_of_prompts():
+def test_one_seed_interval_bootstraps_prompts():
     # One seed: a resample is the mean of n draws from the differences, so the standard error is sd / sqrt(n).
     # 200 prompts, 60 of them +1, 20 of them -1: mean 0.2, sd sqrt(0.4 - 0.04) = 0.6; 1.96 * 0.6 / sqrt(200) = 0.0832.
     difference = np.array([1.0] * 60 + [-1.0] * 20 + [0.0] * 120)

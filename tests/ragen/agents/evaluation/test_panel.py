@@ -74,7 +74,7 @@ def test_few_initial_states_may_repeat():
     assert len(panel.excluded_digests) < 200
 
 
-def test_a_panel_is_a_function_of_settings_and_seed():
+def test_panel_depends_on_settings_and_seed():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 8, panel_seed=3)
     assert _make_panel.__wrapped__(FrozenLakeSettings, settings.model_dump_json(), 8, 3) == panel

@@ -60,7 +60,7 @@ def prompts() -> list[str]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("is_exported", [False, True])
-def test_auto_tokenizer_reads_a_checkpoint_as_it_was_meant(tmp_path: Path, is_exported: bool) -> None:
+def test_auto_tokenizer_reads_checkpoint_as_saved(tmp_path: Path, is_exported: bool) -> None:
     assert {settings.type for settings in WORLDS} == VOCABULARY.keys()
     save_policy(make_model(SMALL, TOKENIZER), TOKENIZER, tmp_path)
     if is_exported:

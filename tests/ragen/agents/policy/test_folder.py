@@ -69,7 +69,7 @@ def shard(folder: Path, name: str) -> None:
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, name)}))
 
 
-def test_weights_under_another_name_are_part_of_the_digest(folder: Path) -> None:
+def test_digest_covers_renamed_weights(folder: Path) -> None:
     shard(folder, "weights-1.safetensors")
     before = PretrainedPolicy(name_or_path=str(folder))
     weights = {name: 2 * weight for name, weight in load_file(folder / "weights-1.safetensors").items()}
@@ -151,7 +151,7 @@ def test_an_odd_configuration_is_one_error(folder: Path, changes: dict[str, Any]
 
 @pytest.mark.parametrize("text", ["7", "[]", '"x"', "null", "{", "[" * 100_000, "\udcff"])
 @pytest.mark.parametrize("name", ["config.json", INDEX])
-def test_a_file_that_is_no_object_is_one_error(folder: Path, name: str, text: str) -> None:
+def test_non_object_file_is_one_error(folder: Path, name: str, text: str) -> None:
     (folder / name).write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(PolicyError, match=f"{name}' is damaged"):
         load.load_policy(folder)
@@ -186,7 +186,7 @@ def test_panicking_tokenizer_pattern_is_one_error(folder: Path) -> None:
         load.load_tokenizer(folder)
 
 
-def test_a_panic_of_the_tokenizers_library_is_one_error() -> None:
+def test_tokenizers_panic_is_one_error() -> None:
     panic = type("PanicException", (BaseException,), {})  # as pyo3_runtime's derives
     with pytest.raises(PolicyError, match="the tokenizer: PanicException: no match"), refusing("the tokenizer"):
         raise panic("no match")
@@ -232,7 +232,7 @@ def test_positions(folder: Path) -> None:
     assert num_positions(folder) is None
 
 
-def test_models_with_larger_vocabularies_than_their_tokenizer_are_accepted(tmp_path: Path) -> None:
+def test_vocabulary_larger_than_tokenizer_accepted(tmp_path: Path) -> None:
     config = LlamaConfig(
         vocab_size=1000, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
         intermediate_size=24, pad_token_id=-1,

@@ -103,7 +103,7 @@ def test_truncated_weights(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_missing_weights_are_an_error_not_new_random_numbers(folder: Path) -> None:
+def test_missing_weights_are_an_error(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["model.layers.0.self_attn.q_proj.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -124,7 +124,7 @@ def test_an_architecture_that_does_not_generate(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_code_that_comes_with_a_model_is_never_run(folder: Path) -> None:
+def test_model_code_is_never_run(folder: Path) -> None:
     edit_config(folder, model_type="strange", auto_map={"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.C"})
     (folder / "evil.py").write_text("raise SystemExit('ran')")
     with pytest.raises(PolicyError):

@@ -25,7 +25,7 @@ def test_any_text_is_decoded_back_exactly(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text, add_special_tokens=False)) == text
 
 
-def test_a_piece_that_an_environment_speaks_is_one_token() -> None:
+def test_environment_words_are_single_tokens() -> None:
     for piece in ("#____#\n", "######", "_O__\n", "OOOO\n", " ||", " 7", "Up", " Right", " push", "Trader", " Gambler"):
         assert len(tokens(piece)) == 1, piece
 
@@ -55,7 +55,7 @@ def test_state_prompt_length_is_constant(environment, expected: int) -> None:
         assert len(prompt.prompt_ids) == expected
 
 
-def test_format_tags_survive_decoding_and_turn_tokens_do_not() -> None:
+def test_format_tags_survive_decoding() -> None:
     text = "<think>a</think><answer>Up</answer>"
     ids = TOKENIZER.encode(text + "<|im_end|>", add_special_tokens=False)
     assert TOKENIZER.decode(ids, skip_special_tokens=True) == text

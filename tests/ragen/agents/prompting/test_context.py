@@ -105,7 +105,7 @@ def test_window_keeps_turn_and_reintroduces(qwen, words):
     )
 
 
-def test_reward_is_not_told_where_it_should_not_be(qwen, words):
+def test_reward_hidden_where_not_shown(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(should_show_reward=False), 50).start(words)
     observe(context, "a")
     context.respond(ids_of(qwen, "x<|im_end|>"))
@@ -149,7 +149,7 @@ def test_plain_role_markers_are_split(qwen, words):
     window=st.sampled_from([None, 1, 2, 3]),
     prompt=st.sampled_from(["full", "state"]),
 )
-def test_added_ids_since_the_last_start_are_the_context(make_tokenizer, words, turns, name, window, prompt):
+def test_context_is_ids_since_last_start(make_tokenizer, words, turns, name, window, prompt):
     """The stored ids of all turns, concatenated, are exactly the ids of the context, whatever was sampled."""
     where = {"context": "full"} if window is None else {"context": "window", "window_turns": window}
     context = ContextBuilder(make_tokenizer(name), AgentConfig(prompt=prompt, **where), 50).start(words)
@@ -200,7 +200,7 @@ def told(context, tokenizer, replies: list[str]) -> str:
     ("template", "opening"), [("strips_reasoning", ""), ("strips_lines", ""), ("opens_thought", "<think>")]
 )
 @pytest.mark.parametrize("ending", ["<|im_end|>", ""])
-def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer, words, template, opening, ending):
+def test_templates_dropping_reasoning_rebuild_every_turn(make_tokenizer, words, template, opening, ending):
     tokenizer = make_tokenizer(template)
     agent = AgentConfig(earlier_thoughts="dropped", should_prefill_think=bool(opening))
     context = ContextBuilder(tokenizer, agent, 50).start(words)
@@ -214,7 +214,7 @@ def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer,
     assert "thought" not in told(context, tokenizer, replies[:3])
 
 
-def test_a_window_over_dropped_reasoning_holds_its_turns_alone(make_tokenizer, words):
+def test_window_without_reasoning_holds_its_turns(make_tokenizer, words):
     tokenizer = make_tokenizer("strips_reasoning")
     agent = AgentConfig(earlier_thoughts="dropped", context="window", window_turns=2)
     context = ContextBuilder(tokenizer, agent, 50).start(words)
@@ -235,7 +235,7 @@ def test_a_system_prompt_comes_before_the_first_message(qwen, words, tmp_path, i
     assert qwen.decode(context.token_ids).startswith("<|im_start|>system\nYou walk.<|im_end|>\n<|im_start|>user\n")
 
 
-def test_another_template_takes_the_place_of_the_models_own(make_tokenizer, words, tmp_path):
+def test_configured_template_replaces_models(make_tokenizer, words, tmp_path):
     qwen = make_tokenizer("qwen2.5")
     file = tmp_path / "plain.jinja"
     file.write_text(make_tokenizer("hermes_tools").chat_template)

@@ -73,7 +73,7 @@ def test_parts_of_what_has_none():
     assert parts(None) == parts("t") == parts("<reasoning>r</reasoning>") == {}
 
 
-def test_a_prefilled_tag_is_no_part_of_the_reasoning():
+def test_prefilled_tag_not_in_reasoning():
     agent = AgentConfig(form="grounding", should_prefill_think=True)
     assert read_response(response(THINK["grounding"]).removeprefix("<think>"), grammar=ACTIONS, agent=agent).format_ok
 
@@ -120,7 +120,7 @@ def test_the_prompt_tells_the_form_at_its_end():
     )
 
 
-def test_without_a_form_the_prompt_is_as_it_was():
+def test_prompt_unchanged_without_form():
     prompt = prompt_of(AgentConfig())
     assert in_form(prompt, AgentConfig()) is prompt
     assert "form" not in AgentConfig().model_dump(mode="json")  # so that keys stay unchanged

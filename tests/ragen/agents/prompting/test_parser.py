@@ -94,7 +94,7 @@ def test_malformed_tags_tell_nothing_apart(text):
     assert parse(text, grammar=ACTIONS, agent=THINK) == MALFORMED
 
 
-def test_thinking_is_malformed_where_it_is_not_asked_for():
+def test_unrequested_thinking_is_malformed():
     assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=NO_THINK) == MALFORMED
 
 
@@ -105,7 +105,7 @@ def test_prefilled_tag_is_prompt_and_not_response():
     assert [prefilled_tag(a) for a in (THINK, PREFILLED, PREFILLED_NO_THINK)] == ["", "<think>", "<answer>"]
 
 
-def test_format_response_writes_the_form_that_is_asked_for():
+def test_format_response_writes_requested_form():
     actions = ["Up", "Turn Right"]
     assert format_response("t", actions, THINK, ACTIONS) == "<think>t</think><answer>Up || Turn Right</answer>"
     assert format_response("t", actions, NO_THINK, ACTIONS) == "<answer>Up || Turn Right</answer>"

@@ -16,7 +16,7 @@ def message(agent: AgentConfig, **changes) -> str:
     return prompt_of(agent).turn_message("P X O\n_ _ _", agent=agent, grammar=NAMES, **(facts | changes))
 
 
-def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
+def test_introduction_states_rules_actions_and_limits():
     assert FullPrompt().introduction(RULES, NAMES, AgentConfig(max_actions_per_turn=3)) == (
         "Push every box onto a target.\n"
         "P = player, X = box, O = target.\n"
@@ -90,6 +90,6 @@ def test_tools_described_with_call_form():
     assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in told
 
 
-def test_of_free_text_there_is_one_action_a_turn():
+def test_free_text_has_one_action():
     told = FullPrompt().introduction(RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5))
     assert told.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")

@@ -94,7 +94,7 @@ def test_unlimited_system_renders_without_limit(monkeypatch, tmp_path):
     assert render("{{ 'without a limit' }}", [CONVERSATION], {}) == [("without a limit", "")]
 
 
-def test_threads_that_ask_for_the_same_share_a_process(monkeypatch):
+def test_equal_requests_share_a_process(monkeypatch):
     from starpo.ragen.agents.prompting import rendering
 
     started = []

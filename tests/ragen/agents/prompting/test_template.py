@@ -15,7 +15,7 @@ def text_of(tokenizer, pieces: ChatPieces) -> list[str]:
     return [tokenizer.decode(list(piece)) for piece in ids]
 
 
-def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
+def test_llama_stop_tokens_and_fixed_date(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig()))
     assert opening.startswith("<bos><|start_header_id|>system<|end_header_id|>")
@@ -63,7 +63,7 @@ def test_end_token_appended_if_not_sampled(make_tokenizer, response, is_ended):
     assert tokenizer.decode(after) == expected
 
 
-def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenizer):
+def test_template_stripping_reasoning_refused_with_texts(make_tokenizer):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer("strips_reasoning"), AgentConfig())
     before, after = str(error.value).split("shown")
@@ -109,7 +109,7 @@ def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
         derive_pieces(tokenizer, AgentConfig())
 
 
-def test_a_template_that_refuses_a_role_names_the_roles(make_tokenizer):
+def test_template_refusing_roles_names_them(make_tokenizer):
     with pytest.raises(
         TemplateError, match=r"2 messages with the roles system, user: .*leave agent.system_prompt empty"
     ):
@@ -144,7 +144,7 @@ QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
         ("mistral", {}, ""),
     ],
 )
-def test_a_system_prompt_that_the_template_inserts_is_known(make_tokenizer, name, settings, inserted):
+def test_inserted_system_prompt_is_known(make_tokenizer, name, settings, inserted):
     assert derive_pieces(make_tokenizer(name), AgentConfig(**settings)).inserted_system_prompt == inserted
 
 
@@ -176,6 +176,6 @@ def test_reasoning_opening_template_requires_setting(make_tokenizer):
     assert derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped", should_prefill_think=True)).opens_thought
 
 
-def test_a_template_that_keeps_reasoning_does_not_drop_it(make_tokenizer):
+def test_template_keeping_reasoning_drops_nothing(make_tokenizer):
     with pytest.raises(TemplateError, match="earlier_thoughts = 'kept'"):
         derive_pieces(make_tokenizer("qwen2.5"), AgentConfig(earlier_thoughts="dropped"))

@@ -76,7 +76,7 @@ def test_the_messages_of_a_prompt_are_the_prompt(make_tokenizer, words, template
         assert "prompt" not in {message.role for message in messages}
 
 
-def test_a_system_message_that_declares_tools_is_told_apart(make_tokenizer):
+def test_system_message_with_tools_recognised(make_tokenizer):
     world = Words()
     world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))
     tokenizer, agent = make_tokenizer("hermes_tools"), AgentConfig(context="window", window_turns=2)

@@ -87,7 +87,7 @@ def test_exception_is_error_and_worker_stays(job):
         pytest.param("while True: pass", marks=pytest.mark.thorough),
     ],
 )
-def test_a_call_that_hangs_ends_with_the_environments_name(job, monkeypatch, capfd, step):
+def test_hanging_call_names_its_environment(job, monkeypatch, capfd, step):
     monkeypatch.setenv("STARPO_ENVIRONMENT_S", "0.5")
     said = r"a call of environment 'frozen_lake' took longer than 0.5 s; .* raise STARPO_ENVIRONMENT_S"
     with pytest.raises(WorkerLostError, match=said):

@@ -147,7 +147,7 @@ def test_stored_ids_are_what_the_engine_was_given(played, agent):
         seen = seen + row["response_ids"]
 
 
-def test_tokens_depend_on_the_trajectory_seed_and_turn_alone(played):
+def test_tokens_depend_on_seed_and_turn(played):
     run = played(lambda *_: say("Left"), episodes=[member(0), member(1)])
     for request, turn in zip(run.session.requests, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], strict=True):
         seed = 100 + int(request.sequence_id[-1])
@@ -155,7 +155,7 @@ def test_tokens_depend_on_the_trajectory_seed_and_turn_alone(played):
     assert len({request.seed for request in run.session.requests}) == 10
 
 
-def test_malformed_response_forfeits_actions_and_the_episode_goes_on(played):
+def test_malformed_response_forfeits_and_continues(played):
     agent = AgentConfig(prompt="state", max_turns=5, max_actions=8, max_actions_per_turn=3)
     rows = played(lambda *_: "I would rather not.", agent=agent).rows
     # 3 + 3 + the last 2 of the 8 actions: forfeited actions count like executed ones.
@@ -198,7 +198,7 @@ def test_next_prompt_warns_and_shows_reward(played, tokenizer):
     assert "You have 9 actions left." in prompt
 
 
-def test_unfinished_response_is_malformed_even_if_it_looks_complete(played):
+def test_unfinished_response_is_always_malformed(played):
     row = played(lambda *_: say("Right") + "...", agent=AgentConfig(prompt="state", max_turns=1)).rows[0]
     assert (row["finish_reason"], row["status"], row["format_ok"]) == ("length", "format_error", False)
     assert row["response"] == say("Right")
@@ -269,7 +269,7 @@ def test_failed_reset_ends_first_row(played, corridor):
     assert json.loads(rows[0]["info"])["message"] == "no corridor today"
 
 
-def test_member_that_fails_to_reset_leaves_its_group_whole(played, corridor):
+def test_failed_reset_keeps_group_whole(played, corridor):
     rows = played(
         lambda *_: say("Right || Right || Right"),
         environment=corridor(fault="first_reset"),

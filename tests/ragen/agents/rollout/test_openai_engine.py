@@ -161,7 +161,7 @@ def test_chat_gets_the_messages_of_the_context(server, play):
     assert [message["content"] for message in messages] == ["P 0", SAID, "P 1", SAID, "P 2"]
 
 
-def test_a_tag_that_the_template_opens_is_not_doubled(play):
+def test_template_opened_tag_not_doubled(play):
     template = Path(__file__).parents[1] / "prompting" / "templates" / "opens_thought.jinja"
     agent = AgentConfig(
         prompt="state", should_prefill_think=True, earlier_thoughts="dropped", chat_template=str(template)
@@ -210,7 +210,7 @@ def test_lasting_failures_are_one_message_without_the_key(server, play, failure,
     assert time.monotonic() - started < 10
 
 
-def test_unknown_model_is_said_at_once_with_near_ones(server, play):
+def test_unknown_model_suggests_near_ones(server, play):
     server.models = ["a-modal", "another"]
     with pytest.raises(EngineError, match=r"has no model 'a-model' \(rollout.openai.model\); it has a-modal"):
         play()
@@ -222,7 +222,7 @@ def test_nobody_there(play):
         play(base_url="http://127.0.0.1:9/v1")
 
 
-def test_server_that_gives_no_token_ids_is_not_vllm(server, play):
+def test_server_without_token_ids_refused(server, play):
     with pytest.raises(EngineError, match="does not follow OpenAI's protocol"):
         play(protocol="vllm")
     assert server.asked[0][3]["return_token_ids"] is True

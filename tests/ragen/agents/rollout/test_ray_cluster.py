@@ -36,7 +36,7 @@ def test_places_of_a_node(has, asked, places):
 
 
 @given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
-def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
+def test_room_sums_whole_actors_per_node(cpus, asked, count):
     """Two nodes together have no room for an actor that fits on neither."""
     nodes = [node(CPU=value) for value in cpus]
     room = sum(num_places({"CPU": value}, {"CPU": asked}) for value in cpus)

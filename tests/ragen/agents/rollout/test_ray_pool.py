@@ -211,7 +211,7 @@ def test_too_few_gpus_for_tensor_parallel():
 
 
 @pytest.mark.ci
-def test_an_actor_that_finds_no_room_is_given_up(ray, job):
+def test_actor_without_room_is_given_up(ray, job):
     """The cluster is declared to autoscale but does not grow."""
     waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
     with pytest.raises(EngineError, match=r"no answer within the 1 s that it had to start"):

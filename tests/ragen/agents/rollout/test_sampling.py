@@ -40,7 +40,7 @@ def test_the_largest_uniform_never_draws_an_impossible_token():
     assert draw(torch.tensor([[-torch.inf, 0.0]]), [0.0])[0] == [1]
 
 
-def test_logits_that_are_not_finite_show_in_the_logprob():
+def test_infinite_logits_show_in_logprob():
     assert not np.isfinite(draw(torch.tensor([[0.0, torch.nan]]), [0.5])[1][0])
 
 

@@ -85,7 +85,7 @@ def test_rows_independent_of_workers_and_order(tokenizer_folder, corridor, scrip
     assert list(dict.fromkeys(table["group_id"].to_pylist())) == [group_id for group_id, _ in GROUPS]
 
 
-def test_rows_do_not_depend_on_the_size_of_shards(tokenizer_folder, corridor, scripted_engine):
+def test_rows_independent_of_shard_size(tokenizer_folder, corridor, scripted_engine):
     tables = [
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, shard_groups))
         for shard_groups in (1, 2, 5)
@@ -244,13 +244,13 @@ def test_a_rollout_whose_environment_fails_is_refused(
         run(scripted_engine(said), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
 
 
-def test_an_observation_that_no_context_could_hold_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_oversized_observation_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: "x" * 10_000_000)
     with pytest.raises(EnvironmentFault, match="an observation has 10000000 characters, at most 1000000 are accepted"):
         run(scripted_engine(lambda name, turn: RIGHT), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
 
 
-def test_any_other_exception_of_a_step_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
+def test_step_exception_names_the_environment(scripted_engine, tokenizer_folder, corridor, monkeypatch):
     class Over(BaseException):
         pass
 

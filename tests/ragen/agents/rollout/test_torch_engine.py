@@ -184,7 +184,7 @@ def test_same_shard_same_bytes_across_processes(policies):
     assert found.stdout.strip() == digest_of_a_shard(folder)
 
 
-def test_sessions_side_by_side_give_what_they_give_alone(engines):
+def test_concurrent_sessions_give_separate_results(engines):
     engine = engines["qwen2"]
     alone = [play(engine.session(SAMPLING, STOPS), context) for context in ("window", "full")]
     together = [None, None]
@@ -202,7 +202,7 @@ def test_sessions_side_by_side_give_what_they_give_alone(engines):
     ]
 
 
-def test_threads_are_set_for_the_call_and_put_back(policies):
+def test_threads_set_and_restored(policies):
     engine = TorchEngine(num_threads=2, device="cpu")
     engine.load(policies["qwen2"][0], "a")
     before, seen = torch.get_num_threads(), []
@@ -299,7 +299,7 @@ def test_cache_position_window_is_refused(window_size, dtype):
         ("falcon", {"num_hidden_layers": 1, "num_attention_heads": 4, "alibi": True}),
     ],
 )
-def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
+def test_unsupported_cache_architectures_are_named(name, settings):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, vocab_size=400, hidden_size=32, **settings))
     with pytest.raises(PolicyError, match=f"'{name}' .*use another engine or another model"):
         ModuleDecoder(model, torch.device("cpu"), torch.float32)

@@ -68,7 +68,7 @@ def test_what_is_more_than_rounding_does_not(gaps):
         compare(gaps, [0.0] * 100, 0.08, "key")
 
 
-def test_the_text_is_read_with_the_policys_own_tokens(tmp_path):
+def test_probe_uses_policys_tokens(tmp_path):
     save_policy(tmp_path, "qwen2")
     ids = Probe.of(str(tmp_path), 1000).ids
     assert len(ids) == NUM_PROBE_TOKENS

@@ -72,7 +72,7 @@ def test_workers_stay(job, pool):
 
 
 @pytest.mark.thorough
-def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
+def test_dead_worker_replaced_without_loss(job, pool):
     reference = play_shards(pool, job, SHARDS)
     victim, _ = workers()
     os.kill(victim.pid, signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_dead_workers_shard_is_replayed(job, pool, caplog):
 
 
 @pytest.mark.thorough
-def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch):
+def test_second_death_of_shard_is_error(job, tmp_path, monkeypatch):
     doomed = tmp_path / "python"
     doomed.write_text("#!/bin/sh\nexit 9\n")
     doomed.chmod(0o755)
@@ -102,7 +102,7 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
         play_shards(WorkerPool("torch", 1), job, SHARDS)
 
 
-def test_a_worker_that_hangs_in_its_end_is_lost(job, monkeypatch):
+def test_worker_hanging_at_end_is_lost(job, monkeypatch):
     monkeypatch.setattr(worker_pool, "ENDING_S", 0.2)
     worker = worker_pool._Worker([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
     with pytest.raises(WorkerLostError, match="exit status -9"):
@@ -137,7 +137,7 @@ def test_stop_ends_shards_at_work(job, pool):
 @pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 @pytest.mark.parametrize("asked", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
-def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):
+def test_workers_keep_freed_memory_by_default(job, monkeypatch, asked):
     if asked:
         monkeypatch.setenv("GLIBC_TUNABLES", asked)
     others = {worker.pid for worker in workers()}

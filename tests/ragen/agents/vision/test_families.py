@@ -190,7 +190,7 @@ def test_positions_in_two_dimensions():
 
 
 @pytest.mark.ci
-def test_a_sampled_placeholder_is_a_token_like_any_other(folder, shown):
+def test_sampled_placeholder_is_ordinary_token(folder, shown):
     model, tokenizer = load_policy(folder)
     tokens, table = tokenizer.image_tokens, ImageTable()
     prompt = [30, *tokens.ids(shown[0])]

@@ -87,7 +87,7 @@ def session(request, folder):
 
 
 @pytest.mark.ci
-def test_logprobs_equal_a_forward_pass_with_the_same_pixels(session, tokenizer, model, pictures):
+def test_logprobs_equal_forward_with_pixels(session, tokenizer, model, pictures):
     pairs = list(conversation(session, tokenizer, pictures))
     with torch.inference_mode():
         for request, response in pairs:

@@ -72,14 +72,14 @@ def test_low_risk_arm_always_pays_the_constant(low_reward):
         assert not environment.is_success
 
 
-def test_the_observation_names_the_arms_and_then_the_pay():
+def test_observation_names_arms_then_payment():
     environment = start(0, names="phoenix_dragon")
     assert environment.render() in ("Arms: Phoenix Dragon", "Arms: Dragon Phoenix")
     assert environment.render() == f"Arms: {' '.join(environment.actions)}"
     assert environment.step("Phoenix")[0].endswith("\nPhoenix pays 0.15")
 
 
-def test_settings_in_which_risk_does_not_pay_are_refused():
+def test_settings_without_paying_risk_refused():
     with pytest.raises(ValidationError, match=r"pays 0\.25 on average"):
         BanditSettings(low_reward=0.25)
     assert math.isclose(BanditSettings(low_reward=0.249).low_reward, 0.249)

@@ -203,7 +203,7 @@ def by_python(node):
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))
-def test_what_is_written_is_read_to_the_same_value(seed, count):
+def test_written_expression_keeps_its_value(seed, count):
     rng = random.Random(seed)
     numbers = [rng.randint(1, 99) for _ in range(count)]
     expression = random_expression(numbers, rng)

@@ -96,7 +96,7 @@ def test_the_symbols_of_the_grid():
     assert put(lake, 15).render() == "____\n_O_O\n___O\nO__√"
 
 
-def test_the_coordinates_are_zero_based_and_below_the_grid():
+def test_coordinates_zero_based_below_grid():
     lake = lake_of("SF", "HG")
     environment = put(lake, 1)
     environment.settings = FrozenLakeSettings(size=2, observation="coord")
@@ -118,7 +118,7 @@ def test_equal_observations_are_equal_states(observation, seeds):
     assert (one.render() == other.render()) == (one.state_digest() == other.state_digest())
 
 
-def test_the_rules_speak_of_the_slip_that_is_set():
+def test_rules_state_configured_slip():
     assert "0.33" in start(slip=2 / 3).rules()
     assert "0.80" in start(slip=0.2).rules()
     assert "not slippery" in start(slip=0.0).rules()
@@ -141,7 +141,7 @@ def test_values_by_hand():
 
 @given(seed=SEEDS)
 @settings(max_examples=50, deadline=None)
-def test_without_slip_the_goal_is_certain_at_its_distance(seed):
+def test_goal_certain_at_distance_without_slip(seed):
     lake = start(seed).lake
     distance = lake.distances()[lake.start]
     values = success_probabilities(lake, transition_probabilities(lake, 0.0), 16)[:, lake.start]
@@ -165,6 +165,6 @@ def test_best_player_reaches_success_bound():
     assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))
 
 
-def test_a_lake_that_cannot_be_is_one_clear_error():
+def test_impossible_lake_is_one_error():
     with pytest.raises(EnvironmentFault, match="at least 5 moves; raise frozen_probability or lower min_distance"):
         draw_map(2, 0.8, "random", 5, random.Random(0))

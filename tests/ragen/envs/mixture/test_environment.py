@@ -42,7 +42,7 @@ def test_parts_that_know_their_action_cost():
     assert check(MixtureSettings(parts=parts), should_start_process=False) == []
 
 
-def test_groups_are_dealt_exactly_where_shares_come_out_even():
+def test_groups_match_even_shares_exactly():
     assert MIXTURE.assign_parts(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
     tenths = weights_of({"a": 0.1, "b": 0.2, "c": 0.7})
     assert Counter(deal(tenths, 10)) == {"a": 1, "b": 2, "c": 7}
@@ -52,7 +52,7 @@ def test_groups_are_dealt_exactly_where_shares_come_out_even():
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9).map(lambda n: n / 4), min_size=1), st.integers(1, 60)
 )
-def test_no_part_is_a_group_ahead_of_its_share(shares, number):
+def test_part_never_leads_by_whole_group(shares, number):
     weights, total = weights_of(shares), sum(shares.values())
     dealt = deal(weights, number)
     assert all(count < shares[tag] / total * number + 1 for tag, count in Counter(dealt).items())
@@ -92,7 +92,7 @@ def test_part_seed_redrawn_until_it_fits():
         assert len(set(seeds)) == 20
 
 
-def test_panel_is_dealt_and_only_many_states_held_out():
+def test_panel_holds_out_only_many_states():
     panel = make_panel(MIXTURE, 40, panel_seed=3)
     assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.assign_parts(40)
     assert make_panel(MIXTURE, 8, panel_seed=3).env_seeds == panel.env_seeds[:8]

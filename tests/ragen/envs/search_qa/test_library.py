@@ -16,7 +16,7 @@ from starpo.ragen.envs.sources import file_digest
 pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo[webshop]')")
 
 
-def test_better_matches_come_first_and_ties_keep_their_order():
+def test_search_ranks_matches_stably():
     index = Index(["red fox den", "red fox", "blue whale", "red cat", "red red fox"])
     assert index.search("red fox", 10) == [4, 1, 0, 3]  # red twice; both words, shorter text first; one word
     assert index.search("whale", 3) == [2]

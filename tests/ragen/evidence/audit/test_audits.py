@@ -143,7 +143,7 @@ class TestActions:
         assert finding.severity == "fault"
         assert {"trajectory_id": "g0000-0", "turn": turn}.items() <= finding.table.to_pylist()[0].items()
 
-    def test_the_same_state_after_an_effect_is_a_fault(self, tables: Ask) -> None:
+    def test_unchanged_state_after_effect_is_fault(self, tables: Ask) -> None:
         turns = played_turns()
         first = turns.to_pylist()[0]["initial_state_digest"]
         change = only(0, action_effective=[True], executed_actions=["Up"], state_digest=first)
@@ -189,11 +189,11 @@ class TestRewards:
         assert "the turn has no reward" in missing.table["fault"].to_pylist()
         assert "the reward has no turn" in surplus.table["fault"].to_pylist()
 
-    def test_a_rollout_that_is_not_paid_yet_is_none(self, tables: Ask) -> None:
+    def test_unpaid_rollout_is_a_note(self, tables: Ask) -> None:
         turns = played_turns()
         assert found("rewards", tables(turns=[turns, turns], rewards=[rewarded(turns)])).severity == "note"
 
-    def test_turns_that_are_used_again_may_be_paid_anew(self, tables: Ask) -> None:
+    def test_reused_turns_may_be_repaid(self, tables: Ask) -> None:
         turns = played_turns()
         paid, anew = rewarded(turns), compute_rewards(turns, RewardConfig(format_penalty=-0.5))
         assert found("rewards", tables(turns=[turns, turns], rewards=[paid, anew])).severity == "note"

@@ -84,7 +84,7 @@ def test_filter_counting_more_than_rewards_faults(tables: Ask) -> None:
     assert finding.table["fault"].to_pylist() == ["the filter counted 4 trajectories, the rewards 3"]
 
 
-def test_an_import_says_what_its_source_does_not_tell(tables: Ask) -> None:
+def test_import_states_what_source_lacks(tables: Ask) -> None:
     turns = changed(one_group(), lambda *_: {"finish_reason": UNKNOWN_FINISH})
     assert incomplete_in_baselines(tables(turns=turns)).summary.startswith("No rewards are stored")
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))

@@ -167,7 +167,7 @@ def test_no_thread_holds_the_connection_after_a_query() -> None:
             assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
 
 
-def test_what_was_played_has_one_name_in_all_views() -> None:
+def test_played_data_named_alike_in_views() -> None:
     views = described_views()
     assert {name for name, schema in views.items() if "environment" in schema.names} == {
         "turns", "trajectories", "selection", "episodes", "panels"

@@ -55,7 +55,7 @@ def test_an_artifact_can_be_named_in_several_ways(filled: Store) -> None:
         assert lineage(filled, name).root.key == wanted
 
 
-def test_what_is_gone_ends_the_chain_and_is_said(filled: Store) -> None:
+def test_missing_artifact_ends_chain_visibly(filled: Store) -> None:
     assert lineage(filled, "mine:0:rollout").missing == ("0" * 32,)
     work = lineage(filled, "mine:0:rollout").works["0" * 32]
     assert (work.is_missing, work.distance) == (True, -1)
@@ -124,7 +124,7 @@ def test_only_what_is_near(filled: Store) -> None:
     assert all(source in part.works and target in part.works for source, _, target in part.edges)
 
 
-def test_a_beginning_that_several_keys_share_is_not_enough(filled: Store) -> None:
+def test_ambiguous_key_prefix_is_refused(filled: Store) -> None:
     keys = {key for stages in filled.runs.iterations("mine").values() for ks in stages.values() for key in ks.values()}
     shared = next(key[0] for key in sorted(keys) if sum(other[0] == key[0] for other in keys) > 1)
     with pytest.raises(ConfigError, match=r"matches .* keys: .* give more of its digits"):

@@ -86,7 +86,7 @@ def test_reused_rollout_is_in_every_iteration(filled: Store) -> None:
     assert set(joined["iteration"].to_pylist()) == {0, 1, 2}
 
 
-def test_an_artifact_named_by_two_stages_is_there_once(tmp_path: Path) -> None:
+def test_artifact_of_two_stages_counted_once(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, num_iterations=1)
     keys = store.runs.iteration("mine", 0)["rollout"]
@@ -231,7 +231,7 @@ class TestRemote:
         assert (footer[1], whole > 500_000) == (65_536, True)
         assert sum(size for _, size in others) < 0.02 * whole
 
-    def test_iterations_that_are_not_asked_for_are_not_read(self, remote: Store) -> None:
+    def test_unrequested_iterations_are_not_read(self, remote: Store) -> None:
         with open_database(remote, ["mine"]) as database:
             database.query("select avg(total) from rewards where iteration = 2")
             assert len({path for path, _ in self.ranges}) == 1

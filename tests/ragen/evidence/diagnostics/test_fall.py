@@ -35,6 +35,6 @@ def test_no_fall(values):
     assert fall(_series(values)) is None
 
 
-def test_a_fall_counts_from_the_last_time_above_half():
+def test_fall_counts_from_last_half_peak():
     values = [0.8] * 20 + [0.1] * 10 + [0.8] * 10 + [0.1] * 20
     assert 40 <= fall(_series(values)) <= 42

@@ -89,7 +89,7 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp
 
 
 @pytest.mark.parametrize("form", ["messages", "atif"])
-def test_a_folder_is_not_there_before_it_is_complete(store, put_run, tmp_path, monkeypatch, form):
+def test_folder_appears_only_when_complete(store, put_run, tmp_path, monkeypatch, form):
     put_run(agent=FULL)
     with monkeypatch.context() as killed:
         killed.setattr(Path, "rename", lambda *_: None)

@@ -145,7 +145,7 @@ def test_broken_trace_set_aside_others_taken(take: TakeIn, value: Any, reason: s
 
 
 @pytest.mark.parametrize("ids", [[1], []], ids=["tokens", "no tokens"])
-def test_a_small_trace_cannot_repeat_its_messages_without_end(take: TakeIn, ids: list[int]) -> None:
+def test_small_trace_repetition_is_bounded(take: TakeIn, ids: list[int]) -> None:
     """Every branch repeats all messages of its path: this megabyte would become 80."""
     told = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
     said = node(0, "assistant", ids, [1] * len(ids), sampled=True)
@@ -266,7 +266,7 @@ def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) 
 
 
 @pytest.mark.parametrize("strange", [{"completion": 42}, {"completion": "a", "prompt": 7}])
-def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+def test_neither_text_nor_messages_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
     good = {"prompt": "q", "completion": "a", "reward": 1.0}
     table, aside, _ = take([good, {**good, **strange}], "messages", should_keep_groups=False)
     assert (table.num_rows, aside.num_traces) == (1, 1)
@@ -302,7 +302,7 @@ def document(**changes: Any) -> dict[str, Any]:
     return own | changes
 
 
-def test_atif_of_others_has_their_tokens_and_no_reward(take: TakeIn) -> None:
+def test_foreign_atif_has_tokens_without_reward(take: TakeIn) -> None:
     table, _, taken = take([document()], "atif")
     first, second = table.to_pylist()
     assert (first["prompt_ids"], second["prompt_ids"], second["is_context_start"]) == ([1, 2], [4], False)
@@ -329,7 +329,7 @@ def test_broken_documents_are_set_aside(take: TakeIn, value: Any, reason: str) -
     assert reason in next(aside.lines())
 
 
-def test_symlinks_are_followed_by_name_and_not_in_folders(take: TakeIn, tmp_path: Path) -> None:
+def test_named_symlinks_are_followed(take: TakeIn, tmp_path: Path) -> None:
     folder, outside = tmp_path / "folder", tmp_path / "outside.json"
     folder.mkdir()
     outside.write_text(json.dumps(document(trajectory_id="outside")))
@@ -339,7 +339,7 @@ def test_symlinks_are_followed_by_name_and_not_in_folders(take: TakeIn, tmp_path
     assert take(folder, "atif")[0]["trajectory_id"].to_pylist() == ["own"] * 2
 
 
-def test_a_document_that_cannot_be_read_is_an_error(take: TakeIn, tmp_path: Path) -> None:
+def test_unreadable_document_is_an_error(take: TakeIn, tmp_path: Path) -> None:
     (tmp_path / "a.json").symlink_to("/proc/self/mem")  # a file that cannot be read from its start
     with pytest.raises(DataError, match=r"a.json: cannot be read \(Input/output error\)"):
         take(tmp_path / "a.json", "atif")
@@ -412,7 +412,7 @@ def test_sharegpt_is_read(take: TakeIn) -> None:
     assert "a message from 'function_call' is not the JSON of a call" in next(aside.lines())
 
 
-def test_an_export_of_texts_keeps_calls_reasoning_and_tools(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_text_export_keeps_calls_and_tools(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     called = {"role": "assistant", "content": "", "reasoning_content": "hm",
               "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"to": "a"}}}]}  # fmt: skip
     messages = [{"role": "user", "content": "q"}, called, {"role": "tool", "content": "wall"},
@@ -425,7 +425,7 @@ def test_an_export_of_texts_keeps_calls_reasoning_and_tools(store, put_run, take
     assert {name: exported[name] for name in line} == line
 
 
-def test_calls_of_atif_and_verifiers_are_kept_without_tokens(take: TakeIn) -> None:
+def test_foreign_calls_kept_without_tokens(take: TakeIn) -> None:
     without = document()
     for step in without["steps"]:
         step.pop("metrics", None)

@@ -32,7 +32,7 @@ def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed:
 SOKOBAN = {"type": "sokoban", "observation": "compact", "generator": "distance", "vocabulary": "new"}
 
 
-def test_a_compact_sokoban_is_drawn_in_the_default_symbols() -> None:
+def test_compact_sokoban_drawn_with_default_symbols() -> None:
     frames = replay_frames(read_settings(SOKOBAN), played(SOKOBAN, [["Up", "Left"], []]))
     assert [len(turn) for turn in frames] == [3, 1]
     text = frames[0][0]["text"]
@@ -70,7 +70,7 @@ def test_searched_turn_slips_by_own_seed() -> None:
     assert replay_frames(settings, rows) is not None
 
 
-def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
+def test_bandit_shows_arms_and_payment() -> None:
     bandit = {"type": "bandit"}
     environment = make(read_settings(bandit))
     environment.reset(seed=3)
@@ -85,7 +85,7 @@ def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
     "change",
     [{"initial_state_digest": "0" * 16}, {"state_digest": "0" * 16}, {"executed_actions": ["Fly"]}, {"env_seed": 4}],
 )
-def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+def test_unrepeatable_environment_is_not_drawn(change: dict) -> None:
     turns = played(SOKOBAN, [["Up"]])
     assert replay_frames(read_settings(SOKOBAN), [turns[0] | change]) is None
 

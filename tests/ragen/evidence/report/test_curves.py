@@ -28,7 +28,7 @@ def test_trained_environment_comes_before_variants() -> None:
     assert [line.label for line in main_panels(series)[0].lines] == ["sokoban", "large"]
 
 
-def test_a_curve_is_smoothed_by_centred_means_of_five() -> None:
+def test_curve_smoothed_by_five_point_means() -> None:
     values = [0.3, 0.3, 0.6, 0.3, 0.3, 0.3, 0.3, 0.65, 0.7, 0.76]
     line = smoothed_line("x", {3 + n: value for n, value in enumerate(values)})
     assert [x for x, _ in line.raw] == list(range(3, 13))
@@ -53,7 +53,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_success_rises_or_falls_only_where_pairs_show_it(kind: str) -> None:
+def test_success_change_needs_paired_evidence(kind: str) -> None:
     change, expected = CHANGES[kind]
     series = {"evaluation/sokoban/success": {0: 3 / 24, 2: 4 / 24}}
     assert headline(series, "sokoban", {0: 0, 2: 2}, change).startswith(expected)

@@ -130,7 +130,7 @@ def test_both_ends_of_a_replay_are_told_apart(damaged_run: Store) -> None:
     assert cells == ["sokoban", "sokoban of the base run"]
 
 
-def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
+def test_new_run_has_no_trajectories(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
     data = gather(store, "new")

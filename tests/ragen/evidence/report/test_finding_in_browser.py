@@ -28,7 +28,7 @@ def find(page, **choices: str) -> str:
     return page.text(".said")
 
 
-def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) -> None:
+def test_filters_show_matches_and_count(page, stored_run: Store) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
     page.wait_for("document.getElementById('finder').dataset.searched")
     assert page.text(".said") == "33 of 33 trajectories, in 5 iterations."
@@ -56,7 +56,7 @@ def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) 
     assert find(page, outcome="", iteration_low="2", iteration_high="3").startswith("15 of 33")
 
 
-def test_search_finds_text_everywhere_and_leads_to_the_turn(page) -> None:
+def test_search_finds_text_and_opens_turn(page) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
     said = find(page, text="ONERROR")
     assert " of 33 trajectories" in said

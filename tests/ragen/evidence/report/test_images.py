@@ -36,7 +36,7 @@ def test_page_holds_each_prompt_image_once(visual_run):
     assert "img-src data:;" in page
 
 
-def test_of_many_images_some_are_shown_and_all_counted(visual_run):
+def test_many_images_sampled_and_all_counted(visual_run):
     data = gather(visual_run, "seen", max_image_bytes=1500)
     assert 0 < len(data.images) < data.num_images
     assert sum(map(len, data.images.values())) <= 1500

@@ -92,7 +92,7 @@ def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) 
     assert data["reasons"][data["decisions"][0][7]]
 
 
-def test_code_in_words_is_marked_and_all_else_escaped() -> None:
+def test_words_mark_code_escape_rest() -> None:
     assert coded("ask `ragen <b>` & go, ` not this") == "ask <code>ragen &lt;b&gt;</code> &amp; go, ` not this"
 
 
@@ -114,7 +114,7 @@ def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) ->
     assert "`" not in small.partition("<main")[2].partition("<script")[0]
 
 
-def test_every_artifact_is_listed_with_its_key_and_origin(page: str, data: ReportData) -> None:
+def test_artifacts_listed_with_key_and_origin(page: str, data: ReportData) -> None:
     shown = json.loads(Elements(page).scripts[0])
     assert [(r[0], r[1], r[2], r[3]) for r in shown["artifacts"]] == [
         (p.iteration, p.stage, p.kind, p.key) for p in data.manifests

@@ -32,7 +32,7 @@ def test_folded_prompt_shows_model_input(page, stored_run: Store) -> None:
     assert page.texts(f"{prompt} pre") == [f"<|im_start|>user\n{row['observation']}<|im_end|>\n<|im_start|>assistant\n"]
 
 
-def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> None:
+def test_prompt_includes_previous_context(page, hostile_texts) -> None:
     """Uses a full context made here, whose second turn sees the first, as the stored run has windows of one turn."""
     page.run(
         """
@@ -79,7 +79,7 @@ def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile
     assert page.count(".turn :is(img, script, a, base, iframe, style)") == 0
 
 
-def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run: Store) -> None:
+def test_reordering_characters_are_named(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 0, "rollout", "turns") if "\u202e" in r["response"])
     page.go(f"#iteration=0&trajectory={row['trajectory_id']}&turn={row['turn']}")
     card = f".turn[data-turn='{row['turn']}']"

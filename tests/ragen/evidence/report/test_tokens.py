@@ -21,7 +21,7 @@ def encode(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
 
 
-def test_the_end_token_is_no_part_of_the_text() -> None:
+def test_text_excludes_end_token() -> None:
     assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
 
 
@@ -68,7 +68,7 @@ def test_tokens_of_another_text_have_no_lengths() -> None:
     assert LENGTHS.measure([], "") == []
 
 
-def test_a_decoder_that_drops_the_first_blank_is_followed() -> None:
+def test_decoder_dropping_first_blank_is_handled() -> None:
     """As in SentencePiece: the first word has no blank before it, the same word after another has one."""
     tokenizer = Tokenizer(models.WordLevel({"▁Hello": 0, "▁world": 1, "!": 2}, unk_token="!"))
     tokenizer.decoder = decoders.Metaspace()

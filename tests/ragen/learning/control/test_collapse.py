@@ -60,7 +60,7 @@ def test_a_healthy_run_raises_nothing(seed):
     assert diagnose(_healthy(seed)).signals == ()
 
 
-def test_a_solved_run_has_no_variance_and_is_healthy():
+def test_solved_run_without_variance_is_healthy():
     """Bandit from 0.25 to 0.999: the in-group std falls to a fourteenth because everyone succeeds."""
     success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.999, 20), np.full(40, 0.999)])
     verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
@@ -78,7 +78,7 @@ def test_a_solved_run_has_no_variance_and_is_healthy():
         (0.02, 1.0),  # nor does a success rate that falls
     ],
 )
-def test_success_explains_part_of_a_fall_of_the_std(rate, share):
+def test_success_explains_falling_std(rate, share):
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1, std_warning=0.5)
     success = _series([0.2, rate])
     for std, num in ((2 * share + 0.01, 0), (2 * share - 0.01, 1)):  # early std 4, so half of it is 2
@@ -207,7 +207,7 @@ a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
     st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT, DRIFT), a_curve)),
     st.data(),
 )
-def test_the_future_does_not_change_what_could_be_told(curves, data):
+def test_verdict_ignores_later_iterations(curves, data):
     cut = data.draw(st.integers(1, 40))
     whole = diagnose({name: _series(values) for name, values in curves.items()})
     prefix = diagnose({name: _series(values[:cut]) for name, values in curves.items()})

@@ -73,7 +73,7 @@ def test_the_reason_and_the_remedy_fit(changes, said):
         assert part in text
 
 
-def test_idleness_is_told_at_once_and_ends_no_run():
+def test_idleness_reported_without_ending_run():
     alarm = Alarm()
     verdict = alarm.observe(0, IDLE)
     assert (verdict.status, alarm.has_worsened, alarm.healthy) == ("stalled", True, 0)

@@ -250,7 +250,7 @@ def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, data=st.data())
-def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, groups, data):
+def test_selection_independent_of_order(make_turns, strategy, groups, data):
     named = _named(groups)
     order = data.draw(st.permutations(list(named)))
     shuffled = {name: data.draw(st.permutations(named[name])) for name in order}
@@ -283,7 +283,7 @@ def test_how_many_are_kept(make_turns, groups, keep):
     assert len(_kept(selection)) == min(num_asked, num_candidates)
 
 
-def test_returns_that_differ_by_rounding_are_not_called_equal(make_turns):
+def test_rounding_differences_not_called_equal(make_turns):
     groups = {"flat": [0.0, 0.0, 0.0, 1e-12], "varied": [0.0, 1.0, 0.0, 1.0]}
     flat, varied = _select(_turns(make_turns, groups), keep=0.5)["reason"].to_pylist()
     assert flat == "dropped: zero variance, the 4 valid returns around 2.5e-13 differ by 1e-12 at most"
@@ -359,7 +359,7 @@ def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
 
 
 @pytest.mark.parametrize("metric", ["entropy", "entropy_std", "length"])
-def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
+def test_unrecorded_values_score_no_group(make_turns, metric):
     turns = make_turns([{"finish_reason": "unknown", "behaviour_logprobs": []}])
     rewards = compute_rewards(turns, RewardConfig())
     with pytest.raises(DataError, match=f"filter.metric = '{metric}' needs the sampler's log-probs, and 1 responses"):

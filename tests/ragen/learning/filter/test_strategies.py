@@ -57,7 +57,7 @@ def test_top_p_linear_is_not_moved_by_rounding():
     assert _kept(top_p_linear, [0.1] * 10, keep=1.0) == list(range(10))
 
 
-def test_top_p_linear_never_keeps_a_group_without_score():
+def test_top_p_linear_needs_scores():
     assert _kept(top_p_linear, [0, 2, 0], keep=1.0) == [1]
     assert _kept(top_p_linear, [0, 0], keep=1.0) == []
 
@@ -112,7 +112,7 @@ def test_larger_share_keeps_superset(strategy, scores, one, other):
 
 
 @given(scores=some_scores, one=shares, other=shares)
-def test_min_p_keeps_less_the_more_it_asks_for(scores, one, other):
+def test_min_p_monotone_in_threshold(scores, one, other):
     smaller, larger = sorted([one, other])
     assert not (min_p(scores, FilterConfig(keep=larger)) & ~min_p(scores, FilterConfig(keep=smaller))).any()
 
@@ -126,7 +126,7 @@ def test_the_scale_of_the_rewards_does_not_matter(strategy, scores, keep, scale)
 
 
 @given(scores=some_scores, keep=shares)
-def test_at_least_one_is_kept_while_one_may_be(scores, keep):
+def test_at_least_one_group_kept(scores, keep):
     may_keep = np.isfinite(scores)
     for strategy in (top_fraction, top_p_softmax, min_p):
         assert strategy(scores, FilterConfig(keep=keep)).any() == may_keep.any()
@@ -135,6 +135,6 @@ def test_at_least_one_is_kept_while_one_may_be(scores, keep):
 
 @pytest.mark.parametrize("metric", ["mean", "sum"])
 @pytest.mark.parametrize("strategy", ["top_p_linear", "min_p"])
-def test_shares_of_scores_that_can_be_negative_are_refused(strategy, metric):
+def test_shares_of_negative_scores_refused(strategy, metric):
     with pytest.raises(ValueError, match=f"the {metric} of returns can be negative"):
         FilterConfig(strategy=strategy, metric=metric)

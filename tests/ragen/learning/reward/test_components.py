@@ -23,7 +23,7 @@ MALFORMED = {name: NO_RESPONSE[name] for name in NOTHING_DONE} | {"status": "for
 TRUNCATED = {**NO_RESPONSE, "status": "truncated"}
 
 
-def test_environment_reward_adds_up_the_actions_of_a_turn(make_turns):
+def test_environment_reward_sums_turn_actions(make_turns):
     turns = make_turns(
         [
             {"turn": 0, "executed_actions": ["Up", "Left"], "action_rewards": [-0.25, 1.0]},  # -0.25 + 1 = 0.75

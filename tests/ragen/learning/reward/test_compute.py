@@ -126,7 +126,7 @@ def test_normalised_by_environment(make_turns):
 
 
 @given(returns=st.lists(st.integers(-64, 64), min_size=1, max_size=12))
-def test_what_is_cut_is_valid_and_stays_in_order(make_turns, returns):
+def test_truncated_trajectory_valid_and_in_order(make_turns, returns):
     config = RewardConfig(normalisation="asymmetric_clip")
     rewards = compute_rewards(_turns_with_returns(make_turns, {"a": [float(value) for value in returns]}), config)
     validate(rewards, "rewards")
@@ -139,7 +139,7 @@ def test_what_is_cut_is_valid_and_stays_in_order(make_turns, returns):
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
-def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
+def test_trajectory_counts_once_despite_turns(make_turns, scope):
     # Returns 3 (three turns of 1) and 1: mean 2. Counted by turns it would be (3 * 3 + 1) / 4 = 2.5.
     rows = [{"member": 0, "turn": turn, "action_rewards": [1.0]} for turn in range(3)]
     turns = make_turns([*rows, {"member": 1, "action_rewards": [1.0]}])
@@ -148,7 +148,7 @@ def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
 
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
-def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
+def test_environment_failure_is_no_zero_score(make_turns, status):
     """A fault seen in the field: failures entered group statistics as reward 0. Here the statistics exclude them."""
     failed = [
         {"member": 2, "turn": 0, "action_rewards": [100.0]},
@@ -182,7 +182,7 @@ def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shi
 
 
 @pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std"])
-def test_a_greedy_trajectory_is_paid_and_in_no_statistic(make_turns, normalisation):
+def test_greedy_trajectory_paid_without_statistics(make_turns, normalisation):
     config = RewardConfig(normalisation=normalisation)
     rows = [{"member": n, "action_rewards": [value]} for n, value in enumerate([1.0, 3.0])]
     greedy = {"member": 2, "action_rewards": [100.0], "origin": "greedy"}

@@ -33,14 +33,14 @@ def config(name: str = "grounding", **options) -> RewardConfig:
     return RewardConfig(components=[name], options={name: options})
 
 
-def test_grounding_is_paid_by_the_observation_that_is_answered(make_turns):
+def test_grounding_uses_answered_observation(make_turns):
     rows = [turn(TRUE), turn(HALF, member=1), turn(AFTER, member=2), turn("", member=3)]
     # Scores 1, .5, 0 and 0, each times .5; no text is given for two observations.
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.5, 0.25, 0.0, 0.0])
     np.testing.assert_array_equal(grounding(make_turns(rows), config(reward=2.0)), [2.0, 1.0, 0.0, 0.0])
 
 
-def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
+def test_world_model_uses_next_observation(make_turns):
     rows = [
         turn(predicted=AFTER, turn=0, executed_actions=["Up"]),  # the stored observation counts, not the action
         turn(predicted=HALF, turn=1, observation=MOVED, executed_actions=["Up"]),

@@ -86,7 +86,7 @@ def thoughts(make_turns, *texts):
     return make_turns([{"member": member, "think": text} for member, text in enumerate(texts)])
 
 
-def test_a_yes_is_paid_and_a_no_is_not(make_turns, server, store):
+def test_yes_is_paid_no_is_not(make_turns, server, store):
     server.say = lambda prompt: "It is.\n**Yes.**" if '"good"' in prompt else "NO"
     turns = thoughts(make_turns, "good", "bad", "good")
     np.testing.assert_array_equal(judge(turns, config(server), store), [0.5, 0.0, 0.5])
@@ -180,7 +180,7 @@ def test_an_unclear_answer_is_asked_for_again(make_turns, server, store):
     assert judge(thoughts(make_turns, "a"), config(server, max_retries=2), store).tolist() == [0.5]
 
 
-def test_a_checklist_pays_the_weighted_share_of_what_passes(make_turns, server, store):
+def test_checklist_pays_weighted_share(make_turns, server, store):
     items = [{"question": "A?", "weight": 1.0}, {"question": "B?", "weight": 3.0}]
     server.say = lambda prompt: "YES" if "A?" in prompt or '"good"' in prompt else "NO"
     turns = make_turns([{"think": "good"}, {"think": "bad", "member": 1}, {"member": 2, "format_ok": False}])
@@ -196,7 +196,7 @@ def test_item_with_failed_dependency_not_asked(make_turns, server, store):
     assert len(server.asked) == 2 + 1 + 1  # A for both; B and C for the one that passed A
 
 
-def test_checklist_and_judge_share_answers_to_the_same_question(make_turns, server, store):
+def test_checklist_and_judge_share_answers(make_turns, server, store):
     items = [{"question": "Is it?"}]
     turns = thoughts(make_turns, "a")
     checklist(turns, config(server, "checklist", items=items, template="{think} {question}"), store)

@@ -133,7 +133,7 @@ def test_every_shipped_template_is_tested():
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
-def test_conversation_with_tools_is_what_apply_chat_template_writes(template):
+def test_tool_conversation_equals_chat_template(template):
     here = policy(template)
     assert here.spelling.call_form == FORM_OF[template]
     end = here.tokenizer.decode(here.contexts.stop_token_ids[:1])
@@ -222,7 +222,7 @@ def test_rewritten_history_is_new_conversation():
 
 
 @pytest.mark.ci
-def test_the_same_text_with_another_image_is_another_conversation():
+def test_other_image_is_other_conversation():
     pictures = [Image(np.full((32, 64, 3), shade, np.uint8)) for shade in (0, 255)]
     tokenizer = make_tokenizer(patch_size=32)
     contexts = ContextBuilder(tokenizer, AgentConfig(observation="image"), 16)

@@ -426,7 +426,7 @@ def test_harmless_parameters_and_nulls_are_accepted():
     assert request.max_tokens == 9
 
 
-def test_a_key_opens_its_own_trajectory_and_no_other():
+def test_key_opens_only_its_trajectory():
     with answering() as endpoint:
         keys = {name: endpoint.admit(name) for name in ("left", "right")}
         for name, key in keys.items():
@@ -469,7 +469,7 @@ def test_slow_senders_are_ended(monkeypatch):
 
 
 @pytest.mark.ci
-def test_a_thousand_connections_do_not_keep_another_program_out(monkeypatch):
+def test_many_connections_do_not_block_others(monkeypatch):
     monkeypatch.setattr(served, "MAX_CONNECTIONS", 64)
     with answering() as endpoint:
         key = endpoint.admit("t")
@@ -506,7 +506,7 @@ def test_calls_in_progress_are_limited(monkeypatch):
             thread.join()
 
 
-def test_a_program_that_hangs_up_is_known_to_have():
+def test_disconnected_program_is_recognised():
     with Endpoint() as endpoint:
         key = endpoint.admit("t")
         body = json.dumps(HELLO)

@@ -122,7 +122,7 @@ def played(play, folder, settings, agent, episodes, sampling=SAMPLING, max_conte
         ("frozen_lake", {"observation": "image"}),
     ],
 )
-def test_an_external_program_plays_as_the_built_in_loop(game, changes, request, tmp_path, monkeypatch):
+def test_external_program_equals_built_in_loop(game, changes, request, tmp_path, monkeypatch):
     folder = request.getfixturevalue("seeing_folder" if "observation" in changes else "policy_folder")
     monkeypatch.setattr(player, "LINGER_S", 600.0)  # full rounds, as in the built-in loop: then the bytes are equal
     agent = AGENT.model_copy(update=changes)
@@ -244,7 +244,7 @@ def test_the_reward_is_that_of_the_last_turn(run):
 
 
 @pytest.mark.ci
-def test_a_limit_of_calls_truncates_and_may_be_caught(run):
+def test_call_limit_truncates_and_can_be_caught(run):
     program = "answers = [ask(user(str(n))) for n in range(3)]; end(1)"
     last = run(program, max_calls=2)[1]
     assert (last["truncated"], last["status"], last["action_rewards"]) == (True, "ok", [0.0])
@@ -324,7 +324,7 @@ for _ in range(2):
     assert info["message"].startswith("2 of its requests were refused, as: n is 4")
 
 
-def test_a_program_that_is_refused_without_end_is_ended(run, monkeypatch):
+def test_endlessly_refused_program_is_ended(run, monkeypatch):
     monkeypatch.setattr(endpoint, "MAX_REFUSED", 4)
     monkeypatch.setattr(player, "MAX_REFUSED", 4)
     code = """
@@ -438,7 +438,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_a_response_is_cut_to_what_the_program_hears(run):
+def test_response_cut_to_delivered_part(run):
     code = """
 first = ask(user("a"), stop=["Right"])
 second = ask(user("b"), max_tokens=2)
@@ -459,7 +459,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_a_response_that_was_not_heard_is_no_turn(run):
+def test_undelivered_response_is_no_turn(run):
     code = """
 import socket
 from urllib.parse import urlparse
@@ -482,7 +482,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
+def test_player_chosen_by_environment(tmp_path):
     (tmp_path / "agent.py").write_text(ASKING + "ask(user('a')); end(1)")
     (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
     settings = ProgramSettings(
@@ -511,7 +511,7 @@ def test_the_player_of_rollouts_asks_the_environment_who_plays(tmp_path):
     ],
     ids=["program", "reward"],
 )
-def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, monkeypatch):
+def test_stopped_rollout_waits_for_no_program(code, reward, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "agent.py").write_text(ASKING + code)
     (tmp_path / "tasks.jsonl").write_text('{"text": "a"}\n')
@@ -534,7 +534,7 @@ def test_a_rollout_that_is_stopped_waits_for_no_program(code, reward, tmp_path, 
 
 
 @pytest.mark.ci
-def test_what_a_program_says_cannot_act_in_the_report(run, tmp_path):
+def test_program_output_is_inert_in_report(run, tmp_path):
     attack = "</script><script>document.title='owned'</script>"
     code = f"""
 ask(user({attack!r}), {{"role": "assistant", "content": {attack!r}}}, user("x"))

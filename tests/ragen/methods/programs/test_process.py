@@ -175,7 +175,7 @@ def pids_in(folder: Path) -> list[int]:
     return [int(pid) for pid in (until(folder / "pids") + until(folder / "orphan")).split()]
 
 
-def test_what_it_started_ends_with_it_in_whatever_session(folder, program):
+def test_children_end_with_program_in_any_session(folder, program):
     ended = run(program(TREE, command=[sys.executable, "agent.py", str(folder)]))
     assert ended.status == "done"
     assert all(gone(pid) for pid in pids_in(folder))
@@ -330,7 +330,7 @@ def test_kill_under_stopped_fork_server_quick(program):
     assert time.monotonic() - started < 5
 
 
-def test_programs_play_on_when_their_fork_server_is_killed(folder, program):
+def test_programs_continue_without_fork_server(folder, program):
     code = """
         import os, sys, time
         open(os.path.join(sys.argv[1], os.environ["OPENAI_API_KEY"]), "w").write("\\n")

@@ -50,7 +50,7 @@ LOOP = (
 @pytest.mark.parametrize(
     ("template", "settings"), [("qwen3", {"earlier_thoughts": "dropped"}), ("hermes_tools", {}), ("writes_anew", {})]
 )
-def test_new_contexts_have_the_ids_of_the_templates_rendering(template, settings, num_messages):
+def test_new_contexts_match_template_ids(template, settings, num_messages):
     tokenizer, _, spelling = spelling_of(template, **settings)
     messages = LOOP[:num_messages]
     if template != "qwen3":  # these show no calls
@@ -62,7 +62,7 @@ def test_new_contexts_have_the_ids_of_the_templates_rendering(template, settings
 @pytest.mark.parametrize(
     ("thought", "goes_on"), [("<think>\nfirst\n</think>\n\n", True), ("<think>first</think>", False), ("", True)]
 )
-def test_a_context_goes_on_while_results_of_tools_follow(thought, goes_on):
+def test_context_continues_through_tool_results(thought, goes_on):
     tokenizer, contexts, spelling = spelling_of("qwen3", earlier_thoughts="dropped")
     conversations = Conversations(spelling, keeps_thoughts=False)
     messages = [ChatMessage("user", "find it")]

@@ -194,7 +194,7 @@ def test_candidates_have_own_replayable_chance(searched):
     assert [row["action_rewards"] for row in played.rows] == [[max(scores)] for scores in paid]
 
 
-def test_slips_of_a_searched_walk_can_be_executed_again(searched):
+def test_searched_slips_can_be_replayed(searched):
     settings = FrozenLakeSettings(slip=0.6)
     episodes = [Episode("g0", member, 3, member, member) for member in range(12)]
     script = lambda name, turn: say(("Right", "Down", "Left || Down", "Up")[(len(name) + turn) % 4])  # noqa: E731
@@ -204,7 +204,7 @@ def test_slips_of_a_searched_walk_can_be_executed_again(searched):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("context", ["full", "window"])
-def test_a_searched_walk_shows_and_stores_its_own_pictures(searched, context):
+def test_searched_walk_stores_its_images(searched, context):
     """`searched` executes the actions again and draws the states: these are the pictures of the prompts."""
     settings = FrozenLakeSettings(slip=0.6)
     agent = STATE.model_copy(update={"context": context, "observation": "image"})

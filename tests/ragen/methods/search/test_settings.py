@@ -55,7 +55,7 @@ def test_at_temperature_0_there_is_nothing_to_choose():
         RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
 
 
-def test_what_is_left_out_is_not_in_any_key():
+def test_absent_search_is_in_no_key():
     config = smoke()
     values = config.model_dump(mode="json")
     assert not {"search", "num_greedy"} & values["rollout"].keys()

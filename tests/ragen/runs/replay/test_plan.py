@@ -35,7 +35,7 @@ def test_the_whole_run_is_the_default(recorded) -> None:
     assert (plan.start, plan.stop, plan.changed) == (0, 3, {})
 
 
-def test_an_iteration_without_an_update_passes_its_checkpoint_on(recorded) -> None:
+def test_iteration_without_update_keeps_checkpoint(recorded) -> None:
     plan = plan_replay(recorded(3, without_update=(1,)), "base")
     assert plan.checkpoints[2] == plan.checkpoints[1] != plan.checkpoints[3]
 
@@ -91,7 +91,7 @@ def test_settings_invalidating_rollouts_are_refused(base, path, value, reason) -
 
 
 @pytest.mark.parametrize("table", sorted(set(StarPOConfig.model_fields) - set(REPLAYED)))
-def test_nothing_but_reward_filter_and_update_can_be_changed(base, table) -> None:
+def test_only_reward_filter_update_changeable(base, table) -> None:
     with pytest.raises(ConfigError, match="cannot be changed in a replay"):
         plan_replay(base, "base", overrides={table: 1})
 
@@ -114,12 +114,12 @@ def test_settings_of_skipped_update_refused(base) -> None:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 9), (3, 3), (3, 2), (-1, 2), (4, None)])
-def test_a_range_outside_the_run_says_what_there_is(base, start, stop) -> None:
+def test_invalid_range_names_the_available(base, start, stop) -> None:
     with pytest.raises(ConfigError, match="finished 4 iterations: expected 0 <= from < to <= 4"):
         plan_replay(base, "base", start, stop)
 
 
-def test_a_run_that_has_not_begun_has_no_range(recorded) -> None:
+def test_unstarted_run_has_no_range(recorded) -> None:
     with pytest.raises(ConfigError, match="finished 0 iterations"):
         plan_replay(recorded(0), "base")
 
