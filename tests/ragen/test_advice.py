@@ -40,6 +40,8 @@ def test_an_exported_embedded_policy_keeps_its_settings() -> None:
 
 def test_learning_rates_by_what_is_trained() -> None:
     high = {**HUB, **ADAMW, "agent.prompt": "full", "update.optimiser.learning_rate": 5e-4}
-    (told,) = advise(preset("sokoban", high), [])
-    assert told.startswith("update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)")
+    (sentence,) = advise(preset("sokoban", high), [])
+    assert sentence.startswith(
+        "update.optimiser.learning_rate = 0.0005 is high for a pretrained model (at most 0.0001)"
+    )
     assert advise(preset("sokoban", {**high, "update.lora": {"rank": 8}}), []) == []

@@ -67,11 +67,11 @@ def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
 
 @pytest.mark.ci
 def test_words_are_tokens_of_its_policies(config: StarPOConfig) -> None:
-    plain, own = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
+    plain, extended = make_tokenizer(), make_tokenizer(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
     text = "goal left 3"
-    assert len(own.encode(text)) == 3 < len(plain.encode(text))
-    assert own.decode(own.encode(text)) == text
-    assert own.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
+    assert len(extended.encode(text)) == 3 < len(plain.encode(text))
+    assert extended.decode(extended.encode(text)) == text
+    assert extended.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
     assert vocabulary_digest() != vocabulary_digest(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
 
 
@@ -89,9 +89,9 @@ def test_broken_contract_reported_before_run(
     file.write_text(file.read_text().replace("random.Random(seed)", "random.Random()"))
     sys.modules.pop(NAME, None)
     settings_type.cache_clear()
-    found = obstacles(load_config(folder / f"{NAME}.toml", [Path(preset.__code__.co_filename).parent], {}))
-    assert found
-    assert all(TARGET in line for line in found)
+    problems = obstacles(load_config(folder / f"{NAME}.toml", [Path(preset.__code__.co_filename).parent], {}))
+    assert problems
+    assert all(TARGET in line for line in problems)
     with pytest.raises(typer.Exit):
         envs([TARGET], check=True, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)
@@ -108,7 +108,7 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("sokoban", "is already a built-in environment"),
         ("json", "is already a module that can be imported here"),
@@ -117,8 +117,8 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
         ("Stairs", "cannot be a module"),
     ],
 )
-def test_names_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_names_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         environment(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

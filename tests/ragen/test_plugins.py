@@ -169,7 +169,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("reward.components", ["mine_here:bonos"], "has no attribute 'bonos'"),
         ("reward.components", ["no_such_module_here:bonus"], "No module named 'no_such_module_here'"),
@@ -184,8 +184,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
 )
-def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, {path: value})
 
 

@@ -47,9 +47,9 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
 def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
-    (found,) = obstacles(of(folder))
-    assert found.startswith(f"the chat template of '{folder}' drops the reasoning")
-    assert "<think>" in found
+    (obstacle,) = obstacles(of(folder))
+    assert obstacle.startswith(f"the chat template of '{folder}' drops the reasoning")
+    assert "<think>" in obstacle
 
 
 def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROO
 
 
 @pytest.mark.parametrize(
-    ("environment", "weights", "found"),
+    ("environment", "weights", "obstacle_ends"),
     [
         (ROOMS, {"box": 0.5, "target": 0.5}, []),
         (ROOMS, {"boxes": 0.5, "target": 0.5}, ["boxes, target; expected things of sokoban, which are box, target"]),
@@ -85,19 +85,21 @@ MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROO
     ids=["all", "typo", "each part", "one part"],
 )
 def test_weights_of_statements_name_what_there_is(
-    environment: dict[str, Any], weights: dict[str, float], found: list[str]
+    environment: dict[str, Any], weights: dict[str, float], obstacle_ends: list[str]
 ) -> None:
     formed = {"agent.form": "grounding", "reward.components": ["grounding"], "environment": environment}
     formed |= {"reward.options.grounding": {"weights": weights}, "evaluation.variants": {}}
-    assert obstacles(preset("smoke", formed)) == [f"reward.options.grounding.weights weighs {each}" for each in found]
+    assert obstacles(preset("smoke", formed)) == [
+        f"reward.options.grounding.weights weighs {each}" for each in obstacle_ends
+    ]
 
 
 @pytest.mark.parametrize("later", ["had_invalid_action", "reward"])
 def test_prompt_failing_on_later_turn(later: str) -> None:
-    told = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
-    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{told}{{% endblock %}}"
-    (found,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))
-    assert "block turn: 'dict object' has no attribute 'max_turn'" in found
+    block = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
+    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{block}{{% endblock %}}"
+    (obstacle,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))
+    assert "block turn: 'dict object' has no attribute 'max_turn'" in obstacle
 
 
 TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
@@ -119,8 +121,8 @@ TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
 def test_prompt_that_one_environment_could_not_render(played: dict[str, Any], used: str, fault: str) -> None:
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
     small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
-    (found,) = obstacles(preset("smoke", {**played, **small}))
-    assert fault in found
+    (obstacle,) = obstacles(preset("smoke", {**played, **small}))
+    assert fault in obstacle
 
 
 def test_missing_demonstrator_and_large_panel_together(
@@ -170,8 +172,8 @@ def line_of(code: str) -> int:
 
 def test_failing_environment_named_with_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:Unlucky")
-    (found,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
-    assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in found
+    (obstacle,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
+    assert f"{__file__}, line {line_of('self.lucky[0]')}: IndexError: list index out of range" in obstacle
 
 
 @pytest.mark.parametrize(
@@ -186,16 +188,16 @@ def test_failing_part_named_with_line(
     monkeypatch: pytest.MonkeyPatch, kind: type[Sokoban], code: str, fault: str
 ) -> None:
     monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:{kind.__name__}")
-    (found,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
-    assert found.startswith("environment: a: ")
-    assert f"{__file__}, line {line_of(code)}: {fault}" in found
+    (obstacle,) = obstacles(preset("smoke", {"environment": MIXTURE, "evaluation.variants": {}}))
+    assert obstacle.startswith("environment: a: ")
+    assert f"{__file__}, line {line_of(code)}: {fault}" in obstacle
 
 
 PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turns.to_pylist()]\n"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("json.loads(row['info'])['effective']", "KeyError: 'effective'"),  # a malformed response has no info
         ("len(row['think'])", "TypeError: object of type 'NoneType' has no len()"),
@@ -205,12 +207,12 @@ PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turn
 )
 @pytest.mark.parametrize("played", ["smoke", "bandit"])
 def test_a_reward_component_is_tried_before_any_work(
-    mine: Callable[[str], None], played: str, body: str, said: str
+    mine: Callable[[str], None], played: str, body: str, message: str
 ) -> None:
     mine(PAYS.replace("BODY", body))
-    (found,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
-    assert found.startswith("reward component 'mine_code:pay' ")
-    assert said in found
+    (obstacle,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
+    assert obstacle.startswith("reward component 'mine_code:pay' ")
+    assert message in obstacle
 
 
 def test_a_component_that_fits_its_environment_is_ready(mine: Callable[[str], None]) -> None:

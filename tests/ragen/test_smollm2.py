@@ -36,7 +36,7 @@ def plain(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
 
-def asked(tokenizer, question: str) -> list[int]:
+def prompt_ids(tokenizer, question: str) -> list[int]:
     pieces = derive_pieces(tokenizer, AgentConfig())
     text = tokenizer.encode(question, add_special_tokens=False)
     return [*pieces.opening_ids, *text, *pieces.generation_ids]
@@ -50,7 +50,7 @@ def sampled(folder: str, temperature: float, num_tokens: int):
     sampling = SamplingConfig(temperature=temperature, max_response_tokens=num_tokens)
     session = engine.session(sampling, derive_pieces(tokenizer, AgentConfig()).stop_token_ids)
     requests = [
-        Request(str(n), asked(tokenizer, question), token_uniforms(n, 0, num_tokens), n)
+        Request(str(n), prompt_ids(tokenizer, question), token_uniforms(n, 0, num_tokens), n)
         for n, question in enumerate(QUESTIONS)
     ]
     return [(request.prompt_ids, answer) for request, answer in zip(requests, session.generate(requests), strict=True)]
@@ -112,15 +112,15 @@ def test_the_learners_gradient_is_that_of_float64(smollm2):
         (segment,) = trajectory.segments
         ids = torch.from_numpy(segment.token_ids)
         logprobs_TV = model(ids[None]).logits[0].log_softmax(-1)
-        own = logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0][segment.response_mask[1:]]
-        (-advantage * own.mean() / len(played)).backward()
+        logprobs = logprobs_TV[:-1].gather(-1, ids[1:, None])[:, 0][segment.response_mask[1:]]
+        (-advantage * logprobs.mean() / len(played)).backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     del model
     config = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=OptimiserConfig(max_gradient_norm=None))
     learner = TorchLearner(config, num_threads=1)
     learner.load(smollm2, "k", None)
-    found = initial_gradient(learner, played, CONTEXT).double()
-    assert float((found - expected).norm() / expected.norm()) < 1e-4
+    gradient = initial_gradient(learner, played, CONTEXT).double()
+    assert float((gradient - expected).norm() / expected.norm()) < 1e-4
 
 
 def test_adapter_update_read_alike_everywhere(smollm2, tmp_path):

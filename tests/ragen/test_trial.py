@@ -40,23 +40,23 @@ def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
     ]  # fmt: skip
     turns = make_turns(rows)
     rewards = compute_rewards(turns, RewardConfig(components=["environment"]))
-    found = _summarise(turns, rewards, 5.0)
-    assert (found.num_episodes, found.num_responses, found.num_groups, found.num_differing) == (4, 4, 2, 1)
-    assert (found.well_formed, found.at_limit, found.success) == (0.75, 0.25, 0.25)
-    assert found.response_tokens == 5.0  # (4 + 10 + 2 + 4) / 4
-    assert found.tokens_s == 4.0  # 20 tokens in 5 s
-    assert found.return_std == pytest.approx(0.25)  # std of (1, 0) is 0.5, of (0.2, 0.2) is 0
+    trial = _summarise(turns, rewards, 5.0)
+    assert (trial.num_episodes, trial.num_responses, trial.num_groups, trial.num_differing) == (4, 4, 2, 1)
+    assert (trial.well_formed, trial.at_limit, trial.success) == (0.75, 0.25, 0.25)
+    assert trial.response_tokens == 5.0  # (4 + 10 + 2 + 4) / 4
+    assert trial.tokens_s == 4.0  # 20 tokens in 5 s
+    assert trial.return_std == pytest.approx(0.25)  # std of (1, 0) is 0.5, of (0.2, 0.2) is 0
 
 
 def advice(trial: Trial, config: StarPOConfig, *, is_start: bool = True) -> str:
-    (told,) = trial.advice(config, is_start=is_start)
-    return told
+    (sentence,) = trial.advice(config, is_start=is_start)
+    return sentence
 
 
 def test_a_cut_response_needs_room() -> None:
-    told = advice(replace(SEEN, at_limit=0.2), of())
-    assert told.startswith("20% of the responses are cut")
-    assert "--set rollout.max_response_tokens=128" in told  # twice the preset's 64
+    sentence = advice(replace(SEEN, at_limit=0.2), of())
+    assert sentence.startswith("20% of the responses are cut")
+    assert "--set rollout.max_response_tokens=128" in sentence  # twice the preset's 64
 
 
 def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +71,9 @@ def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_is_advised_about_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sokoban, "plays", "mine:play")
-    told = advice(replace(SEEN, well_formed=0.1), of())
-    assert "have the program say more plainly" in told
-    assert "docs/programs.md" in told
+    sentence = advice(replace(SEEN, well_formed=0.1), of())
+    assert "have the program say more plainly" in sentence
+    assert "docs/programs.md" in sentence
 
 
 def test_groups_that_fare_alike_teach_nothing() -> None:

@@ -268,7 +268,7 @@ def test_a_missing_file_is_refused(presets):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"rollout.staleness": 1}, "set update.importance_cap.* or update.ratio_to = 'behaviour'"),
         ({"rollout.staleness": 1, "update.importance_cap": 2.0, "online_k": 2}, "set one of the two, not both"),
@@ -294,10 +294,10 @@ def test_a_missing_file_is_refused(presets):
         ({"reward.components": ["bonus"]}, "'bonus' is not known here; known: agreement, checklist, environment"),
     ],
 )  # fmt: skip
-def test_settings_that_contradict_others_are_refused(overrides, said) -> None:
+def test_settings_that_contradict_others_are_refused(overrides, message) -> None:
     from starpo.flows.presets import preset
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         preset("smoke", overrides)
 
 

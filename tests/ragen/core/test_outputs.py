@@ -87,7 +87,7 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
         fail(path, OSError("of something else"))
     with pytest.raises(ConfigError, match="cannot be written"):
         fill_meanwhile(path)
-    assert [found.name for found in tmp_path.rglob("*")] == ["out", "theirs"]
+    assert [file.name for file in tmp_path.rglob("*")] == ["out", "theirs"]
 
 
 def test_link_kept_and_permissions_passed_on(tmp_path: Path) -> None:

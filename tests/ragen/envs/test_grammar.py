@@ -32,7 +32,7 @@ def call(**arguments: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("grammar", "said", "action"),
+    ("grammar", "text", "action"),
     [
         (NAMES, " turn RIGHT\n", "Turn Right"),
         (NAMES, "Left", None),
@@ -58,8 +58,8 @@ def call(**arguments: object) -> str:
         (CALLS, '"search"', None),
     ],
 )
-def test_reading(grammar, said, action):
-    assert grammar.read(said) == action
+def test_reading(grammar, text, action):
+    assert grammar.read(text) == action
 
 
 def test_call_cannot_close_tag_or_separate():
@@ -76,17 +76,17 @@ def test_half_a_character_stays_escaped():
     assert CALLS.read(action) == action
 
 
-@given(said=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
+@given(text=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
 @pytest.mark.parametrize("grammar", GRAMMARS)
-def test_read_action_reads_as_itself(grammar, said):
-    action = grammar.read(said)
+def test_read_action_reads_as_itself(grammar, text):
+    action = grammar.read(text)
     assert action is None or grammar.read(action) == action
 
 
 @pytest.mark.parametrize("number", [20, 30])
 def test_overlong_call_is_rejected(number) -> None:
-    said = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
-    spelled = CALLS.read(said)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
+    call = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
+    spelled = CALLS.read(call)  # 46 characters plus six per `<`: 166 and 226; the limit is 200
     assert (spelled is not None) == (number == 20)
     assert spelled is None or CALLS.read(spelled) == spelled
 

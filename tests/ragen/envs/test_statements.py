@@ -71,10 +71,10 @@ def test_weights_and_things_that_there_are_none_of():
     assert score(statements, SCENE, {"box": 0.25, "target": 0.75}) == 0.25
     assert score(statements, SCENE, {"hole": 1.0}) == 0.0
     without_holes = Scene((0, 0), {"goal": [(0, 1)], "hole": []})
-    said = read_statements("the goal is directly right of the player")
-    assert score(said, without_holes, {}) == 1.0
+    goal_statements = read_statements("the goal is directly right of the player")
+    assert score(goal_statements, without_holes, {}) == 1.0
     # A hole that does not exist: F1(goal) = 1, F1(hole) = 0.
-    assert score([*said, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
+    assert score([*goal_statements, Statement("hole", ("above", "left"))], without_holes, {}) == 0.5
 
 
 def test_target_and_goal_are_synonyms():
@@ -104,14 +104,14 @@ def test_claiming_all_sides_scores_nothing():
 @given(
     player=st.tuples(st.integers(0, 9), st.integers(0, 9)),
     cells=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4),
-    said=st.lists(st.sampled_from(SIDES), max_size=6),
+    sides=st.lists(st.sampled_from(SIDES), max_size=6),
 )
-def test_only_saying_just_what_is_scores_one(player, cells, said):
+def test_only_saying_just_what_is_scores_one(player, cells, sides):
     scene = Scene(player, {"box": cells})
-    statements = read_statements(". ".join(f"the box is {side} the player" for side in said))
-    found = score(statements, scene, {})
-    assert 0.0 <= found <= 1.0
-    assert (found == 1.0) == (sorted(map(str, scene.relations("box"))) == sorted(str(s.relation) for s in statements))
+    statements = read_statements(". ".join(f"the box is {side} the player" for side in sides))
+    value = score(statements, scene, {})
+    assert 0.0 <= value <= 1.0
+    assert (value == 1.0) == (sorted(map(str, scene.relations("box"))) == sorted(str(s.relation) for s in statements))
 
 
 CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4)

@@ -69,10 +69,10 @@ def test_muon_has_the_matrices(folder: str, tmp_path: Path) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
 def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
-    before, seen = torch.get_rng_state(), []
-    headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: seen.append((done, total)))
+    before, progress = torch.get_rng_state(), []
+    headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: progress.append((done, total)))
     assert torch.equal(torch.get_rng_state(), before)
-    assert seen[-1] == (60, 60)
+    assert progress[-1] == (60, 60)
     assert headline["loss"] < 0.9 * -logprob(folder)
     assert headline["demonstration_success"] == 1.0
     assert not list(tmp_path.glob("adapter*"))

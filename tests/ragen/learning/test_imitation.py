@@ -71,19 +71,19 @@ def test_formed_player_same_decisions_true_places(settings) -> None:
         resolve(SCENES[settings.type]),
     )
     read = [read_response(tokenizer.decode(ids[:-1]), grammar=grammar, agent=agent) for ids in played.responses]
-    assert all(said.format_ok for said in read)
+    assert all(response.format_ok for response in read)
     thoughts = [parse(TOKENIZER.decode(ids[:-1]), grammar=grammar, agent=free).think for ids in plain.responses]
-    assert [parts(said.think)["reasoning"] for said in read] == thoughts
+    assert [parts(response.think)["reasoning"] for response in read] == thoughts
 
     shown = [TOKENIZER.decode(ids).split("user\n")[1].split("<|im_end|>")[0] for ids in plain.prompts]
-    for said, observation in zip(read, shown, strict=True):
-        stated = {tag: read_statements(text) for tag, text in parts(said.think).items()}
+    for response, observation in zip(read, shown, strict=True):
+        stated = {tag: read_statements(text) for tag, text in parts(response.think).items()}
         assert score(stated["observation"], scene(observation, (), {}), {}) == 1.0
         if settings.type == "sokoban":
-            assert score(stated["prediction"], scene(observation, said.actions, {}), {}) == 1.0
+            assert score(stated["prediction"], scene(observation, response.actions, {}), {}) == 1.0
     if settings.type == "frozen_lake":
         arrived = "the goal is in the same cell as the player"
-        assert sum(arrived in parts(said.think)["prediction"] for said in read) == sum(played.successes) > 0
+        assert sum(arrived in parts(response.think)["prediction"] for response in read) == sum(played.successes) > 0
     assert max(len(ids) for ids in played.responses) < 200  # one token per word
 
 
@@ -162,14 +162,20 @@ def test_demonstration_cut_at_turn_actions() -> None:
 @pytest.mark.ci
 def test_imitation_learns_without_global_state(tmp_path: Path) -> None:
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    seen = []
+    progress = []
     config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
     headline = imitation.imitate(
-        config, SOKOBAN, AGENT, 64, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
+        config,
+        SOKOBAN,
+        AGENT,
+        64,
+        frozenset(),
+        tmp_path,
+        on_progress=lambda done, total: progress.append((done, total)),
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
-    assert seen == [(step, 60) for step in range(1, 61)]
+    assert progress == [(step, 60) for step in range(1, 61)]
     # log(438) = 6.1 nats per token at the start
     assert headline["loss"] < 3.0
     assert headline["num_turns"] >= 480

@@ -19,9 +19,9 @@ from tests.examples import example
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds of each pause between attempts, which nobody waits for."""
-    found: list[float] = []
-    monkeypatch.setattr(execution, "Retrying", partial(Retrying, sleep=found.append))
-    return found
+    seconds: list[float] = []
+    monkeypatch.setattr(execution, "Retrying", partial(Retrying, sleep=seconds.append))
+    return seconds
 
 
 def failing(error: Exception, times: int) -> Work:

@@ -17,11 +17,11 @@ from starpo.ragen.runs.newest_policies import NewestPolicies, remove_ownerless
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    found = [tmp_path / "disk", tmp_path / "memory"]
-    for place in found:
+    folders = [tmp_path / "disk", tmp_path / "memory"]
+    for place in folders:
         place.mkdir()
-    monkeypatch.setattr(newest_policies, "_places", lambda: found)
-    return found
+    monkeypatch.setattr(newest_policies, "_places", lambda: folders)
+    return folders
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
 
 
 def test_only_killed_processes_policies_are_removed(policies: NewestPolicies, places: list[Path]) -> None:
-    own = add(policies, "a")
+    ours = add(policies, "a")
     code = (
         "import sys, pathlib; from starpo.ragen.runs import newest_policies as n\n"
         "n._places = lambda: [pathlib.Path(sys.argv[1])]\n"
@@ -89,7 +89,7 @@ def test_only_killed_processes_policies_are_removed(policies: NewestPolicies, pl
     assert theirs.is_dir()
     remove_ownerless()
     assert not theirs.parent.exists()
-    assert own.is_dir()
+    assert ours.is_dir()
 
 
 def test_foreign_files_beside_them_are_kept(places: list[Path], tmp_path: Path) -> None:

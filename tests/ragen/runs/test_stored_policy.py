@@ -32,9 +32,9 @@ def folder(tmp_path: Path) -> Path:
 def test_first_readable_checkpoint_is_taken(store: Store, folder: Path):
     dropped, kept = put(store, folder, 0), put(store, folder, 1)
     store.drop("checkpoint", dropped)
-    found = find_tokenizer(store, ["0" * 32, dropped, kept])
-    assert found.chat_template == make_tokenizer().chat_template
-    assert found.decode(make_tokenizer().encode("P 1 2")) == "P 1 2"
+    tokenizer = find_tokenizer(store, ["0" * 32, dropped, kept])
+    assert tokenizer.chat_template == make_tokenizer().chat_template
+    assert tokenizer.decode(make_tokenizer().encode("P 1 2")) == "P 1 2"
     assert find_tokenizer(store, ["0" * 32, dropped]) is None
 
 

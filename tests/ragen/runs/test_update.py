@@ -63,4 +63,4 @@ def test_untrusted_rollout_logprobs_are_reported(
     with caplog.at_level(logging.WARNING):
         run_update(store, Idle(), SETTINGS, stored_rows(store), 0)  # type: ignore[arg-type]
     assert len(caplog.messages) == warnings
-    assert all("up to 0.11 nats" in said and "scored_share = 0.34" in said for said in caplog.messages)
+    assert all("up to 0.11 nats" in message and "scored_share = 0.34" in message for message in caplog.messages)

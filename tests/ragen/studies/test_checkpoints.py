@@ -30,8 +30,8 @@ def test_defaults_are_the_runs_own(store: Store, begin: Callable[..., str]) -> N
 
 
 def test_run_panels_precede_catalogue(store: Store, begin: Callable[..., str]) -> None:
-    own = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
-    begin("mine", evaluation__variants={"SokobanNewVocab": own})
+    variant = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
+    begin("mine", evaluation__variants={"SokobanNewVocab": variant})
     sweep = Sweep(name="s", runs=["mine"], environments=["SokobanNewVocab", "FrozenLake"])
     first, other = expand(sweep, store).cells
     assert first.settings.max_solution == 4

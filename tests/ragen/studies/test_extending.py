@@ -81,13 +81,15 @@ def test_grids_that_extend_each_other(write):
 
 
 def test_shipped_grid_is_found_after_a_neighbour(write, tmp_path):
-    shipped, own = tmp_path / "shipped", tmp_path / "own"
-    for folder in (shipped, own):
+    shipped, mine = tmp_path / "shipped", tmp_path / "own"
+    for folder in (shipped, mine):
         folder.mkdir()
     (shipped / "whole.toml").write_text('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nonline_k = 2')
-    (own / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
-    assert list(Grid.load(own / "mine.toml", shipped).cells) == ["b"]
+    (mine / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
+    assert list(Grid.load(mine / "mine.toml", shipped).cells) == ["b"]
     with pytest.raises(ConfigError, match=r"no such grid in .*own"):
-        Grid.load(own / "mine.toml")
-    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # named like the grid that it extends
-    assert Grid.load(own / "mine.toml", shipped).cells == {"b": {"online_k": 5}}
+        Grid.load(mine / "mine.toml")
+    (mine / "whole.toml").write_text(
+        'extends = "whole"\n[cells.b]\nonline_k = 5'
+    )  # named like the grid that it extends
+    assert Grid.load(mine / "mine.toml", shipped).cells == {"b": {"online_k": 5}}

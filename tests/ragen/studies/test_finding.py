@@ -13,7 +13,7 @@ from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
 
 
 @pytest.mark.parametrize(
-    ("expected", "low", "high", "said"),
+    ("expected", "low", "high", "expected_verdict"),
     [
         ("higher", 0.1, 0.3, "shows"),
         ("higher", -0.1, 0.3, "does not show"),
@@ -23,13 +23,13 @@ from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
         ("lower", 0.1, 0.3, "the opposite shows"),
     ],
 )
-def test_an_end_differs_if_its_whole_interval_does(expected, low, high, said) -> None:
-    found = judge_end(expected, Difference(mean=(low + high) / 2, low=low, high=high))
-    assert found.startswith(said + " (")
+def test_an_end_differs_if_its_whole_interval_does(expected, low, high, expected_verdict) -> None:
+    verdict = judge_end(expected, Difference(mean=(low + high) / 2, low=low, high=high))
+    assert verdict.startswith(expected_verdict + " (")
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "verdict"),
     [
         (-0.04, 0.03, "shows"),
         (-0.06, 0.03, "does not show"),
@@ -38,8 +38,8 @@ def test_an_end_differs_if_its_whole_interval_does(expected, low, high, said) ->
         (-0.2, -0.06, "the opposite shows"),
     ],
 )
-def test_cells_are_alike_within_the_margin(low, high, said) -> None:
-    assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(said + " (")
+def test_cells_are_alike_within_the_margin(low, high, verdict) -> None:
+    assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(verdict + " (")
 
 
 def test_what_was_not_measured_has_no_verdict() -> None:
@@ -81,18 +81,18 @@ def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "said"),
+    ("order", "message"),
     [
         (["a", "b"], "expected at least three different cells"),
         (["a", "b", "a"], "expected at least three different cells"),
         (["a", "b", "d"], "finding.order: there is no cell 'd'"),
     ],
 )
-def test_an_order_names_cells(base, order, said) -> None:
+def test_an_order_names_cells(base, order, message) -> None:
     finding = {"source": "s", "claim": "c", "order": order}
     cells = {"a": {}, "b": {"online_k": 2}, "c": {"online_k": 3}}
     grid = Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], finding=finding)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         expand(grid, base, "mine.toml")
 
 
@@ -149,8 +149,8 @@ def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "verdict"),
     [(0.1, 0.9, "shows"), (-0.1, 0.9, "does not show"), (-0.9, -0.1, "the opposite shows")],
 )
-def test_order_needs_whole_interval(low, high, said) -> None:
-    assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(said + " (")
+def test_order_needs_whole_interval(low, high, verdict) -> None:
+    assert judge_order(RankCorrelation(rho=0.5, low=low, high=high, num=4)).startswith(verdict + " (")

@@ -80,7 +80,7 @@ def test_repeated_seeds_are_named():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"axes": {}}, "expected either `axes`, whose values are multiplied out, or `cells`"),
         ({"cells": {"a": {"online_k": 1}}}, "expected either `axes`"),
@@ -99,5 +99,5 @@ def test_repeated_seeds_are_named():
         ({"axes": {}, "cells": {"gspo": {}}, "methods": ["gspo"]}, "the cell 'gspo' appears twice"),
     ],
 )
-def test_what_cannot_be_a_grid_is_refused(changes, said):
-    assert said in refused(**changes)
+def test_what_cannot_be_a_grid_is_refused(changes, message):
+    assert message in refused(**changes)

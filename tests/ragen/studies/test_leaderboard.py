@@ -45,9 +45,9 @@ def summed(
     errors: dict[str, str] | None = None,
     is_matrix: bool = False,
 ) -> SweepResult:
-    found = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
+    by_label = {c.label: o for c, o in zip(cells, outcomes, strict=True) if o is not None}
     sweep = Sweep(name="s", seeds=sorted({c.seed for c in cells}), is_matrix=is_matrix)
-    return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], found, errors or {}, {})
+    return summarise(sweep, cells, [f"{n:032x}" for n in range(len(cells))], by_label, errors or {}, {})
 
 
 def only(result: SweepResult) -> Score:
@@ -144,8 +144,8 @@ def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> CellO
     """Outcome whose last `num_seen` prompts are states of training; the first prompts of each part succeed."""
     cut = len(PROMPTS) - num_seen
     counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
-    seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
-    return CellOutcome({"success": num_successes / cut}, counts, seen)
+    seen_counts = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
+    return CellOutcome({"success": num_successes / cut}, counts, seen_counts)
 
 
 def test_prompts_that_one_training_met_count_for_none() -> None:
@@ -158,6 +158,6 @@ def test_prompts_that_one_training_met_count_for_none() -> None:
     }
     assert result.leaderboard[1].difference is not None
     assert result.leaderboard[1].difference.mean == pytest.approx(-0.25)
-    (said,) = (warning for warning in result.warnings if "training" in warning)
-    assert "2 of 10 prompts" in said
-    assert "started 1.000, on the prompts that count 0.750" in said
+    (warning,) = (warning for warning in result.warnings if "training" in warning)
+    assert "2 of 10 prompts" in warning
+    assert "started 1.000, on the prompts that count 0.750" in warning

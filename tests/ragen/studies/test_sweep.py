@@ -42,7 +42,7 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"temperatures": [0.5, 0.5]}, "0.5 appears twice"),
         ({"seeds": []}, "seeds"),
@@ -50,6 +50,6 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
         ({"name": "a/b"}, "name = 'a/b'"),
     ],
 )
-def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_settings_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Sweep.make({"name": "s", **values}, "mine")

@@ -68,8 +68,8 @@ def test_format_is_a_share_of_turns(make_turns):
 def test_the_environments_of_a_mixture_are_summarised_too(make_turns):
     mixture = [_episodes(make_turns, {seed: [seed == 0]}, env=env) for seed, env in enumerate(("easy", "hard"))]
     values = summarise(pa.concat_tables(mixture))
-    found = [values[f"evaluation/lake/{name}success"] for name in ("", "easy/", "hard/")]
-    assert found == [0.5, 1.0, 0.0]
+    successes = [values[f"evaluation/lake/{name}success"] for name in ("", "easy/", "hard/")]
+    assert successes == [0.5, 1.0, 0.0]
 
 
 def test_no_episodes_give_nothing(make_turns):

@@ -47,15 +47,15 @@ print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos
 
 def prompts() -> list[str]:
     """First prompts of all environments whose vocabulary every policy has, as bare state and with full instructions."""
-    found = []
+    texts = []
     for settings in WORLDS:
         for prompt in ("state", "full"):
             world = make(settings)
             observation, _ = world.reset(seed=5, dynamics_seed=6)
             context = ContextBuilder(TOKENIZER, AgentConfig(prompt=prompt), 32).start(world)
             ids = context.observe(observation, actions_left=10, reward=None, had_invalid_action=False).prompt_ids
-            found.append(TOKENIZER.decode(ids))
-    return found
+            texts.append(TOKENIZER.decode(ids))
+    return texts
 
 
 @pytest.mark.ci

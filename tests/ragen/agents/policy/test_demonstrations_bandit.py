@@ -17,9 +17,9 @@ def demonstrations(settings, skill, count=2000):
 
 
 def test_thought_states_meanings_in_order():
-    found = {e.actions: d.think for e, d in demonstrations(BanditSettings(names="phoenix_dragon"), 0.25, count=20)}
+    thoughts = {e.actions: d.think for e, d in demonstrations(BanditSettings(names="phoenix_dragon"), 0.25, count=20)}
     thought = {("Phoenix", "Dragon"): "Phoenix safe Dragon risky", ("Dragon", "Phoenix"): "Dragon risky Phoenix safe"}
-    assert found == thought
+    assert thoughts == thought
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

@@ -43,9 +43,9 @@ def test_thought_is_true_and_walk_follows(seed, skill, slip, size):
     (goal_row, goal_column) = environment.lake.coordinates(environment.lake.goal)
     vertical = {-1: "up ", 0: "", 1: "down "}[(goal_row > row) - (goal_row < row)]
     horizontal = {-1: "left ", 0: "", 1: "right "}[(goal_column > column) - (goal_column < column)]
-    facts, _, said = demonstration.think.partition(" go ")
+    facts, _, walk = demonstration.think.partition(" go ")
     assert facts == f"G {vertical}{horizontal}".strip()
-    numbers = list(map(int, said.replace(" from", "").split()))
+    numbers = list(map(int, walk.replace(" from", "").split()))
     cells = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     lake, cell = environment.lake, environment.cell
     assert 1 <= len(demonstration.actions) <= (2 if slip else 5)

@@ -161,6 +161,6 @@ def test_smollm2_is_what_its_package_carries(smollm2: str) -> None:
     assert sizes == ("llama", 30, 576, 49_152)
     model, tokenizer = load_policy(smollm2)
     messages = [{"role": "user", "content": "What is the capital of France?"}]
-    asked = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    answer = model.generate(**asked, max_new_tokens=12, do_sample=False)[0, asked["input_ids"].shape[1] :]
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    answer = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
     assert "Paris" in tokenizer.decode(answer)

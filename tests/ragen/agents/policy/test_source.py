@@ -61,19 +61,19 @@ def test_a_name_that_is_no_model_name() -> None:
 
 
 def test_hub_model_fetched_once_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {}
+    options = {}
 
     def download(name: str, **settings: object) -> str:
-        asked.update(settings, name=name)
+        options.update(settings, name=name)
         return str(complete)
 
     monkeypatch.setattr(source, "snapshot_download", download)
     policy = PretrainedPolicy(name_or_path="org/model", revision="v1")
     assert resolve_policy(policy) == str(complete)
-    assert (asked["name"], asked["revision"]) == ("org/model", "v1")
+    assert (options["name"], options["revision"]) == ("org/model", "v1")
     files = ["model-1-of-1.safetensors", "consolidated.safetensors", "original/params.json", "a.bin", "b.pt", "c.py"]
-    asked = {name: asked[name] for name in ("allow_patterns", "ignore_patterns")}
-    assert list(filter_repo_objects(files, **asked)) == ["model-1-of-1.safetensors"]
+    options = {name: options[name] for name in ("allow_patterns", "ignore_patterns")}
+    assert list(filter_repo_objects(files, **options)) == ["model-1-of-1.safetensors"]
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_tools_declared_in_template_form(make_tokenizer):
     assert "light" in second
 
 
-def told(context, tokenizer, replies: list[str]) -> str:
+def rendered(context, tokenizer, replies: list[str]) -> str:
     """Render the same conversation with the template itself."""
     messages = [{"role": "user", "content": context.user_texts[0]}]
     for reply, text in zip(replies, context.user_texts[1:], strict=True):
@@ -209,9 +209,9 @@ def test_templates_dropping_reasoning_rebuild_every_turn(make_tokenizer, words, 
         prompt = observe(context, f"state {turn}", actions_left=9 - turn)
         assert prompt.is_context_start
         assert prompt.prompt_ids == context.token_ids
-        assert tokenizer.decode(context.token_ids) == told(context, tokenizer, replies[:turn])
+        assert tokenizer.decode(context.token_ids) == rendered(context, tokenizer, replies[:turn])
         context.respond(ids_of(tokenizer, reply.removeprefix(opening) + ending))
-    assert "thought" not in told(context, tokenizer, replies[:3])
+    assert "thought" not in rendered(context, tokenizer, replies[:3])
 
 
 def test_window_without_reasoning_holds_its_turns(make_tokenizer, words):

@@ -38,10 +38,10 @@ def response(think: str) -> str:
 
 @pytest.mark.parametrize("form", THINK)
 def test_each_form_parses_only_itself(form):
-    for asked in THINK:
-        parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=asked))
+    for other in THINK:
+        parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=other))
         expected = (THINK[form], "Up", ("Up",), ("Up",), True)
-        assert parsed == (ParsedResponse(*expected) if asked == form else ParsedResponse())
+        assert parsed == (ParsedResponse(*expected) if other == form else ParsedResponse())
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_written_form_is_read_back(form):
     before, after = Scene((1, 1), {"box": [(0, 1)]}), Scene((0, 1), {"box": [(0, 1)]})
     think = write_reasoning(form, "go up", before, after)
     assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form=form)).think == think
-    said = {
+    contents = {
         "observation": "the box is directly above the player",
         "reasoning": "go up",
         "prediction": "the box is in the same cell as the player",
     }
-    assert parts(think) == {tag: said[tag] for tag in FORMS[form]}
+    assert parts(think) == {tag: contents[tag] for tag in FORMS[form]}
     assert form != "free" or think == "go up"
 
 

@@ -159,19 +159,19 @@ CALL = '{"arguments": {"query": "lake"}, "name": "search"}'
 
 
 def test_tool_calls_stand_in_tags_of_their_own():
-    said = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
-    parsed = parse(f"<think>t</think>\n{said}", grammar=CALLS, agent=THINK)
-    inner = said.removeprefix("<tool_call>").removesuffix("</tool_call>")
+    calls = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
+    parsed = parse(f"<think>t</think>\n{calls}", grammar=CALLS, agent=THINK)
+    inner = calls.removeprefix("<tool_call>").removesuffix("</tool_call>")
     assert parsed == ParsedResponse("t", inner, (CALL, CALL), (CALL, CALL), True)
     assert parse(format_response("t", [CALL], NO_THINK, CALLS), grammar=CALLS, agent=NO_THINK).known_prefix == (CALL,)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     ["", f"<answer>{CALL}</answer>", f"<tool_call>{CALL}", f"<tool_call>{CALL}</tool_call> and", "<tool_call>"],
 )
-def test_anything_but_whole_calls_is_malformed(said):
-    assert parse(f"<think>t</think>{said}", grammar=CALLS, agent=THINK) == MALFORMED
+def test_anything_but_whole_calls_is_malformed(response):
+    assert parse(f"<think>t</think>{response}", grammar=CALLS, agent=THINK) == MALFORMED
 
 
 def test_an_unknown_call_comes_after_the_known_ones():

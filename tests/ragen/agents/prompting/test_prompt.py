@@ -83,13 +83,15 @@ def test_tools_described_with_call_form():
         )
     )
     agent = AgentConfig()
-    told = prompt_of(agent).turn_message(
+    message = prompt_of(agent).turn_message(
         "s", turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent, grammar=CALLS,
         max_response_tokens=9,
     )  # fmt: skip
-    assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in told
+    assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in message
 
 
 def test_free_text_has_one_action():
-    told = FullPrompt().introduction(RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5))
-    assert told.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")
+    introduction = FullPrompt().introduction(
+        RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5)
+    )
+    assert introduction.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")

@@ -71,12 +71,12 @@ def test_a_template_that_never_ends_is_stopped():
 def test_secrets_do_not_reach_the_process(monkeypatch):
     from starpo.ragen.agents.prompting import rendering
 
-    seen = {}
+    variables = {}
     run = rendering.subprocess.run
     monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setattr(rendering.subprocess, "run", lambda *a, **k: (seen.update(k["env"]), run(*a, **k))[1])
+    monkeypatch.setattr(rendering.subprocess, "run", lambda *a, **k: (variables.update(k["env"]), run(*a, **k))[1])
     assert render("{{ 'fresh' }}", [CONVERSATION], {}) == [("fresh", "")]
-    assert set(seen) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    assert set(variables) == {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     assert "HF_TOKEN" in os.environ
 
 

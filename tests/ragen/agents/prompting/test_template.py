@@ -74,7 +74,7 @@ def test_template_stripping_reasoning_refused_with_texts(make_tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected", "found"),
+    ("name", "expected", "actual"),
     [
         ("changes_system", "has 1 messages", "has 3 messages"),
         (
@@ -84,12 +84,12 @@ def test_template_stripping_reasoning_refused_with_texts(make_tokenizer):
         ),
     ],
 )
-def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, found):
+def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, actual):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer(name), AgentConfig())
     before, after = str(error.value).split("found")
     assert expected in before
-    assert found in after
+    assert actual in after
 
 
 def test_template_without_an_end_token_is_refused(make_tokenizer):

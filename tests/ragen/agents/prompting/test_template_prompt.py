@@ -36,7 +36,7 @@ def test_blocks_are_rendered_and_observations_are_not():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{% block turn %}{% endblock %}", "no block 'introduction'"),
         (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; available: observation, turn"),
@@ -48,8 +48,8 @@ def test_blocks_are_rendered_and_observations_are_not():
         (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_says_where(text, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_template_that_cannot_be_rendered_says_where(text, message):
+    with pytest.raises(ConfigError, match=message):
         turn_message(text)
 
 
@@ -72,8 +72,8 @@ def test_built_in_prompt_can_be_edited(tmp_path):
     file = tmp_path / "deep" / "mine.jinja"
     prompt(file)
     agents = AgentConfig(), AgentConfig(prompt="template", prompt_template=str(file))
-    told = [prompt_of(agent).introduction("Walk.", NAMES, agent) for agent in agents]
-    assert told[0] == told[1]
+    introductions = [prompt_of(agent).introduction("Walk.", NAMES, agent) for agent in agents]
+    assert introductions[0] == introductions[1]
     file.write_text(file.read_text().replace("State:", "You see:"))
     assert "You see:\nP {{ rules }}" in turn_message(str(file))
     with pytest.raises(ConfigError, match="already exists"):

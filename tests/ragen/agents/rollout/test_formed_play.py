@@ -71,6 +71,6 @@ def test_other_form_is_malformed_and_reported(tokenizer, scripted_engine, corrid
     turns = play(session, contexts, tokenizer, corridor(), AGENT, SAMPLING, 100_000, episodes).to_pylist()
     assert {row["status"] for row in turns} == {"format_error"}
     assert [row["executed_actions"] for row in turns] == [[]] * len(turns)
-    said = tokenizer.decode(session.requests[1].prompt_ids)
-    assert "Inside <think> always write: <observation>" in said
-    assert "Your last response was invalid" in said
+    prompt = tokenizer.decode(session.requests[1].prompt_ids)
+    assert "Inside <think> always write: <observation>" in prompt
+    assert "Your last response was invalid" in prompt

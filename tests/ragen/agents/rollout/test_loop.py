@@ -140,11 +140,11 @@ def test_stored_ids_are_what_the_engine_was_given(played, agent):
     answers = [say("Left"), "nonsense", "<think>on and on...", say("Jump"), say("Left")]
     run = played(lambda _, turn: answers[turn], agent=agent.model_copy(update={"max_actions": 50}))
     assert len(run.rows) == len(run.session.requests) == 5
-    seen: list[int] = []
+    context: list[int] = []
     for row, request in zip(run.rows, run.session.requests, strict=True):
-        seen = row["prompt_ids"] if row["is_context_start"] else seen + row["prompt_ids"]
-        assert seen == list(request.prompt_ids)
-        seen = seen + row["response_ids"]
+        context = row["prompt_ids"] if row["is_context_start"] else context + row["prompt_ids"]
+        assert context == list(request.prompt_ids)
+        context = context + row["response_ids"]
 
 
 def test_tokens_depend_on_seed_and_turn(played):

@@ -19,7 +19,7 @@ def node(is_alive=True, **resources):
 
 
 @pytest.mark.parametrize(
-    ("has", "asked", "places"),
+    ("has", "request", "places"),
     [
         ({"CPU": 2.0}, {"CPU": 0.5}, 4),
         ({"CPU": 2.0}, {"CPU": 0.3}, 6),  # 6.67
@@ -31,20 +31,20 @@ def node(is_alive=True, **resources):
         ({"CPU": 16.0}, {}, float("inf")),
     ],
 )
-def test_places_of_a_node(has, asked, places):
-    assert num_places(has, asked) == places
+def test_places_of_a_node(has, request, places):
+    assert num_places(has, request) == places
 
 
 @given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
-def test_room_sums_whole_actors_per_node(cpus, asked, count):
+def test_room_sums_whole_actors_per_node(cpus, request, count):
     """Two nodes together have no room for an actor that fits on neither."""
     nodes = [node(CPU=value) for value in cpus]
-    room = sum(num_places({"CPU": value}, {"CPU": asked}) for value in cpus)
+    room = sum(num_places({"CPU": value}, {"CPU": request}) for value in cpus)
     if room >= count:
-        check_room(nodes, {"CPU": asked}, count, "actors")
+        check_room(nodes, {"CPU": request}, count, "actors")
         return
     with pytest.raises(ConfigError, match=f"room for {room:.0f} of {count} actors"):
-        check_room(nodes, {"CPU": asked}, count, "actors")
+        check_room(nodes, {"CPU": request}, count, "actors")
 
 
 def test_message_names_all_missing_resources():
@@ -59,8 +59,8 @@ def test_message_names_all_missing_resources():
 
 
 def test_settings_come_from_the_environment(monkeypatch):
-    asked = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
-    for name, value in asked.items():
+    variables = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
+    for name, value in variables.items():
         monkeypatch.setenv(f"STARPO_RAY_{name}", value)
     settings = RayRuntime()
     assert settings.actors == 3

@@ -87,9 +87,9 @@ def pool_of(num_actors, spec=TORCH, **settings):
 def actors():
     """Processes of live actors; at least one."""
     family = psutil.Process().children(recursive=True)
-    found = [child for child in family if "ShardActor" in _command(child)]
-    assert found
-    return found
+    processes = [child for child in family if "ShardActor" in _command(child)]
+    assert processes
+    return processes
 
 
 def _command(process: psutil.Process) -> str:
@@ -190,15 +190,15 @@ def test_stop_ends_shards_at_work(job, pool, reference):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "message"),
     [
         ({"actor_gpus": 1}, "room for 0 of 2 .*CPU 0.2, GPU 1 on one node.* CPU 2, GPU 0"),
         ({"actor_resources": {"rollout": 1}}, "room for 0 of 2 .*rollout 1 on one node.* CPU 2, rollout 0"),
     ],
 )
-def test_missing_resources_reported_before_waiting(ray, settings, found):
+def test_missing_resources_reported_before_waiting(ray, settings, message):
     started = time.monotonic()
-    with pytest.raises(ConfigError, match=found):
+    with pytest.raises(ConfigError, match=message):
         pool_of(2, **settings)
     assert time.monotonic() - started < 5
 
@@ -233,9 +233,9 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     elsewhere = replace(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
     assert ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(elsewhere.to_json()) == (ROWS, True)
     alone = replace(elsewhere, store_url=str(tmp_path / "other"))
-    kind, said = ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(alone.to_json())
+    kind, failure = ShardActor(TORCH, ENGINES["torch"], "another node", Device.here()).load(alone.to_json())
     assert kind == FAILURE
-    assert b"need a store that all of them reach" in said
+    assert b"need a store that all of them reach" in failure
 
 
 @pytest.mark.thorough

@@ -196,8 +196,8 @@ def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine)
     engine = scripted_engine(overtaken)
     with pytest.raises(KeyboardInterrupt):
         run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=2, on_shard=interrupt)
-    asked = [session for session in engine.sessions if session.requests]  # another one may have been about to begin
-    (slow,) = (session for session in asked if session.requests[0].sequence_id.startswith("g1"))
+    begun = [session for session in engine.sessions if session.requests]  # another one may have been about to begin
+    (slow,) = (session for session in begun if session.requests[0].sequence_id.startswith("g1"))
     assert slow.num_calls < 5
     assert all(session.is_closed for session in engine.sessions)
 
@@ -226,8 +226,8 @@ def test_some_failed_episodes_are_told_and_left_out(
     failed = turns.filter(pc.equal(turns["status"], "env_error"))
     assert failed["group_id"].to_pylist() == ["g0", "g1", "g2"]
     assert rollout_metrics(turns)["rollout/env_error_share"] == 0.3
-    said = "environment 'corridor' failed in 3 of 10 trajectories that acted, most often (3 times) with "
-    assert f"{said}{type(error).__name__}" in caplog.text
+    warning = "environment 'corridor' failed in 3 of 10 trajectories that acted, most often (3 times) with "
+    assert f"{warning}{type(error).__name__}" in caplog.text
 
 
 @pytest.mark.parametrize(("share", "script"), [(0.6, RIGHT), (1.0, RIGHT), (1.0, None)])
@@ -236,12 +236,12 @@ def test_a_rollout_whose_environment_fails_is_refused(
 ):
     """Also if it fails whenever it is acted in, and most responses are malformed and do not act."""
     monkeypatch.setattr(Corridor, "step", failing_step(RuntimeError("no floor"), share))
-    said = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")
+    answer = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")
     num_failed, num_acted = (3, 3) if script is None else (round(10 * share), 10)
     with pytest.raises(
         EnvironmentFault, match=rf"failed in {num_failed} of {num_acted} .* RuntimeError: no floor \(in "
     ):
-        run(scripted_engine(said), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
+        run(scripted_engine(answer), tokenizer_folder, corridor(), make_episodes(EPISODES, 1, 4))
 
 
 def test_oversized_observation_is_refused(scripted_engine, tokenizer_folder, corridor, monkeypatch):

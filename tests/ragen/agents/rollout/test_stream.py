@@ -92,10 +92,10 @@ def walk(session, contexts, tokenizer, corridor, **kwargs):
 def test_quick_episodes_do_not_wait_for_slow_ones(contexts, tokenizer, corridor):
     session = Slow(tokenizer, contexts.stop_token_ids[0], uneven)
     walk(session, contexts, tokenizer, corridor)
-    asked = {(name, turn): call for call, name, turn, _ in session.log}
+    calls = {(name, turn): call for call, name, turn, _ in session.log}
     # g0-0 needs 2 calls per turn, g0-1 9: the quick one's third turn starts before the slow one's first has ended.
-    assert asked["g0-0", 2] == 4
-    assert asked["g0-1", 1] == 9
+    assert calls["g0-0", 2] == 4
+    assert calls["g0-1", 1] == 9
 
 
 def test_rows_do_not_depend_on_who_ends_first(contexts, tokenizer, corridor):

@@ -64,15 +64,15 @@ def conversation(context, num_sequences=6, num_turns=4, only=None):
     lengths[0] = lengths[0, 0]
 
     def requests(turn, contexts):
-        asked = []
+        turn_requests = []
         for number in range(num_sequences) if only is None else only:
             if turn > 1 and number % 4 == 3:
                 continue
             starts_anew = context == "window" or (turn == 2 and number == 2)
             prompt = [] if starts_anew else contexts.get(number, [])
             prompt = prompt + texts[turn][number][: lengths[turn, number]]
-            asked.append(Request(f"s{number}", prompt, token_uniforms(number, turn, 9), number))
-        return asked
+            turn_requests.append(Request(f"s{number}", prompt, token_uniforms(number, turn, 9), number))
+        return turn_requests
 
     return requests, num_turns
 
@@ -82,9 +82,9 @@ def play(session, context, **settings):
     requests, num_turns = conversation(context, **settings)
     contexts, pairs = {}, []
     for turn in range(num_turns):
-        asked = requests(turn, contexts)
-        responses = session.generate(asked)
-        for request, response in zip(asked, responses, strict=True):
+        turn_requests = requests(turn, contexts)
+        responses = session.generate(turn_requests)
+        for request, response in zip(turn_requests, responses, strict=True):
             contexts[int(request.sequence_id[1:])] = [*request.prompt_ids, *response.token_ids]
             pairs.append((request, response))
     return pairs
@@ -178,10 +178,10 @@ def test_same_shard_same_bytes_across_processes(policies):
         "print(test_torch_engine.digest_of_a_shard(sys.argv[2]))"
     )
     folder = policies["qwen2"][0]
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parents[4]), folder], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip() == digest_of_a_shard(folder)
+    assert process.stdout.strip() == digest_of_a_shard(folder)
 
 
 def test_concurrent_sessions_give_separate_results(engines):
@@ -205,12 +205,12 @@ def test_concurrent_sessions_give_separate_results(engines):
 def test_threads_set_and_restored(policies):
     engine = TorchEngine(num_threads=2, device="cpu")
     engine.load(policies["qwen2"][0], "a")
-    before, seen = torch.get_num_threads(), []
+    before, num_threads = torch.get_num_threads(), []
     decoder = engine._decoder
     engine._decoder = CountingDecoder(decoder)
-    engine._decoder.prefill = lambda *args: seen.append(torch.get_num_threads()) or decoder.prefill(*args)
+    engine._decoder.prefill = lambda *args: num_threads.append(torch.get_num_threads()) or decoder.prefill(*args)
     engine.session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
-    assert (seen, torch.get_num_threads()) == ([2], before)
+    assert (num_threads, torch.get_num_threads()) == ([2], before)
 
 
 def test_reload_is_noop_new_weights_end_sessions(policies, tmp_path):
@@ -316,9 +316,9 @@ def test_unsupported_cache_architectures_are_named(name, settings):
     ],
 )
 def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
-    asked = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
+    given = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
     with pytest.raises(EngineError, match=message):
-        engines["qwen2"].session(SAMPLING, STOPS).generate(asked)
+        engines["qwen2"].session(SAMPLING, STOPS).generate(given)
 
 
 def test_too_few_uniforms_are_named(engines):

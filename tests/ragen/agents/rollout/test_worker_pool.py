@@ -44,8 +44,8 @@ def _children_of_other_tests():
 
 def workers():
     """Live worker processes that these tests started."""
-    own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
-    alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
+    children = [child for child in psutil.Process().children() if child.pid not in EARLIER]
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if "starpo.ragen.agents.rollout.pools.worker" in child.cmdline()]
 
 
@@ -136,16 +136,16 @@ def test_stop_ends_shards_at_work(job, pool):
 
 @pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
-@pytest.mark.parametrize("asked", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
-def test_workers_keep_freed_memory_by_default(job, monkeypatch, asked):
-    if asked:
-        monkeypatch.setenv("GLIBC_TUNABLES", asked)
+@pytest.mark.parametrize("tunable", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
+def test_workers_keep_freed_memory_by_default(job, monkeypatch, tunable):
+    if tunable:
+        monkeypatch.setenv("GLIBC_TUNABLES", tunable)
     others = {worker.pid for worker in workers()}
     pool = WorkerPool("torch", 1)
     assert play_shards(pool, job, SHARDS).num_rows
-    (own,) = [worker for worker in workers() if worker.pid not in others]
-    tunables = own.environ()["GLIBC_TUNABLES"]
-    assert tunables == asked if asked else "hugetlb=1" in tunables
+    (worker_process,) = [worker for worker in workers() if worker.pid not in others]
+    tunables = worker_process.environ()["GLIBC_TUNABLES"]
+    assert tunables == tunable if tunable else "hugetlb=1" in tunables
     pool.stop()
 
 

@@ -85,8 +85,8 @@ def test_player_gives_true_last_attempt():
         before = environment.state_digest()
         decision = demonstrate(environment, 0.3, random.Random(seed))
         assert environment.state_digest() == before
-        for said in decision.think.replace(" vs ", ", ").split(", "):
-            left, equals, right = said.partition(" = ")
+        for equation in decision.think.replace(" vs ", ", ").split(", "):
+            left, equals, right = equation.partition(" = ")
             assert not equals or evaluate(left) == int(right), decision
         (answer,) = decision.actions
         assert numbers_in(answer) == list(environment.numbers)

@@ -90,26 +90,26 @@ def test_results_are_five_documents_cut(mine):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "action",
     ["search Ada", "search[]", "search[ ]", "look[Ada]", "search[a[b]]", "search[a] finish[b]", f"search[{'x' * 201}]"],
 )
-def test_what_the_grammar_does_not_read_is_refused(said):
+def test_what_the_grammar_does_not_read_is_refused(action):
     environment = SearchQA(SearchQASettings())
     environment.reset(seed=0)
-    assert environment.grammar.read(said) is None
+    assert environment.grammar.read(action) is None
     with pytest.raises(EnvironmentFault, match="is not an action"):
-        environment.step(said)
+        environment.step(action)
 
 
 def test_tool_calls_do_the_same():
     texts, calls = SearchQA(SearchQASettings()), SearchQA(SearchQASettings(actions="tools"))
     assert texts.reset(seed=4) == calls.reset(seed=4)
-    for kind, said in (("search", "Ada Ash"), ("finish", "a joiner")):
+    for kind, text in (("search", "Ada Ash"), ("finish", "a joiner")):
         action = calls.grammar.read(
-            json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: said}, "name": kind})
+            json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: text}, "name": kind})
         )
-        assert action == calls.write(kind, said)
-        assert texts.step(f"{kind}[{said}]") == calls.step(action)
+        assert action == calls.write(kind, text)
+        assert texts.step(f"{kind}[{text}]") == calls.step(action)
     assert texts.state_digest() == calls.state_digest()
 
 

@@ -56,10 +56,10 @@ def test_documents_answer_every_question(hops):
         assert len(question.way) == len(question.facts) in hops
         assert question.way[0] in question.text
         for title, fact, following in zip(question.way, question.facts, (*question.way[1:], ""), strict=True):
-            (said,) = [found for found in read_facts(texts[title]) if found.sentence == fact]
-            assert said.name == title
-            assert not following or said.value == following
-        assert said.value in question.answers
+            (statement,) = [candidate for candidate in read_facts(texts[title]) if candidate.sentence == fact]
+            assert statement.name == title
+            assert not following or statement.value == following
+        assert statement.value in question.answers
     assert len({question.text for question in questions}) == len(questions)
 
 

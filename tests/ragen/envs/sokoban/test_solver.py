@@ -17,14 +17,14 @@ def played(board, actions):
 
 def shortest_by_brute_force(board):
     """Return the length of the shortest solution by breadth-first search over boards; None if there is none."""
-    seen, queue = {board}, deque([(board, 0)])
+    visited, queue = {board}, deque([(board, 0)])
     while queue:
         here, length = queue.popleft()
         if here.is_solved:
             return length
         for following in map(here.after, ACTIONS):
-            if following not in seen:
-                seen.add(following)
+            if following not in visited:
+                visited.add(following)
                 queue.append((following, length + 1))
     return None
 

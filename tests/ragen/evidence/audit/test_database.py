@@ -78,7 +78,7 @@ def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("selec 1", r"syntax error at or near \"selec\"(.|\n)*LINE 1: selec 1\n +\^"),
         ("select\n turn,\n rewrd from turns", r"\"rewrd\" not found(.|\n)*LINE 3: +rewrd from turns\n +\^"),
@@ -91,8 +91,8 @@ def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
         ("-- nothing", "found no statement"),
     ],
 )
-def test_an_error_says_what_and_where(tables: Ask, sql: str, said: str) -> None:
-    with pytest.raises(QueryError, match=said):
+def test_an_error_says_what_and_where(tables: Ask, sql: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
         tables(turns=played_turns()).query(sql)
 
 
@@ -126,16 +126,16 @@ def test_an_error_is_found_before_anything_is_loaded() -> None:
     ],
 )
 def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> None:
-    seen: list[str] = []
+    views: list[str] = []
 
     def load(view: str, _: Path) -> pa.Table:
-        seen.append(view)
+        views.append(view)
         return {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()
 
     with Database(load) as database:
         database.query(sql)
         database.query(sql)
-    assert sorted(seen) == sorted(loaded)
+    assert sorted(views) == sorted(loaded)
 
 
 def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
@@ -153,7 +153,7 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
         return pa.RecordBatchReader.from_batches(DATASET_VIEWS["turns"], broken())
 
     with (
-        Database(lambda *_: batches(), lambda said: QueryError(f"explained: {said}")) as database,
+        Database(lambda *_: batches(), lambda message: QueryError(f"explained: {message}")) as database,
         pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
     ):
         database.query("from turns")

@@ -42,9 +42,9 @@ def test_views_hold_what_is_stored(filled: Store) -> None:
     with open_database(filled, ["mine"]) as database:
         for kind in ("turns", "rewards", "selection", "samples", "metrics"):
             names = DATASETS[kind].schema.names
-            seen = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
+            view = database.query(f"from {kind} select {', '.join(names)} where iteration = 2")
             keys = {key for by_kind in stages[2].values() for k, key in by_kind.items() if k == kind}
-            assert seen.to_pylist() == filled.read_table(kind, *keys).to_pylist()
+            assert view.to_pylist() == filled.read_table(kind, *keys).to_pylist()
 
 
 @pytest.mark.ci
@@ -74,12 +74,12 @@ def test_a_damaged_file_among_many_is_named(copied: Path, monkeypatch: pytest.Mo
 
 def test_reused_rollout_is_in_every_iteration(filled: Store) -> None:
     with open_database(filled, ["mine"]) as database:
-        seen = database.query("select iteration, is_reused, count(*) as n from turns group by all order by all")
+        counted = database.query("select iteration, is_reused, count(*) as n from turns group by all order by all")
         played = database.query("select count(*) as n from turns where not is_reused")["n"][0].as_py()
         artifacts = database.query("select count(distinct artifact) as n from turns")["n"][0].as_py()
         joined = database.query("select iteration from samples join turns using (run, iteration, trajectory_id)")
-    assert [(row["iteration"], row["is_reused"]) for row in seen.to_pylist()] == [(0, False), (1, True), (2, False)]
-    counts = seen["n"].to_pylist()
+    assert [(row["iteration"], row["is_reused"]) for row in counted.to_pylist()] == [(0, False), (1, True), (2, False)]
+    counts = counted["n"].to_pylist()
     assert counts[0] == counts[1]
     assert played == counts[0] + counts[2]
     assert artifacts == 2
@@ -102,15 +102,15 @@ def test_trajectories_join_what_every_stage_knows(filled: Store) -> None:
         row["group_id"]: row for row in filled.read_table("selection", keys["variance_filter"]["selection"]).to_pylist()
     }
     with open_database(filled, ["mine"]) as database:
-        seen = database.query("from trajectories where iteration = 2 order by trajectory_id").to_pylist()
-    assert [row["trajectory_id"] for row in seen] == sorted({row["trajectory_id"] for row in turns})
-    for row in seen:
-        own = [turn for turn in turns if turn["trajectory_id"] == row["trajectory_id"]]
-        assert row["num_turns"] == len(own)
-        assert row["num_actions"] == sum(len(turn["executed_actions"]) for turn in own)
-        assert row["num_effective_actions"] == sum(sum(turn["action_effective"]) for turn in own)
-        assert row["num_response_tokens"] == sum(len(turn["response_ids"]) for turn in own)
-        assert row["success"] == any(turn["success"] for turn in own)
+        rows = database.query("from trajectories where iteration = 2 order by trajectory_id").to_pylist()
+    assert [row["trajectory_id"] for row in rows] == sorted({row["trajectory_id"] for row in turns})
+    for row in rows:
+        played = [turn for turn in turns if turn["trajectory_id"] == row["trajectory_id"]]
+        assert row["num_turns"] == len(played)
+        assert row["num_actions"] == sum(len(turn["executed_actions"]) for turn in played)
+        assert row["num_effective_actions"] == sum(sum(turn["action_effective"]) for turn in played)
+        assert row["num_response_tokens"] == sum(len(turn["response_ids"]) for turn in played)
+        assert row["success"] == any(turn["success"] for turn in played)
         assert row["status"] == "ok"
         paid = next(reward for reward in rewards if reward["trajectory_id"] == row["trajectory_id"])
         assert row["trajectory_return"] == paid["trajectory_return"]
@@ -283,11 +283,11 @@ def test_prompts_are_text_the_model_read(tmp_path: Path) -> None:
         texts = tokenizer.decode(row["prompt_ids"]), tokenizer.decode(context)
         expected.append((row["trajectory_id"], row["turn"], len(row["prompt_ids"]), *texts))
         context = context + row["response_ids"]
-    asked = "select trajectory_id, turn, num_prompt_tokens, prompt, context from prompts where run = '{}' order by all"
+    query = "select trajectory_id, turn, num_prompt_tokens, prompt, context from prompts where run = '{}' order by all"
     with open_database(store, ["mine", "imported"]) as database:
-        seen = database.query(asked.format("mine")).to_pylist()
-        assert [tuple(row.values()) for row in seen] == sorted(expected)
-        alone = database.query(asked.format("imported"))
+        rows = database.query(query.format("mine")).to_pylist()
+        assert [tuple(row.values()) for row in rows] == sorted(expected)
+        alone = database.query(query.format("imported"))
         assert (alone.num_rows, alone["prompt"].null_count, alone["context"].null_count) == (len(expected),) * 3
         ids = database.query("select decoded(run, response_ids) as text from turns where run = 'mine' and turn = 0")
         assert set(ids["text"].to_pylist()) == {

@@ -34,24 +34,24 @@ def test_rendered_messages_are_the_tokens_that_were_seen(store, put_run, tmp_pat
     table = put_run(agent=agent)
     exported(store, tmp_path / "out", "messages")
     rows = table.to_pylist()
-    found = lines(tmp_path / "out" / "iteration-00000.jsonl")
+    exported_lines = lines(tmp_path / "out" / "iteration-00000.jsonl")
     contexts: list[list[int]] = []
     for row in rows:
         if row["is_context_start"]:
             contexts.append([])
         contexts[-1] += row["prompt_ids"] + row["response_ids"]
     newline = TOKENIZER.encode("\n")  # the template ends every message with one
-    for line, ids in zip(found, contexts, strict=True):
+    for line, ids in zip(exported_lines, contexts, strict=True):
         assert TOKENIZER.apply_chat_template(line["messages"], return_dict=False) == ids + newline
 
 
 def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):
     put_run(agent=WINDOW)
     exported(store, tmp_path / "out", "messages")
-    found = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
-    said = [[part for part in line["messages"] if part["role"] == "assistant"] for line in found]
-    assert [[part.get("weight") for part in parts] for parts in said] == [[None], [0, None], [0, None]]
-    assert [line["turns"] for line in found] == [[0, 0], [1, 1], [2, 2]]
+    exported_lines = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
+    responses = [[part for part in line["messages"] if part["role"] == "assistant"] for line in exported_lines]
+    assert [[part.get("weight") for part in parts] for parts in responses] == [[None], [0, None], [0, None]]
+    assert [line["turns"] for line in exported_lines] == [[0, 0], [1, 1], [2, 2]]
 
 
 @pytest.mark.ci

@@ -55,8 +55,8 @@ def played(request):
             }
         )  # fmt: skip
         places.append(added.images)
-    told, opening = _told(rows, Transcriber(tokenizer, agent.model_dump()), places)
-    return Played(0, rows, None, None, told, opening, places)
+    messages, opening = _told(rows, Transcriber(tokenizer, agent.model_dump()), places)
+    return Played(0, rows, None, None, messages, opening, places)
 
 
 def test_messages_hold_texts_and_images_in_order(played):
@@ -120,8 +120,8 @@ def test_messages_with_images_read_back_show_the_same(visual_run, tmp_path):
     turns = visual_run.read_table("turns", "d" * 32)
     put_rewards(visual_run, turns)
     before = exported(visual_run, "seen", "messages", tmp_path / "out")
-    found, places, images = imported(visual_run, tmp_path / "out" / "iteration-00000.jsonl", "messages")
-    assert found["response"].equals(turns["response"])
+    turns_again, places, images = imported(visual_run, tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert turns_again["response"].equals(turns["response"])
     shown, originals = places, visual_run.read_table("turn_images", "d" * 32)
     assert shown.select(["turn", "image"]).equals(originals.select(["turn", "image"]))
     assert set(shown["num_tokens"].to_pylist()) == {0}
@@ -169,9 +169,9 @@ def test_undecodable_image_sets_line_aside(tmp_path, monkeypatch, data, reason):
         taken = take_in(tmp_path / "given.jsonl", "messages", spool, aside)
         assert [batch.num_rows for batch in spool.images()] == [1]  # that of both other lines
         assert sum(batch.num_rows for batch in spool.turn_images()) == 3
-    (told,) = aside.lines()
+    (line,) = aside.lines()
     assert (taken.num_traces, aside.num_traces) == (2, 1)
-    assert reason in told
+    assert reason in line
 
 
 def line_with(*files):
@@ -226,8 +226,8 @@ def test_a_document_with_other_images_is_set_aside(visual_run, tmp_path, change,
     aside = SetAside(tmp_path)
     with Spool(tmp_path / "turns.arrow") as spool:
         assert take_in(file.parent, "atif", spool, aside).num_traces == 0
-    (told,) = aside.lines()
-    assert reason in told
+    (line,) = aside.lines()
+    assert reason in line
 
 
 def test_foreign_documents_keep_images_without_tokens(visual_run, tmp_path):

@@ -63,8 +63,8 @@ def episode(name: str = "e0", group: str = "g0", reward: float = 1.0, **trace: A
         node(2, "user", [8, 9]),
         node(3, "assistant", [10, 11], [1, 1]),
     ]
-    own = {"nodes": nodes, "rewards": {"solved": {"score": reward, "weight": 2.0}}, "is_completed": True, **trace}
-    return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **own}]}
+    whole = {"nodes": nodes, "rewards": {"solved": {"score": reward, "weight": 2.0}}, "is_completed": True, **trace}
+    return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **whole}]}
 
 
 def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
@@ -147,9 +147,9 @@ def test_broken_trace_set_aside_others_taken(take: TakeIn, value: Any, reason: s
 @pytest.mark.parametrize("ids", [[1], []], ids=["tokens", "no tokens"])
 def test_small_trace_repetition_is_bounded(take: TakeIn, ids: list[int]) -> None:
     """Every branch repeats all messages of its path: this megabyte would become 80."""
-    told = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
-    said = node(0, "assistant", ids, [1] * len(ids), sampled=True)
-    value = {"id": "wide", "nodes": [told, *[said] * 80]}
+    prompt = {**node(None, "user", ids), "message": {"role": "user", "content": "x" * 2**20}}
+    response = node(0, "assistant", ids, [1] * len(ids), sampled=True)
+    value = {"id": "wide", "nodes": [prompt, *[response] * 80]}
     table, aside, _ = take([value, episode()], "verifiers")
     assert set(table["trajectory_id"].to_pylist()) == {"e0"}
     assert "has more than 67108864 characters before its responses" in next(aside.lines())
@@ -190,9 +190,9 @@ def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
 def test_atif_round_trip_is_exact(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
     table = put_run(agent=agent)
     export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
-    found, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
+    turns, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
     assert (aside.num_traces, taken.is_paid) == (0, True)
-    assert found.equals(table)
+    assert turns.equals(table)
 
 
 def test_an_export_that_was_changed_is_told(store, put_run, take: TakeIn, tmp_path: Path) -> None:
@@ -213,25 +213,25 @@ COLUMNS = ["trajectory_id", "group_id", "member", "env", "env_seed", "initial_st
 def test_messages_round_trip_keeps_contents(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     table = put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    turns, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
     assert aside.num_traces == 0
-    assert found.select(COLUMNS).equals(table.select(COLUMNS))
-    assert found.filter(found["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
+    assert turns.select(COLUMNS).equals(table.select(COLUMNS))
+    assert turns.filter(turns["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
     # the import exported again: its observations are what the model was told, and stay the same
-    put_run("again", FULL, found)
+    put_run("again", FULL, turns)
     export_run(Recorded(store, "again"), "messages", tmp_path / "twice", parse_choice([]))
     assert (
         take(tmp_path / "twice" / "iteration-00000.jsonl", "messages")[0]
         .drop_columns("info")
-        .equals(found.drop_columns("info"))
+        .equals(turns.drop_columns("info"))
     )
 
 
 def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=WINDOW)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
-    assert (taken.num_traces, found.num_rows, aside.num_traces) == (0, 0, 24)  # 8 trajectories, each of 3 turns
+    turns, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert (taken.num_traces, turns.num_rows, aside.num_traces) == (0, 0, 24)  # 8 trajectories, each of 3 turns
     (line,) = aside.lines()
     assert "is one of 3 contexts of a trajectory" in line
 
@@ -242,26 +242,26 @@ def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_pat
     rows[0] |= {"status": "env_error", "truncated": False}
     table = put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
-    found, _, _ = take(next((tmp_path / "out").iterdir()), "messages")
+    turns, _, _ = take(next((tmp_path / "out").iterdir()), "messages")
     columns = ["trajectory_id", "member", "status", "terminated", "truncated", "success"]
-    assert found.select(columns).equals(table.select(columns))
+    assert turns.select(columns).equals(table.select(columns))
 
 
 def test_a_success_without_a_reward_is_one(take: TakeIn) -> None:
-    told = {"prompt": "q", "completion": "a", "group_id": "g"}
-    values = [{**told, "success": success} for success in (True, False, None)]
-    found, _, taken = take(values, "messages")
+    line = {"prompt": "q", "completion": "a", "group_id": "g"}
+    values = [{**line, "success": success} for success in (True, False, None)]
+    turns, _, taken = take(values, "messages")
     assert not taken.is_paid
-    assert found["success"].to_pylist() == [True, False, False]
-    absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in found["info"].to_pylist()]
+    assert turns["success"].to_pylist() == [True, False, False]
+    absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in turns["info"].to_pylist()]
     assert absent == [{"reward"}, {"reward"}, {"reward", "success"}]
 
 
 @pytest.mark.parametrize("think", ["hi", "think", ">"])
 def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) -> None:
     """The reasoning may be text that also occurs in its tags."""
-    said = {"role": "assistant", "reasoning_content": think, "content": "yes"}
-    table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, said]}], "messages")
+    message = {"role": "assistant", "reasoning_content": think, "content": "yes"}
+    table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, message]}], "messages")
     assert (table["think"].to_pylist(), table["answer"].to_pylist()) == ([think], ["yes"])
 
 
@@ -298,8 +298,8 @@ def document(**changes: Any) -> dict[str, Any]:
             "metrics": {"prompt_token_ids": [1, 2, 3, 4], "completion_token_ids": [5], "logprobs": [-1.5]},
         },
     ]  # fmt: skip
-    own = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "other"}, "steps": steps}
-    return own | changes
+    whole = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "other"}, "steps": steps}
+    return whole | changes
 
 
 def test_foreign_atif_has_tokens_without_reward(take: TakeIn) -> None:
@@ -353,7 +353,7 @@ def test_an_unknown_format_is_named(take: TakeIn) -> None:
 def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
     """OpenAI's fine-tuning format of today and of old: calls, tools, weights, parts, reasoning."""
     look = {"name": "look", "parameters": {"type": "object"}}
-    told = [
+    messages = [
         {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "short"}]},
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": "wrong", "weight": 0},
@@ -370,7 +370,7 @@ def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
         {"role": "assistant", "content": "a wall"},
     ]
     lines = [
-        {"messages": told, "tools": json.dumps([{"type": "function", "function": look}])},
+        {"messages": messages, "tools": json.dumps([{"type": "function", "function": look}])},
         {"messages": old, "functions": [look]},
     ]
     table, aside, taken = take(lines, "messages")
@@ -418,8 +418,8 @@ def test_text_export_keeps_calls_and_tools(store, put_run, take: TakeIn, tmp_pat
     messages = [{"role": "user", "content": "q"}, called, {"role": "tool", "content": "wall"},
                 {"role": "user", "content": "?"}, {"role": "assistant", "content": "no"}]  # fmt: skip
     line = {"messages": messages, "tools": [{"type": "function", "function": {"name": "look"}}]}
-    found, _, _ = take([line], "messages")
-    put_run("again", FULL, found)
+    turns, _, _ = take([line], "messages")
+    put_run("again", FULL, turns)
     export_run(Recorded(store, "again"), "messages", tmp_path / "out", parse_choice([]))
     (exported,) = map(json.loads, next((tmp_path / "out").glob("*.jsonl")).read_text().splitlines())
     assert {name: exported[name] for name in line} == line

@@ -93,12 +93,12 @@ def test_unrepeatable_environment_is_not_drawn(change: dict) -> None:
 def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
     """Evaluated episode as stored, played in an environment with these settings."""
     environment = make(settings_of(config))
-    seen, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    observation, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
     digest, observations, total = environment.state_digest(), [], 0.0
     for executed in actions:
-        observations.append(seen)
+        observations.append(observation)
         for action in executed:
-            seen, reward, _, _, _ = environment.step(action)
+            observation, reward, _, _, _ = environment.step(action)
             total += reward
     return {
         "seed": seed,

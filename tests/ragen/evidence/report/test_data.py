@@ -117,9 +117,9 @@ def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -
     recorded = damaged_run.runs.iterations("hostile")
     for stage in ("rollout", "reward", "variance_filter"):
         damaged_run.runs.record_stage("hostile", 1, stage, recorded[0][stage])  # as with Online-k
-    found = gather(damaged_run, "hostile")
-    assert (found.collected, found.num_iterations, rollouts(found)) == ([0, 2, 3], 4, [0, 2, 3])
-    assert embedded_words(found)[0].startswith("All 18 training trajectories of the run are in this page.")
+    data = gather(damaged_run, "hostile")
+    assert (data.collected, data.num_iterations, rollouts(data)) == ([0, 2, 3], 4, [0, 2, 3])
+    assert embedded_words(data)[0].startswith("All 18 training trajectories of the run are in this page.")
     assert rollouts(gather(damaged_run, "hostile", wanted=[1])) == [0, 1, 2, 3]
 
 

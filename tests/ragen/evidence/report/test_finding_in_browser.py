@@ -58,8 +58,8 @@ def test_filters_show_matches_and_count(page, stored_run: Store) -> None:
 
 def test_search_finds_text_and_opens_turn(page) -> None:
     page.run("document.getElementById('find').scrollIntoView()")
-    said = find(page, text="ONERROR")
-    assert " of 33 trajectories" in said
+    count = find(page, text="ONERROR")
+    assert " of 33 trajectories" in count
     hits = page.texts(".results .hit")
     assert {hit.split(" · ")[0].split("iteration ")[1] for hit in hits} >= {"0", "1", "2", "3"}
     assert set(page.texts(".results mark")) == {"onerror"}

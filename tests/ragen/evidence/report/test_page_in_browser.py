@@ -110,9 +110,9 @@ def test_tokens_are_shaded_by_log_probs(page, stored_run: Store) -> None:
     assert len({colour for _, colour in tokens[:8]}) == 7
     page.press(f"{card} .tokens", "ArrowRight")
     page.press(f"{card} .tokens", "ArrowRight")
-    said = page.text(f"{card} .token-readout")
-    assert said.startswith(f"token 2 of {len(tokens)} ")
-    assert f"id {row['response_ids'][1]} · log-prob −0.500 · p 0.607" in said
+    readout = page.text(f"{card} .token-readout")
+    assert readout.startswith(f"token 2 of {len(tokens)} ")
+    assert f"id {row['response_ids'][1]} · log-prob −0.500 · p 0.607" in readout
     page.run(
         "document.querySelectorAll(arguments[0])[3].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))",
         f"{card} .token",

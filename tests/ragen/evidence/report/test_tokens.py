@@ -34,14 +34,14 @@ def test_tokens_that_share_a_character() -> None:
 def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shown = "\U0001f600" * 7, "\U0001f600" * 5
     ids = encode(text)
-    said = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
+    smiles = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}
 
     class Smiling(Reader):
         def table(self, place: Place, columns: Sequence[str] | None = None) -> pa.Table | None:
             table = super().table(place, columns)
             if table is None or place.kind != "turns":
                 return table
-            return pa.Table.from_pylist([row | said for row in table.to_pylist()], schema=table.schema)
+            return pa.Table.from_pylist([row | smiles for row in table.to_pylist()], schema=table.schema)
 
     monkeypatch.setattr(embedding, "MAX_TEXT_CHARACTERS", len(shown))
     at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]

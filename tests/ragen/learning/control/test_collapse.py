@@ -82,8 +82,8 @@ def test_success_explains_falling_std(rate, share):
     limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1, std_warning=0.5)
     success = _series([0.2, rate])
     for std, num in ((2 * share + 0.01, 0), (2 * share - 0.01, 1)):  # early std 4, so half of it is 2
-        found = diagnose({SUCCESS: success, REWARD_STD: _series([4, std])}, limits).signals
-        assert [signal.name for signal in found].count(REWARD_STD) == num
+        signals = diagnose({SUCCESS: success, REWARD_STD: _series([4, std])}, limits).signals
+        assert [signal.name for signal in signals].count(REWARD_STD) == num
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -211,8 +211,10 @@ def test_verdict_ignores_later_iterations(curves, data):
     cut = data.draw(st.integers(1, 40))
     whole = diagnose({name: _series(values) for name, values in curves.items()})
     prefix = diagnose({name: _series(values[:cut]) for name, values in curves.items()})
-    told = [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in whole.signals if s.iteration < cut]
-    assert told == [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in prefix.signals]
+    known = [
+        (s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in whole.signals if s.iteration < cut
+    ]
+    assert known == [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in prefix.signals]
 
 
 @settings(max_examples=60)

@@ -124,8 +124,8 @@ def test_groups_that_vary_differently_are_spread(make_turns):
             for member, value in enumerate(values)
         ]
     )
-    found = reward_metrics(compute_rewards(turns, RewardConfig()), turns)
-    assert (found["reward/in_group_std"], found["reward/in_group_std_spread"]) == (2.0, 1.0)
+    metrics = reward_metrics(compute_rewards(turns, RewardConfig()), turns)
+    assert (metrics["reward/in_group_std"], metrics["reward/in_group_std_spread"]) == (2.0, 1.0)
 
 
 def test_reward_metrics_by_hand(turns):

@@ -62,9 +62,9 @@ def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
 
 def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
     """No penalty up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512; constant beyond (DAPO's equation)."""
-    found = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
-    assert found == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
-    assert not np.signbit(found[:3]).any()
+    penalties = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
+    assert penalties == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
+    assert not np.signbit(penalties[:3]).any()
     assert _overlong(make_turns, [448], max_tokens=512, buffer_tokens=128, factor=0.2) == [-0.1]
 
 
@@ -86,9 +86,9 @@ def test_overlong_is_paid_for_every_response(make_turns):
 
 @given(lengths=st.lists(st.integers(0, 40), min_size=2, max_size=6), buffer=st.integers(1, 20))
 def test_a_longer_response_never_costs_less(make_turns, lengths, buffer):
-    found = _overlong(make_turns, sorted(lengths), max_tokens=20, buffer_tokens=buffer, factor=3.0)
-    assert found == sorted(found, reverse=True)
-    assert -3.0 <= min(found) <= max(found) <= 0.0
+    penalties = _overlong(make_turns, sorted(lengths), max_tokens=20, buffer_tokens=buffer, factor=3.0)
+    assert penalties == sorted(penalties, reverse=True)
+    assert -3.0 <= min(penalties) <= max(penalties) <= 0.0
 
 
 def test_a_buffer_longer_than_a_response_is_refused():

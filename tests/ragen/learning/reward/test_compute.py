@@ -121,8 +121,8 @@ def test_normalised_by_environment(make_turns):
     ]
     for normalisation in ("mean", "mean_std"):
         config = RewardConfig(normalisation=normalisation, normalisation_scope="environment")
-        found = compute_rewards(make_turns(rows), config)["normalised_return"].to_pylist()
-        assert found == [-1.0, 1.0, 0.0, 0.0]
+        returns = compute_rewards(make_turns(rows), config)["normalised_return"].to_pylist()
+        assert returns == [-1.0, 1.0, 0.0, 0.0]
 
 
 @given(returns=st.lists(st.integers(-64, 64), min_size=1, max_size=12))
@@ -214,12 +214,14 @@ FAULTY = {
 
 @pytest.mark.parametrize("kind", FAULTY)
 def test_a_faulty_component_is_named(make_turns, mine, kind):
-    body, said = FAULTY[kind]
+    body, message = FAULTY[kind]
     mine(f"import numpy as np\n\ndef pay(turns, config):\n    {body}\n")
     with pytest.raises(RewardError) as raised:
         compute_rewards(make_turns([{"turn": turn} for turn in range(3)]), RewardConfig(components=["mine_code:pay"]))
     assert str(raised.value).startswith("reward component 'mine_code:pay' ")
-    assert re.search(said if kind == "a missing column" else re.escape(said), str(raised.value)), str(raised.value)
+    assert re.search(message if kind == "a missing column" else re.escape(message), str(raised.value)), str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize("body", ["[1, 2.5]", "(True, 0)", "np.array([1, 0], np.int8)", "turns['turn']"])

@@ -52,9 +52,10 @@ def test_world_model_uses_next_observation(make_turns):
 
 def test_frequent_text_free_without_known_state(make_turns):
     lake = {"env": "frozen_lake", "executed_actions": ["Down"], "info": "{}"}
-    said = "The goal is directly above the player."
+    statement = "The goal is directly above the player."
     rows = [
-        turn(predicted=said, member=m, observation=o, **lake) for m, o in enumerate(("P_O\n_O_\n__G", "P__\n_O_\n__G"))
+        turn(predicted=statement, member=m, observation=o, **lake)
+        for m, o in enumerate(("P_O\n_O_\n__G", "P__\n_O_\n__G"))
     ]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.0, 0.0])
 
@@ -63,9 +64,11 @@ def test_after_the_last_turn_the_state_is_derived(make_turns):
     rows = [turn(predicted=AFTER, executed_actions=["Right"]), turn(predicted=AFTER, member=1, executed_actions=["Up"])]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.5, 0.0])
     lake = {"env": "frozen_lake", "observation": "P_O\n_O_\n__G", "executed_actions": ["Down"]}
-    said = "The goal is below and right of the player. The hole is above and right of the player. "
-    said += "The hole is directly right of the player."
-    slid = [turn(predicted=said, member=m, **lake, info=i) for m, i in enumerate([json.dumps({"cell": [1, 0]}), "{}"])]
+    statement = "The goal is below and right of the player. The hole is above and right of the player. "
+    statement += "The hole is directly right of the player."
+    slid = [
+        turn(predicted=statement, member=m, **lake, info=i) for m, i in enumerate([json.dumps({"cell": [1, 0]}), "{}"])
+    ]
     np.testing.assert_array_equal(world_model(make_turns(slid), config("world_model")), [0.5, 0.0])
 
 
@@ -113,8 +116,8 @@ def test_false_batch_wide_text_is_penalised(make_turns):
     rows = [turn(TRUE, member=member, observation=board) for member, board in enumerate(boards)]
     spaced = [turn(TRUE.upper().replace(" ", "  "), member=9, observation=MOVED)]
     honest = [turn(HALF, member=8)]
-    found = grounding(make_turns(rows + spaced + honest), config())
-    np.testing.assert_allclose(found, [0.5, -0.1, -0.1, -0.1, 0.25])
+    rewards = grounding(make_turns(rows + spaced + honest), config())
+    np.testing.assert_allclose(rewards, [0.5, -0.1, -0.1, -0.1, 0.25])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_texts=0)), [0.5, 0.0, 0.25])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_penalty=-1.0)), [0.5, -1.0, -1.0])
     np.testing.assert_allclose(grounding(make_turns(rows), config(frequent_score=0.5)), [0.5, -0.1, 0.25])
@@ -142,9 +145,9 @@ def test_payments_bounded_and_order_independent(make_turns, texts):
     rows = [
         turn(text, member=member, observation=(BOARD, MOVED, OTHER)[member % 3]) for member, text in enumerate(texts)
     ]
-    found = grounding(make_turns(rows), config())
-    assert ((found >= -0.1) & (found <= 0.5)).all()
-    np.testing.assert_array_equal(grounding(make_turns(rows[::-1]), config())[::-1], found)
+    rewards = grounding(make_turns(rows), config())
+    assert ((rewards >= -0.1) & (rewards <= 0.5)).all()
+    np.testing.assert_array_equal(grounding(make_turns(rows[::-1]), config())[::-1], rewards)
 
 
 def test_they_add_up_with_the_others(make_turns):

@@ -47,9 +47,9 @@ def answering(say=lambda call: ChatMessage("assistant", f"{call.trajectory_id} h
     def serve(endpoint: Endpoint) -> None:
         while not is_over.is_set():
             for call in endpoint.calls(0.01):
-                said = say(call)
-                reason = "tool_calls" if said.calls else "stop"
-                call.answer(Reply("chatcmpl-1", said, reason, 3, 2))
+                message = say(call)
+                reason = "tool_calls" if message.calls else "stop"
+                call.answer(Reply("chatcmpl-1", message, reason, 3, 2))
 
     with Endpoint() as endpoint:
         thread = threading.Thread(target=serve, args=(endpoint,))
@@ -71,9 +71,9 @@ def post(endpoint: Endpoint, key: str, body: object, path: str = "/v1/chat/compl
     payload = body if isinstance(body, bytes) else json.dumps(body)
     connection.request("POST", path, payload, {"Authorization": f"Bearer {key}"})
     response = connection.getresponse()
-    found = response.status, json.loads(response.read())
+    answer = response.status, json.loads(response.read())
     connection.close()
-    return found
+    return answer
 
 
 def head(key: str, num_bytes: int) -> bytes:
@@ -88,28 +88,30 @@ def test_openai_client_answered_whole_and_streamed():
     with answering(lambda call: CALL if call.request.tools != "[]" else ChatMessage("assistant", "hi\n")) as endpoint:
         client = OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
         assert [model.id for model in client.models.list()] == ["policy"]
-        asked = {"model": "policy", "messages": HELLO["messages"]}
-        whole = client.chat.completions.create(**asked)
+        options = {"model": "policy", "messages": HELLO["messages"]}
+        whole = client.chat.completions.create(**options)
         assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("hi\n", "stop")
         assert whole.usage.total_tokens == 5
-        events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        events = list(client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True}))
         assert "".join(event.choices[0].delta.content or "" for event in events if event.choices) == "hi\n"
         assert events[-1].usage.completion_tokens == 2
-        called = client.chat.completions.create(**asked, tools=[TOOL]).choices[0]
+        called = client.chat.completions.create(**options, tools=[TOOL]).choices[0]
         assert (called.finish_reason, called.message.content) == ("tool_calls", None)
         assert called.message.tool_calls[0].function.name == "search"
-        with client.chat.completions.stream(**asked, tools=[TOOL]) as stream:
+        with client.chat.completions.stream(**options, tools=[TOOL]) as stream:
             assert stream.get_final_completion().choices[0].message.tool_calls[0].function.arguments == '{"query": "x"}'
 
 
 def test_responses_protocol_equals_chat():
     openai = pytest.importorskip("openai")
     tool = {"name": "search", "description": "", "parameters": {"type": "object", "properties": {}}}
-    asked = []
+    requests = []
 
     def say(call):
-        asked.append(call.request)
-        return ChatMessage("assistant", "let me see", CALL.calls) if len(asked) == 1 else ChatMessage("assistant", "x")
+        requests.append(call.request)
+        return (
+            ChatMessage("assistant", "let me see", CALL.calls) if len(requests) == 1 else ChatMessage("assistant", "x")
+        )
 
     with answering(say) as endpoint:
         client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t1"))
@@ -130,7 +132,7 @@ def test_responses_protocol_equals_chat():
         ]},
         {"role": "tool", "content": "found"},
     ]}  # fmt: skip
-    assert asked[1] == read_request(json.dumps(chat).encode(), RunSampling())
+    assert requests[1] == read_request(json.dumps(chat).encode(), RunSampling())
 
 
 @pytest.mark.parametrize(
@@ -147,8 +149,8 @@ def test_responses_protocol_equals_chat():
 def test_unservable_response_options_are_refused(changes, param):
     body = {"model": "policy", "input": "hello"} | changes
     with answering() as endpoint:
-        status, found = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
-    assert (status, found["error"]["param"]) == (400, param)
+        status, answer = post(endpoint, endpoint.admit("t1", AGREEING), body, "/v1/responses")
+    assert (status, answer["error"]["param"]) == (400, param)
 
 
 @pytest.mark.parametrize(
@@ -239,12 +241,12 @@ def test_requirement_is_met(requirement, content, calls, is_met):
 
 
 def test_sampling_settings_of_programs_are_counted():
-    asked = {"temperature": 0.2, "top_p": 1.0, "seed": 3, "presence_penalty": 0, "frequency_penalty": 1, "top_k": 5}
-    request = read_request(json.dumps(HELLO | asked).encode(), RunSampling(0.7, 1.0))
+    options = {"temperature": 0.2, "top_p": 1.0, "seed": 3, "presence_penalty": 0, "frequency_penalty": 1, "top_k": 5}
+    request = read_request(json.dumps(HELLO | options).encode(), RunSampling(0.7, 1.0))
     assert request.overridden == ("temperature", "frequency_penalty", "top_k", "seed")
     with answering() as endpoint:
         key = endpoint.admit("t", RunSampling(0.7, 1.0))
-        assert post(endpoint, key, HELLO | asked)[0] == post(endpoint, key, HELLO)[0] == 200
+        assert post(endpoint, key, HELLO | options)[0] == post(endpoint, key, HELLO)[0] == 200
         assert post(endpoint, key, HELLO | {"n": 2})[0] == 400
         requests = endpoint.retire(key)
     assert requests.overridden == dict.fromkeys(request.overridden, 1)
@@ -276,15 +278,15 @@ def test_a_streamed_response_is_what_the_client_reads():
     say = {"text": ChatMessage("assistant", "well"), "call": CALL}
     with answering(lambda call: say[call.request.messages[0].content]) as endpoint:
         client = openai.OpenAI(base_url=endpoint.url, api_key=endpoint.admit("t"))
-        for name, said in say.items():
+        for name, message in say.items():
             with client.responses.stream(model="policy", input=name) as stream:
                 kinds = [event.type for event in stream]
                 final = stream.get_final_response()
             assert kinds[0] == "response.created"
             assert kinds[-1] == "response.completed"
-            assert final.output_text == said.content
+            assert final.output_text == message.content
             assert [(item.name, item.arguments) for item in final.output if item.type == "function_call"] == [
-                (call.name, call.arguments) for call in said.calls
+                (call.name, call.arguments) for call in message.calls
             ]
 
 
@@ -391,8 +393,8 @@ def test_images_decoded_once_within_pixel_limit(monkeypatch):
 
 
 def test_image_equal_in_both_protocols():
-    seen = []
-    with answering(lambda call: seen.append(call.request) or ChatMessage("assistant", "")) as endpoint:
+    requests = []
+    with answering(lambda call: requests.append(call.request) or ChatMessage("assistant", "")) as endpoint:
         key = endpoint.admit("t", takes_images=True)
         chat = HELLO | {
             "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, shown(data_url(PNG))]}]
@@ -404,8 +406,8 @@ def test_image_equal_in_both_protocols():
         chat["messages"][0]["role"] = "assistant"
         assert post(endpoint, key, chat)[0] == 400
         assert post(endpoint, endpoint.admit("blind"), given, "/v1/responses")[0] == 400
-    assert seen[0] == seen[1]
-    assert len(seen[0].messages[0].images) == 1
+    assert requests[0] == requests[1]
+    assert len(requests[0].messages[0].images) == 1
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,10 @@ def test_external_program_equals_built_in_loop(game, changes, request, tmp_path,
     script = Path(__file__).with_name("game_agent.py")
     settings = ProgramSettings(command=[sys.executable, str(script)], tasks=str(tmp_path / "tasks.jsonl"))
     episodes = [Episode(f"g{seed}", member, seed, member, 100 + member) for seed in (0, 1) for member in range(2)]
-    own = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
+    built_in = [replace(one, env_seed=task_of(settings, one.env_seed)["env_seed"]) for one in episodes]
 
     heard = played(player.play, folder, settings, agent, episodes).to_pylist()
-    expected = played(loop.play, folder, GAMES[game], agent, own).to_pylist()
+    expected = played(loop.play, folder, GAMES[game], agent, built_in).to_pylist()
 
     assert len(expected) > len(episodes)
     assert any(row["executed_actions"] for row in expected)

@@ -125,12 +125,12 @@ def test_function_imported_once_called_in_processes(folder, program):
     (folder / "mine.py").write_text(PLAYED)
     settings = program("", command="mine:play")
     running = [RunningProgram(settings, {"n": n}, "", f"key-{n}") for n in range(3)]
-    told = [one.wait().output for one in running]
-    facts = [json.loads(output.splitlines()[-1]) for output in told]
-    assert told[0].startswith("said\n")
+    outputs = [one.wait().output for one in running]
+    facts = [json.loads(output.splitlines()[-1]) for output in outputs]
+    assert outputs[0].startswith("said\n")
     assert [one["reward"] for one in facts] == [0.0, 0.5, 1.0]
-    own, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
-    assert len({*own, *wardens, *importers, os.getpid()}) == 8
+    processes, wardens, importers, keys, temporary, folders = zip(*(one["facts"] for one in facts), strict=True)
+    assert len({*processes, *wardens, *importers, os.getpid()}) == 8
     assert keys == ("key-0", "key-1", "key-2")
     assert temporary == folders
     assert len(set(folders)) == 3

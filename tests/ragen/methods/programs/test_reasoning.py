@@ -26,9 +26,9 @@ def spelling_of(template: str, **settings) -> tuple:
 def rendered(tokenizer, messages, tools: str = "[]") -> list[int]:
     """The ids of the template's own rendering."""
     sent = [{"role": message.role, "content": message.content} for message in messages]
-    for message, told in zip(messages, sent, strict=True):
+    for message, fields in zip(messages, sent, strict=True):
         calls = [{"name": call.name, "arguments": json.loads(call.arguments)} for call in message.calls]
-        told |= {"tool_calls": [{"type": "function", "function": call} for call in calls]} if calls else {}
+        fields |= {"tool_calls": [{"type": "function", "function": call} for call in calls]} if calls else {}
     return tokenizer.apply_chat_template(sent, tools=json.loads(tools) or None, add_generation_prompt=True)["input_ids"]
 
 
@@ -68,9 +68,9 @@ def test_context_continues_through_tool_results(thought, goes_on):
     messages = [ChatMessage("user", "find it")]
     first = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     ids = [*contexts.response_ids(thought + SAMPLED), contexts.stop_token_ids[0]]
-    said = ChatMessage("assistant", thought.strip(), (CALL,))
-    conversations.answered(first, said, ids)
-    messages += [said, ChatMessage("tool", "nothing")]
+    reply = ChatMessage("assistant", thought.strip(), (CALL,))
+    conversations.answered(first, reply, ids)
+    messages += [reply, ChatMessage("tool", "nothing")]
     second = conversations.prompt(ChatRequest(tuple(messages), TOOLS))
     assert second.ids == rendered(tokenizer, messages, TOOLS)
     assert (second.ids[: len(first.ids) + len(ids)] == first.ids + ids) == goes_on

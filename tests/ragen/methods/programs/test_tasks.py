@@ -43,15 +43,15 @@ def test_file_iterable_and_function_give_tasks(folder):
 
 
 def test_hugging_face_dataset_if_installed(monkeypatch):
-    asked = []
+    loads = []
 
     def load_dataset(*path, split):
-        asked.append((*path, split))
+        loads.append((*path, split))
         return [{"question": "1 + 1?"}]
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     assert read_tasks("hf:openai/gsm8k:main:test") == ({"question": "1 + 1?"},)
-    assert asked == [("openai/gsm8k", "main", "test")]
+    assert loads == [("openai/gsm8k", "main", "test")]
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(EnvironmentFault, match=r"needs the package datasets.*pip install datasets"):
         read_tasks("hf:squad:train")

@@ -53,10 +53,12 @@ def searched(tokenizer, corridor):
     `said` maps the sequence id of a candidate to its actions in each turn; turns are counted per sequence id.
     """
 
-    def run(search, said, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None):
+    def run(
+        search, actions, *, environment=None, agent=STATE, episodes=ALONE, max_context_tokens=4096, deadline_s=None
+    ):
         reader = make_tokenizer(patch_size=32) if agent.shows_images else tokenizer
         contexts = ContextBuilder(reader, agent, SAMPLING.max_response_tokens)
-        script = said if callable(said) else lambda name, turn: say(said[name][turn])
+        script = actions if callable(actions) else lambda name, turn: say(actions[name][turn])
         session = ScriptedEngine(reader, script).session(SAMPLING, contexts.stop_token_ids)
         settings = environment or corridor()
         table = play_searching(
@@ -92,8 +94,10 @@ BEST_OF_3 = {
 
 def test_best_candidate_taken_first_of_equals(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
-    told = [(row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows]
-    assert told == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
+    choices = [
+        (row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows
+    ]
+    assert choices == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
     assert played.rows[-1]["success"]
     assert [row["actions_left"] for row in played.rows] == [10, 9]
     names = ("turn", "candidate", "parent", "executed_actions", "score", "chosen")
@@ -119,12 +123,12 @@ def test_candidate_sees_only_chosen_turns(searched):
 
 
 def test_lookahead_takes_what_pays_later(searched):
-    said = {
+    actions = {
         "g0-0": ["Right", "Left"],  # -0.1, then -0.1
         "g0-0.0:1": ["Right || Right", "Right", "Left", "Left"],  # -0.2, then 0.9 looking ahead, which is discarded
         "g0-0.0:1.1:1": ["Right"],
     }
-    played = searched(LookaheadConfig(num_candidates=2, depth=2), said)
+    played = searched(LookaheadConfig(num_candidates=2, depth=2), actions)
     assert [row["executed_actions"] for row in played.rows] == [["Right", "Right"], ["Right"]]
     assert [row["score"] for row in played.siblings] == pytest.approx([-0.2, 0.7, -0.2, 0.9])
     assert [row["num_as_good"] for row in played.rows] == [1, 1]
@@ -133,14 +137,14 @@ def test_lookahead_takes_what_pays_later(searched):
 
 
 def test_beams_compared_by_return(searched):
-    said = {
+    actions = {
         "g0-0": ["Left", "Left", "Left"],
         "g0-0.0:1": ["Right || Right", "Right"],
         "g0-0.1:1": ["Left"],
         "g0-0.0:1.1:1": ["Left"],
         "g0-0.2:1": ["Left"],
     }
-    played = searched(BeamConfig(num_candidates=2, beam_width=2), said)
+    played = searched(BeamConfig(num_candidates=2, beam_width=2), actions)
     assert [row["executed_actions"] for row in played.rows] == [["Right", "Right"], ["Right"]]
     names = ("turn", "candidate", "parent", "score", "chosen")
     assert [tuple(row[name] for name in names) for row in played.siblings] == [
@@ -156,9 +160,9 @@ def test_beams_compared_by_return(searched):
 
 
 def test_failed_candidate_taken_only_as_last(searched, corridor):
-    said = {"g0-0": ["Right || Right"], "g0-0.0:1": ["Left || Left", "Left", "Left"]}
-    said |= {"g0-0.0:1.1:1": ["Left"], "g0-0.0:1.2:1": ["Left"]}
-    played = searched(BestOfConfig(num_candidates=2), said, environment=corridor(fault="step"))
+    actions = {"g0-0": ["Right || Right"], "g0-0.0:1": ["Left || Left", "Left", "Left"]}
+    actions |= {"g0-0.0:1.1:1": ["Left"], "g0-0.0:1.2:1": ["Left"]}
+    played = searched(BestOfConfig(num_candidates=2), actions, environment=corridor(fault="step"))
     assert [row["score"] for row in played.siblings] == pytest.approx([None, -0.2, -0.1, -0.1, -0.1, -0.1])
     assert [row["status"] for row in played.rows] == ["ok"] * 3
     failing = searched(
@@ -215,11 +219,11 @@ def test_searched_walk_stores_its_images(searched, context):
         shown = played.places["image"].to_pylist()
         assert sorted(set(shown)) == sorted(played.images["digest"].to_pylist())
         assert len(set(shown)) > 3
-        asked = {tuple(place.image.digest for place in request.images) for request in played.session.requests}
-        seen: tuple[str, ...] = ()
+        prompts = {tuple(place.image.digest for place in request.images) for request in played.session.requests}
+        images: tuple[str, ...] = ()
         for row, digest in zip(played.rows, shown, strict=True):
-            seen = (digest,) if row["is_context_start"] else (*seen, digest)
-            assert seen in asked
+            images = (digest,) if row["is_context_start"] else (*images, digest)
+            assert images in prompts
 
 
 @pytest.fixture(params=["best_of", "beam", "lookahead"])
@@ -257,20 +261,20 @@ def test_rejected_candidates_leave_the_cache(job, search, context):
         tokens = (tokens if not row["is_context_start"] else []) + row["prompt_ids"]
         if row["response_ids"]:
             uniforms = token_uniforms(row["sampling_seed"], row["turn"], 12)
-            asked = Request("alone", tokens, uniforms, derive_seed(row["sampling_seed"], "turn", row["turn"]))
-            (response,) = engine.session(job.sampling, stops(job)).generate([asked])
+            request = Request("alone", tokens, uniforms, derive_seed(row["sampling_seed"], "turn", row["turn"]))
+            (response,) = engine.session(job.sampling, stops(job)).generate([request])
             assert response.token_ids == row["response_ids"]
             np.testing.assert_allclose(response.logprobs, row["behaviour_logprobs"], atol=1e-5)
         tokens = tokens + row["response_ids"]
 
 
-def own(name: str):
+def custom(name: str):
     return TypeAdapter(SearchConfig).validate_python({"type": f"tests.ragen.methods.search.mine:{name}"})
 
 
 def test_custom_search_is_played_and_checked(job):
     player = LocalPlayer(TorchEngine(num_threads=1, device="cpu"))
-    turns, siblings = take_siblings(player.play(replace(job, search=own("shortest")), SHARDS[0]))
+    turns, siblings = take_siblings(player.play(replace(job, search=custom("shortest")), SHARDS[0]))
     validate(turns, "turns")
     validate(siblings, "siblings")
     lengths = {}
@@ -279,7 +283,7 @@ def test_custom_search_is_played_and_checked(job):
     assert lengths
     assert all(min(of)[0] == length for of in lengths.values() for length, is_chosen in of if is_chosen)
     with pytest.raises(EngineError, match=r"search 'tests.*:nothing' returned NoneType; expected a table of `turns`"):
-        player.play(replace(job, search=own("nothing")), SHARDS[0])
+        player.play(replace(job, search=custom("nothing")), SHARDS[0])
 
 
 def stops(job: RolloutJob) -> tuple[int, ...]:

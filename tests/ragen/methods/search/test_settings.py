@@ -33,12 +33,12 @@ def test_custom_search_settings_in_keys():
     assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
     assert rollout(0, config, FIRST).code["search"] == mine["rollout.search.type"]
     assert len({rollout(0, smoke(**mine), FIRST).key, rollout(0, config, FIRST).key}) == 2
-    for settings, said in (
+    for settings, message in (
         ({"rollout.search.type": "best", "update.search_rows": "weigh"}, r"no such type .*known: beam, best_of, look"),
         ({**mine, "rollout.search.depth": 3}, r"rollout\.search\.depth = 3 .*no such setting"),
         ({**mine, "rollout.search.type": "builtins:print"}, "has options = None; expected a class derived from"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             smoke(**settings)
 
 

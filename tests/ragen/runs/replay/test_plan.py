@@ -124,44 +124,44 @@ def test_unstarted_run_has_no_range(recorded) -> None:
         plan_replay(recorded(0), "base")
 
 
-def test_missing_start_names_available_checkpoints(own) -> None:
-    delete(own, "checkpoint", key_of(own, 1, "update", "checkpoint"))
+def test_missing_start_names_available_checkpoints(copied) -> None:
+    delete(copied, "checkpoint", key_of(copied, 1, "update", "checkpoint"))
     with pytest.raises(ConfigError, match=r"checkpoint 2 of run 'base' .*nearest that are: 0, 1, 3"):
-        plan_replay(own, "base", 2)
-    assert plan_replay(own, "base", 2, should_update=False).start == 2
-    assert plan_replay(own, "base", 1).start == 1
+        plan_replay(copied, "base", 2)
+    assert plan_replay(copied, "base", 2, should_update=False).start == 2
+    assert plan_replay(copied, "base", 1).start == 1
 
 
-def test_dropped_start_is_derived_on_demand(own) -> None:
-    own.drop("checkpoint", key_of(own, 1, "update", "checkpoint"))
-    assert plan_replay(own, "base", 2).start == 2
+def test_dropped_start_is_derived_on_demand(copied) -> None:
+    copied.drop("checkpoint", key_of(copied, 1, "update", "checkpoint"))
+    assert plan_replay(copied, "base", 2).start == 2
 
 
-def test_kl_needs_the_first_checkpoint(own) -> None:
-    delete(own, "checkpoint", key_of(own, 0, "warm_start", "checkpoint"))
-    assert plan_replay(own, "base", 2).start == 2
+def test_kl_needs_the_first_checkpoint(copied) -> None:
+    delete(copied, "checkpoint", key_of(copied, 0, "warm_start", "checkpoint"))
+    assert plan_replay(copied, "base", 2).start == 2
     with pytest.raises(ArtifactMissingError, match="the reference"):
-        plan_replay(own, "base", 2, overrides={"update.kl_coefficient": 0.01})
+        plan_replay(copied, "base", 2, overrides={"update.kl_coefficient": 0.01})
 
 
 @pytest.mark.parametrize(
     ("stage", "kind"),
     [("rollout", "turns"), ("reward", "rewards"), ("variance_filter", "selection"), ("update", "samples")],
 )
-def test_missing_artifact_named_with_advice(own, stage, kind) -> None:
-    key = key_of(own, 2, stage, kind)
-    delete(own, kind, key)
+def test_missing_artifact_named_with_advice(copied, stage, kind) -> None:
+    key = key_of(copied, 2, stage, kind)
+    delete(copied, kind, key)
     with pytest.raises(ArtifactMissingError, match=f"iteration 2 of run 'base': {kind}/{key}") as error:
-        plan_replay(own, "base")
+        plan_replay(copied, "base")
     assert "Restore it from a copy" in str(error.value)
-    assert plan_replay(own, "base", 0, 2).stop == 2
+    assert plan_replay(copied, "base", 0, 2).stop == 2
 
 
-def test_an_edited_manifest_is_noticed_before_any_work(own) -> None:
-    manifest = Path(own.url) / "turns" / key_of(own, 1, "rollout", "turns") / "manifest.json"
+def test_an_edited_manifest_is_noticed_before_any_work(copied) -> None:
+    manifest = Path(copied.url) / "turns" / key_of(copied, 1, "rollout", "turns") / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "seed": 99}))
     with pytest.raises(ArtifactDamagedError, match="changed after it was written"):
-        plan_replay(own, "base")
+        plan_replay(copied, "base")
 
 
 def test_a_replay_is_not_replayed_itself(recorded) -> None:
@@ -169,8 +169,8 @@ def test_a_replay_is_not_replayed_itself(recorded) -> None:
         plan_replay(recorded(1, flow="replay"), "base")
 
 
-def test_settings_of_another_release_are_refused_by_name(own) -> None:
-    record = Path(own.url) / "runs" / "base" / "run.json"
+def test_settings_of_another_release_are_refused_by_name(copied) -> None:
+    record = Path(copied.url) / "runs" / "base" / "run.json"
     record.write_text(re.sub('"keep":', '"kept":', record.read_text()))
     with pytest.raises(ConfigError, match=r"not valid in this release.*kept"):
-        plan_replay(own, "base")
+        plan_replay(copied, "base")

@@ -19,10 +19,10 @@ def result(*cells) -> AblationResult:
     return AblationResult(name="keep", grid=grid, panel="bandit", cells=list(cells))
 
 
-def cell(label, found, **changes) -> CellResult:
+def cell(label, difference, **changes) -> CellResult:
     runs = {seed: f"{label}-{seed}" for seed in (0, 1)}
-    facts = {"label": label, "values": {}, "is_base": found is None, "runs": runs, "errors": {}, **changes}
-    return CellResult(panels={"bandit": panel(found)}, **facts)
+    facts = {"label": label, "values": {}, "is_base": difference is None, "runs": runs, "errors": {}, **changes}
+    return CellResult(panels={"bandit": panel(difference)}, **facts)
 
 
 DIFFERENCE = MatchedDifference(mean=0.05, low=-0.05, high=0.15, per_seed={0: 0.0, 1: 0.1}, num_prompts=8)
