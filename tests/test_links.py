@@ -25,7 +25,7 @@ def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
 def test_system_without_locks_pointed_to_wsl(program: str, shows_place: bool) -> None:
     """As Windows, which has neither module; the command prints the sentence alone."""
     code = f"import sys; sys.modules['fcntl'] = None; sys.argv = [{program!r}]; import starpo"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode == 1
-    assert "install and start it in WSL" in found.stderr
-    assert ("Traceback" in found.stderr) == shows_place
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "install and start it in WSL" in process.stderr
+    assert ("Traceback" in process.stderr) == shows_place

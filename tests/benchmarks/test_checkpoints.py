@@ -87,7 +87,7 @@ def test_what_is_not_kept_costs_little(
     for method, name in {"update": "learning", "save": "saving", "save_policy": "saving"}.items():
         monkeypatch.setattr(TorchLearner, method, timed(name, getattr(TorchLearner, method)))
     first = checkpoint = warm_start(config).carry_out(store)["checkpoint"]
-    found: dict[str, Any] = {"model": model}
+    figures: dict[str, Any] = {"model": model}
     iteration = 0
     for is_kept in (True, False):
         seconds: dict[str, list[float]] = {"outside": [], "saving": [], "learning": []}
@@ -104,11 +104,11 @@ def test_what_is_not_kept_costs_little(
             if iteration:
                 store.drop("checkpoint", work.inputs["checkpoint"])
             iteration += 1
-        found["written" if is_kept else "hashed"] = {
+        figures["written" if is_kept else "hashed"] = {
             "stored_bytes": max(written),
             "outside_s": [round(one, 3) for one in seconds["outside"]],
             **{f"median_{name}_s": round(statistics.median(all_s[1:]), 3) for name, all_s in seconds.items()},
         }  # without the first, which loads the checkpoint
-    print(json.dumps(found))
+    print(json.dumps(figures))
     forget_learner()
-    assert found["hashed"]["stored_bytes"] < 1e6
+    assert figures["hashed"]["stored_bytes"] < 1e6

@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[list[dict[str, float]]]:
     """Train a preset with several seeds; print and return the panel's success at every evaluated checkpoint."""
-    found = []
+    seed_curves = []
     for seed in seeds:
         run = starpo(preset=name, seed=seed, store=str(store))
         curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
@@ -40,8 +40,8 @@ def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[l
             f"{name} seed {seed}: {first['success']:.3f} [{first['low']:.3f}, {first['high']:.3f}] -> "
             f"{last['success']:.3f} [{last['low']:.3f}, {last['high']:.3f}]"
         )
-        found.append(curve)
-    return found
+        seed_curves.append(curve)
+    return seed_curves
 
 
 def imitation(name: str, store: Path) -> float:
@@ -64,9 +64,9 @@ def imitation(name: str, store: Path) -> float:
 @pytest.mark.parametrize("name", ["sokoban", "frozen-lake"])
 def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
     gain = {"sokoban": 0.60, "frozen-lake": 0.30}[name]
-    found = curves(name, store)
+    seed_curves = curves(name, store)
     best_imitation = imitation(name, store)
-    for curve in found:
+    for curve in seed_curves:
         first, last = curve[0], curve[-1]
         assert last["success"] - first["success"] >= gain
         assert last["low"] > first["high"]

@@ -71,9 +71,9 @@ def test_endpoint_loses_none_of_64_programs(tmp_path, monkeypatch):
     answered: list[tuple[float, float]] = []
     answer = endpoint.PendingCall.answer
 
-    def timed(call, found):
+    def timed(call, reply):
         answered.append((call.arrived, time.monotonic()))
-        answer(call, found)
+        answer(call, reply)
 
     monkeypatch.setattr(endpoint.PendingCall, "answer", timed)
     rows, session = play(tmp_path, 64, 30)

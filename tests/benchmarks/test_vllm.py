@@ -67,13 +67,13 @@ def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
             turns, usage[name] = take_usage(play_shards(player, replace(job, checkpoint_key=f"key-{number}"), SHARDS))
             elapsed_s = time.perf_counter() - started
             speeds[name].append(sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s)
-    found = usage["vllm"]["cached_prompt_tokens"] / usage["vllm"]["prompt_tokens"]
+    cached_share = usage["vllm"]["cached_prompt_tokens"] / usage["vllm"]["prompt_tokens"]
     print(f"\n{len(SHARDS[0])} episodes, {turns.num_rows} turns, one thread each, load {os.getloadavg()[0]:.1f}")
     for name, values in speeds.items():
         print(
             f"{name:6} {statistics.median(values[1:]):7.0f} response tokens/s {[round(value) for value in values[1:]]}"
         )
-    print(f"vLLM found {100 * found:.0f}% of its prompt tokens in its prefix cache")
+    print(f"vLLM found {100 * cached_share:.0f}% of its prompt tokens in its prefix cache")
     assert turns.num_rows > len(SHARDS[0])
 
 

@@ -55,9 +55,9 @@ def test_shipped_grids_are_valid_and_described(name: str, store: Store) -> None:
 def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
     """Equal settings have equal keys: what fig-9-bandit has trained is not trained again."""
     whole = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path("fig-9-bandit")), store).cells}
-    own = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
-    for label, twin in cells.items():
-        assert own[label] == whole[twin]
+    cells_of_figure = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
+    for label, counterpart in cells.items():
+        assert cells_of_figure[label] == whole[counterpart]
 
 
 def test_cell_runs_differ_by_seed_only(grid_file, store: Store) -> None:
@@ -70,24 +70,24 @@ def test_cell_runs_differ_by_seed_only(grid_file, store: Store) -> None:
 
 def test_renamed_finished_run_is_not_repeated(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
-    own, other, *_ = plan_ablation(grid, store).runs
-    name = own.name.replace("mine.", "another.")
-    store.runs.create(name, flow="starpo", preset="another", config=own.config.model_dump(mode="json"))
-    assert plan_ablation(grid, store).runs[0].name == own.name  # the other one is not finished
+    first_run, other, *_ = plan_ablation(grid, store).runs
+    name = first_run.name.replace("mine.", "another.")
+    store.runs.create(name, flow="starpo", preset="another", config=first_run.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == first_run.name  # the other one is not finished
     store.runs.set_state(name, "completed")
     first, second, *_ = plan_ablation(grid, store).runs
     assert (first.name, second.name) == (name, other.name)
-    store.runs.create(own.name, flow="starpo", preset="mine", config=own.config.model_dump(mode="json"))
-    assert plan_ablation(grid, store).runs[0].name == own.name
+    store.runs.create(first_run.name, flow="starpo", preset="mine", config=first_run.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == first_run.name
 
 
 def test_cell_ignores_run_with_other_settings(grid_file, store: Store) -> None:
     grid = Grid.load(Path(grid_file()))
-    own, other, *_ = plan_ablation(grid, store).runs
-    name = own.name.replace("mine.", "another.")
+    first_run, other, *_ = plan_ablation(grid, store).runs
+    name = first_run.name.replace("mine.", "another.")
     store.runs.create(name, flow="starpo", preset="another", config=other.config.model_dump(mode="json"))
     store.runs.set_state(name, "completed")
-    assert plan_ablation(grid, store).runs[0].name == own.name
+    assert plan_ablation(grid, store).runs[0].name == first_run.name
 
 
 def test_rolled_back_run_active_until_fork_ends(grid_file, store: Store) -> None:
@@ -210,10 +210,10 @@ def test_stored_result_shows_failures_and_warnings(store: Store, capsys, monkeyp
     monkeypatch.setenv("COLUMNS", "120")
     Ablations(store.url).save(RESULT)
     ablate("mine", result=True, store=store.url)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "failed: b1: NothingKeptError" in said
-    assert "a peak is the luckiest of many" in said
-    assert "10,000 resamples" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "failed: b1: NothingKeptError" in output
+    assert "a peak is the luckiest of many" in output
+    assert "10,000 resamples" in output
     ablate("mine", result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
 

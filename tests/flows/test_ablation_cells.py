@@ -87,9 +87,9 @@ def ended(store: Store, prefect: Prefect, monkeypatch: pytest.MonkeyPatch) -> Ca
 
         monkeypatch.setattr(ablation, "run_flow_in_subprocess", start)
         runs: Any = [SimpleNamespace(name=name, config=None, label="x") for name in names or ("mine",)]
-        found = dict(ablation._run_in_processes(store, runs, len(runs)))
+        errors = dict(ablation._run_in_processes(store, runs, len(runs)))
         assert not any(process.was_terminated for process in started)
-        return found
+        return errors
 
     return end
 
@@ -161,10 +161,10 @@ def test_busy_server_fails_no_completed_run(
         say(store, name, "completed" if name == "good" else "failed")
         return 0 if name == "good" else 1
 
-    found = ended(work, "bad", "good", "worse")
-    assert found["good"] is None
+    errors = ended(work, "bad", "good", "worse")
+    assert errors["good"] is None
     expected = (
         r"its process ended with exit code 1 before the run was finished; why is not known: the Prefect server .*busy"
     )
-    assert re.match(expected, found["bad"] or "")
-    assert re.match(expected, found["worse"] or "")
+    assert re.match(expected, errors["bad"] or "")
+    assert re.match(expected, errors["worse"] or "")

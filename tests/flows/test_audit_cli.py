@@ -204,10 +204,10 @@ class TestLineage:
 
     def test_repeated_work_refers_to_first_node(self) -> None:
         works = {key: LineageStep(key, key, ("metrics",), (), {}, (), distance) for key, distance in DISTANCES.items()}
-        found = Lineage(works["root"], works, EDGES, (), ())
+        graph = Lineage(works["root"], works, EDGES, (), ())
         console = Console(width=120)
         with console.capture() as captured:
-            console.print(draw_lineage(found, 0))
+            console.print(draw_lineage(graph, 0))
         lines = [line.strip(" │├└─") for line in captured.get().splitlines()]
         shown = [(line.split()[1], line.partition("(see ")[2].rstrip(")")) for line in lines if ": " in line]
         assert shown == [

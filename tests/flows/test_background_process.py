@@ -43,10 +43,10 @@ def test_one_that_has_ended_is_not_running(tmp_path):
 def test_process_ending_while_stopped_is_fine(tmp_path, monkeypatch):
     """This happens when `starpo down` comes just after the process was found running."""
     child = subprocess.Popen(SLEEP)
-    found = psutil.Process(child.pid)
+    dead = psutil.Process(child.pid)
     child.kill()
     child.wait()
-    monkeypatch.setattr(Process, "running", lambda _: found)
+    monkeypatch.setattr(Process, "running", lambda _: dead)
     process = Process("gone", tmp_path)
     assert process.num_children() == 0
     assert process.stop()

@@ -57,7 +57,7 @@ def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], ans
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "message"),
     [
         ("import nosuch_module\n", "faulty.py, line 1: ModuleNotFoundError: No module named 'nosuch_module'"),
         ("\nLEFT = 1 / 0\n", "faulty.py, line 2: ZeroDivisionError: division by zero"),
@@ -70,7 +70,7 @@ def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], ans
     ],
 )
 def test_fault_is_reported_to_every_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
     (tmp_path / "faulty.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
@@ -78,7 +78,7 @@ def test_fault_is_reported_to_every_caller(
     monkeypatch.setitem(registry.ENVIRONMENTS, "faulty", "faulty:GridWorld")
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(named_settings(["faulty"], settings_type)).validate_python({"type": "faulty", "size": 3})
-    assert found in str(refused.value)
+    assert message in str(refused.value)
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
 
 

@@ -15,13 +15,13 @@ from starpo.ragen.store import Store
 from tests.flows.command import ragen
 
 
-@pytest.mark.parametrize(("said", "holds"), [(None, "1"), ("0", "0")])
-def test_usage_data_off_by_default(monkeypatch, said, holds):
-    monkeypatch.setattr(os, "environ", {} if said is None else {"DO_NOT_TRACK": said})
-    seen = []
-    monkeypatch.setattr(starpo.flows.cli, "app", lambda: seen.append(dict(os.environ)))
+@pytest.mark.parametrize(("value", "holds"), [(None, "1"), ("0", "0")])
+def test_usage_data_off_by_default(monkeypatch, value, holds):
+    monkeypatch.setattr(os, "environ", {} if value is None else {"DO_NOT_TRACK": value})
+    environments = []
+    monkeypatch.setattr(starpo.flows.cli, "app", lambda: environments.append(dict(os.environ)))
     starpo.flows.cli.main()
-    assert seen == [{"DO_NOT_TRACK": holds}]
+    assert environments == [{"DO_NOT_TRACK": holds}]
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -40,7 +40,7 @@ def test_uninstalled_checkout_version_is_its_commit(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("show mine --trajectory g0000-0", "--trajectory needs --iteration N"),
         ("show mine --iteration 0 --prompts", "--prompts needs --trajectory ID"),
@@ -51,10 +51,10 @@ def test_uninstalled_checkout_version_is_its_commit(monkeypatch) -> None:
         ("compare mine -o curves.html", "give a name that ends in .svg or .pdf"),
     ],
 )
-def test_options_without_effect_are_refused(tmp_path, arguments, said):
+def test_options_without_effect_are_refused(tmp_path, arguments, message):
     result = ragen(*arguments.split(), cwd=tmp_path, STARPO_STORE=str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,8 +97,8 @@ def test_command_group_has_no_completion(group):
 
 
 def test_suggested_next_command_works_in_folder(tmp_path):
-    said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
-    assert "starpo train made/ladder.toml" in said
+    output = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
+    assert "starpo train made/ladder.toml" in output
     assert (tmp_path / "made" / "ladder.toml").is_file()
 
 

@@ -45,5 +45,5 @@ def test_unstorable_results_not_counted_computed(tmp_path: Path) -> None:
     [line] = [line for line in done.stdout.splitlines() if line.startswith("not computed")]
     assert line.startswith("not computed (3): cannot ")
     assert "Permission denied" in line
-    found = diagnose_run(Store(str(folder)), "mine", every=0)
-    assert (found.num_computed, found.num_failed) == (3, 0)
+    diagnosis = diagnose_run(Store(str(folder)), "mine", every=0)
+    assert (diagnosis.num_computed, diagnosis.num_failed) == (3, 0)

@@ -45,7 +45,7 @@ def test_the_same_command_continues_the_same_sweep() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"temperatures": "warm"}, "--temperatures warm: expected comma-separated numbers, such as 0,1"),
         ({"seeds": "0;1"}, "--seeds 0;1: expected comma-separated whole numbers"),
@@ -53,8 +53,8 @@ def test_the_same_command_continues_the_same_sweep() -> None:
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
 )
-def test_wrong_options_refused_before_reading(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_options_refused_before_reading(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         ask(runs=["a"], **given)
 
 
@@ -71,9 +71,9 @@ def test_matrix_covers_first_and_last_checkpoint(store: Store, capsys: pytest.Ca
 def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path(store.url).rglob("*"))
     eval_sweep(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
-    said = json.loads(capsys.readouterr().out)
-    assert (said["cells"], said["stored"], said["missing"]) == (6, 0, 6)
-    assert said["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["cells"], facts["stored"], facts["missing"]) == (6, 0, 6)
+    assert facts["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
     assert sorted(Path(store.url).rglob("*")) == before
 
 
@@ -113,7 +113,7 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "output"),
     [
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
         ((), 2, "name a run (`starpo runs` lists them)"),
@@ -121,8 +121,8 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
         (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],
 )
-def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_the_command(store: Store, arguments: tuple[str, ...], code: int, output: str) -> None:
     answer = ragen("eval-sweep", *arguments, "--store", store.url, COLUMNS="200")
     assert answer.returncode == code
-    assert said in answer.stdout + answer.stderr
+    assert output in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr

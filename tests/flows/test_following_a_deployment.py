@@ -89,16 +89,16 @@ def test_gone_server_differs_from_busy_one(ended, read_fails_with):
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "found"),
+    ("status", "detail", "message"),
     [
         (500, "Internal Server Error", r"for the state of the run and failed \(HTTP 500\): its database may be gone"),
         (409, "x" * 10_000, r"refused \(HTTP 409\): x{500}\.\.\.$"),
     ],
 )
-def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, said, found):
-    answer = httpx.Response(status, json={"detail": said}, request=httpx.Request("GET", "http://127.0.0.1:1"))
+def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, detail, message):
+    answer = httpx.Response(status, json={"detail": detail}, request=httpx.Request("GET", "http://127.0.0.1:1"))
     read_fails_with(PrefectHTTPStatusError("no", request=answer.request, response=answer))
-    with pytest.raises(ServerError, match=found) as raised:
+    with pytest.raises(ServerError, match=message) as raised:
         ended()
     assert "\n" not in str(raised.value)
 
@@ -111,10 +111,10 @@ def test_ctrl_c_explains_following_and_stopping(monkeypatch, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         follow_deployment("starpo/smoke", {"store": "s"}, Store(str(tmp_path / "s")), "mine", Console())
     assert ended.value.code == 130
-    said = capsys.readouterr().out
-    assert "run mine continues" in said
-    assert "starpo follow mine --store s" in said
-    assert "starpo cancel mine --store s" in said
+    output = capsys.readouterr().out
+    assert "run mine continues" in output
+    assert "starpo follow mine --store s" in output
+    assert "starpo cancel mine --store s" in output
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_unreported_completion_read_from_record(deaf_server, capsys):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("status", "message", "told"),
+    ("status", "message", "reason"),
     [
         ("failed", "ValueError: no", "mine ended as failed: ValueError: no. This is what"),
         ("running", "iteration 3", "mine ended as interrupted: its process has ended, at 'iteration 3'. This is what"),
     ],
 )
-def test_unreported_failure_is_an_error(deaf_server, status, message, told):
+def test_unreported_failure_is_an_error(deaf_server, status, message, reason):
     store, ends = deaf_server
     ends.append((status, message))
-    with pytest.raises(RunFailedError, match=told):
+    with pytest.raises(RunFailedError, match=reason):
         follow_deployment("starpo/smoke", {}, store, "mine", Console())
 
 

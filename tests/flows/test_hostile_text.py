@@ -167,7 +167,7 @@ def test_nothing_raw_gets_out(
     obeyed, refused = ARGUMENTS[command]
     for arguments in (*obeyed, *refused):
         given = [
-            re.sub(r"\{\w+\}", lambda found: places[found[0]], part) if "{" in part else part for part in arguments
+            re.sub(r"\{\w+\}", lambda match: places[match[0]], part) if "{" in part else part for part in arguments
         ]
         status, out, err = ragen(*command.split(), *given)
         assert "Traceback" not in err, err
@@ -183,9 +183,11 @@ def test_nothing_raw_gets_out(
         assert "<img src=x" not in content
 
 
-@pytest.mark.parametrize(("command", "asked"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])])
-def test_a_stored_result_is_shown(command: str, asked: list[str], ragen: Ragen) -> None:
-    status, out, err = ragen(command, *asked)
+@pytest.mark.parametrize(
+    ("command", "arguments"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])]
+)
+def test_a_stored_result_is_shown(command: str, arguments: list[str], ragen: Ragen) -> None:
+    status, out, err = ragen(command, *arguments)
     assert (status, "hidden" in out) == (0, True), err
 
 
@@ -234,8 +236,8 @@ def test_an_import_without_rows_is_refused(ragen: Ragen, tmp_path: Path) -> None
 
 def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
     table = example("turns")
-    said = table["response"].to_pylist()
-    long = pa.array([f"{said[0]}{'word ' * 2_000_000}"[:10_000_000], *said[1:]])
+    responses = table["response"].to_pylist()
+    long = pa.array([f"{responses[0]}{'word ' * 2_000_000}"[:10_000_000], *responses[1:]])
     table = table.set_column(table.schema.get_field_index("response"), table.schema.field("response"), long)
     other, stage = Store(str(tmp_path / "other")), Stage(name="rollout", version=1)
     key = stage_key(stage, {}, {}, 0)
@@ -277,8 +279,8 @@ def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_people_can_see_stays() -> None:
-    seen = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
-    assert visible(seen) == seen
+    text = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
+    assert visible(text) == text
     assert visible("a\u200db\x9b") == "a\ufffdb\ufffd"
     assert shortened("x" * 50, 40).startswith("x" * 30 + " ... [50 characters in all]")
     assert quoted("a" * 10, 5) == "'aaaa... (12 characters)"

@@ -35,8 +35,8 @@ def ragen(*arguments: str) -> str:
 
 @pytest.mark.parametrize("framework", _PACKAGES)
 def test_new_agent_has_files_and_commands(written, framework):
-    said = ragen("new", "agent", "--framework", framework)
-    assert [line for line in said.splitlines() if line.startswith("wrote")] == [f"wrote {name}" for name in FILES]
+    output = ragen("new", "agent", "--framework", framework)
+    assert [line for line in output.splitlines() if line.startswith("wrote")] == [f"wrote {name}" for name in FILES]
     for name in FILES[:3]:
         compile((written / name).read_text(), name, "exec")
     with pytest.raises(ConfigError, match="already exists"):
@@ -45,8 +45,8 @@ def test_new_agent_has_files_and_commands(written, framework):
 
 @pytest.mark.ci
 def test_suggested_command_records_trainable_agent(written, store):
-    said = ragen("new", "agent", "--framework", "openai")
-    record = next(line for line in said.splitlines() if line.strip().startswith("starpo record"))
+    output = ragen("new", "agent", "--framework", "openai")
+    record = next(line for line in output.splitlines() if line.strip().startswith("starpo record"))
     words = ["8" if word == "800" else word for word in shlex.split(record)[1:]]
     assert "8 episodes" in ragen(*words[:-2], "--store", store.url, *words[-2:])
     stages = store.runs.iterations("demos")[0]

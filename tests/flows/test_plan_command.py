@@ -30,32 +30,32 @@ def planned(name: str, capsys: pytest.CaptureFixture[str], *settings: str, **giv
 
 
 def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("sokoban-paper", capsys, gpu_memory="80GB")
-    assert found["parameters"] == 494_032_768
-    assert found["machine"] == {"memory_bytes": 80 * GIB, "number": 1, "is_cpu": False}
-    assert found["seconds"] is None
-    assert (found["gpus_needed"], found["fits"], found["reasons"]) == (1, True, [])
-    parts = {part["name"]: part["size_bytes"] for parts in found["memory"].values() for part in parts}
+    plan_facts = planned("sokoban-paper", capsys, gpu_memory="80GB")
+    assert plan_facts["parameters"] == 494_032_768
+    assert plan_facts["machine"] == {"memory_bytes": 80 * GIB, "number": 1, "is_cpu": False}
+    assert plan_facts["seconds"] is None
+    assert (plan_facts["gpus_needed"], plan_facts["fits"], plan_facts["reasons"]) == (1, True, [])
+    parts = {part["name"]: part["size_bytes"] for parts in plan_facts["memory"].values() for part in parts}
     assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits"} <= set(parts)
     assert parts["engine: weights and cache"] == 0.25 * 80 * GIB
     assert parts["policy: weights"] == 4 * 494_032_768
-    assert found["storage_bytes"]["checkpoints_kept"] == 9
+    assert plan_facts["storage_bytes"]["checkpoints_kept"] == 9
 
 
 def test_page_states_peaks_of_paper_presets(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/plan.md").read_text(encoding="utf-8")
-    for name, said in (
+    for name, sentence in (
         ("sokoban-paper", "`starpo plan sokoban-paper --gpu-memory 80GB` reports a peak of {:.0f} GiB"),
         ("sokoban-paper-3b-lora", "`sokoban-paper-3b-lora` {:.0f} GiB"),
     ):
         plan(name, gpu_memory="80GB")
         (peak,) = re.findall(r"peak +([\d.]+)", capsys.readouterr().out)
-        assert said.format(float(peak)) in page
+        assert sentence.format(float(peak)) in page
 
 
 def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     plan("sokoban-paper", gpu_memory="80GB")
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in (
         "memory of one GPU",
         "494,032,768 parameters",
@@ -63,15 +63,15 @@ def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "It fits.",
         "--speed-of RUN takes that of a stored run",
     ):
-        assert part in said
+        assert part in output
 
 
 @pytest.mark.usefixtures("small_gpu")
 def test_cpu_plan_uses_run_cores(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STARPO_THREADS", "7")
     assert planned("smoke", capsys, gpus=0)["machine"]["number"] == 7
-    own = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
-    assert own == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
+    machine = planned("smoke", capsys, gpus=0, gpu_memory="3GB")["machine"]
+    assert machine == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
 
 
 def test_gpus_of_unknown_memory_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,17 +81,17 @@ def test_gpus_of_unknown_memory_are_not_guessed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_does_not_fit_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("sokoban-paper", capsys, gpu_memory="24GB")
-    assert not found["fits"]
-    assert "each has 24.0 GiB" in found["reasons"][0]
+    plan_facts = planned("sokoban-paper", capsys, gpu_memory="24GB")
+    assert not plan_facts["fits"]
+    assert "each has 24.0 GiB" in plan_facts["reasons"][0]
     plan("sokoban-paper", gpu_memory="24GB")
     assert "with update.activation_checkpointing" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
-    found = planned("sokoban-paper", capsys)
-    assert found["machine"]["memory_bytes"] == 12 * GIB
-    assert not found["fits"]
+    plan_facts = planned("sokoban-paper", capsys)
+    assert plan_facts["machine"]["memory_bytes"] == 12 * GIB
+    assert not plan_facts["fits"]
 
 
 @pytest.mark.usefixtures("small_gpu")
@@ -149,6 +149,8 @@ def test_small_parts_not_shown_as_zero(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_prompts_beyond_context_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned("smoke", capsys, "rollout.max_context_tokens=72")
-    assert not found["fits"]
-    assert found["reasons"][-1].startswith("environment: first prompts of 24 tokens and rollout.max_response_tokens")
+    plan_facts = planned("smoke", capsys, "rollout.max_context_tokens=72")
+    assert not plan_facts["fits"]
+    assert plan_facts["reasons"][-1].startswith(
+        "environment: first prompts of 24 tokens and rollout.max_response_tokens"
+    )

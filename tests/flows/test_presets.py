@@ -104,9 +104,9 @@ def test_grid_shares_step_evenly() -> None:
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
 def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
     config = preset(name)
-    found = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
-    assert misfits(found) == []
-    assert sum(found.storage.values()) < 120 * GIB
+    needs = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
+    assert misfits(needs) == []
+    assert sum(needs.storage.values()) < 120 * GIB
 
 
 SMOLLM2 = [name for name in names() if name.endswith("-smollm2")]
@@ -162,7 +162,7 @@ TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
 @pytest.mark.parametrize("name", METHODS.names())
 def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
     """It is applied by `extends` or as overrides. Of the objective, only the entropy bonus stays the preset's."""
-    found = []
+    objectives = []
     for base in TINY:
         path = tmp_path / f"{base}.toml"
         path.write_text(f'extends = ["{base}", "{name}"]')
@@ -171,8 +171,8 @@ def test_method_equal_over_tiny_presets(name: str, tmp_path: Path) -> None:
         assert config.environment == preset(base).environment
         objective = config.update.model_dump(include=set(ObjectiveConfig.model_fields))
         assert objective.pop("entropy_coefficient") == preset(base).update.entropy_coefficient
-        found.append(objective)
-    assert all(objective == found[0] for objective in found)
+        objectives.append(objective)
+    assert all(objective == objectives[0] for objective in objectives)
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -212,10 +212,10 @@ def test_a_method_is_tables_alone(tmp_path: Path) -> None:
 def test_methods_are_listed_and_validated_by_name() -> None:
     listed = CliRunner().invoke(app, ["presets", "--methods", "--json"])
     assert [row["method"] for row in json.loads(listed.stdout)] == METHODS.names()
-    said = CliRunner().invoke(
+    answer = CliRunner().invoke(
         app, ["validate", "sokoban", "--method", "gspo", "--set", "update.clip_low=0.1", "--json"]
     )
-    update = json.loads(said.stdout)["update"]
+    update = json.loads(answer.stdout)["update"]
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)
 
 

@@ -17,7 +17,7 @@ def test_what_differs_in_its_numbers_is_said_once():
 
 
 @pytest.mark.parametrize(
-    ("places", "told"),
+    ("places", "listed"),
     [
         ([8, 1], "1 and 8"),
         ([2, 1, 3], "1 to 3"),
@@ -25,9 +25,9 @@ def test_what_differs_in_its_numbers_is_said_once():
         ([1, 2, 3, 4, 5, 7, 8], "1 to 8 (not all)"),
     ],
 )
-def test_places_with_gaps_are_no_range(places, told):
+def test_places_with_gaps_are_no_range(places, listed):
     given = [f"dropped: number {place} of 8" for place in places]
-    assert merged_reasons(given) == [(len(places), f"dropped: number {told} of 8")]
+    assert merged_reasons(given) == [(len(places), f"dropped: number {listed} of 8")]
 
 
 def test_other_words_are_another_reason():

@@ -84,9 +84,9 @@ def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> Non
 
 
 def test_a_comparison_names_what_differs(store: str) -> None:
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "success by run" in said
-    assert "keep" in said
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "success by run" in output
+    assert "keep" in output
     facts = json.loads(ragen("compare", "half", "quarter", "half", "--store", store, "--json"))
     assert [of["run"] for of in facts["runs"]] == ["half", "quarter"]
     assert facts["settings"] == {"keep": {"half": "0.5", "quarter": "0.25"}}
@@ -129,10 +129,10 @@ def evaluated(store: str) -> Callable[[str, list[bool], int], None]:
 def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9)
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "+0.500 [+0.292, +0.708]" in said
-    assert "< 0.001" in said  # 12 gained, none lost: 2 / 2**12 = 0.0005
-    assert "paired by initial state" in said
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "+0.500 [+0.292, +0.708]" in output
+    assert "< 0.001" in output  # 12 gained, none lost: 2 / 2**12 = 0.0005
+    assert "paired by initial state" in output
     facts = json.loads(ragen("compare", "half", "quarter", "--store", store, "--json"))
     assert facts["runs"][0]["difference"] is None
     assert facts["runs"][1]["difference"]["num_pairs"] == 24
@@ -141,9 +141,9 @@ def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) 
 def test_runs_on_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9, 500)
-    said = ragen("compare", "half", "quarter", "--store", store)
-    assert "unpaired: evaluated on other initial states" in said
-    assert "paired by initial state" not in said
+    output = ragen("compare", "half", "quarter", "--store", store)
+    assert "unpaired: evaluated on other initial states" in output
+    assert "paired by initial state" not in output
 
 
 @pytest.mark.ci
@@ -181,7 +181,7 @@ def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "message"),
     [
         ("report.svg", "ends in .html"),
         ("folder.html", "it is a folder"),
@@ -189,12 +189,12 @@ def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) 
     ],
 )
 def test_unwritable_report_refused_before_reading(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder.html").mkdir()
     monkeypatch.setattr("starpo.flows.cli.report.write_report", lambda *_, **__: pytest.fail("the run was read"))
-    assert found in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
+    assert message in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
 
 
 @pytest.mark.ci

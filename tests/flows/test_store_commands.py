@@ -117,9 +117,9 @@ def test_gc_deletes_only_forgotten_runs_artifacts(stored: Path) -> None:
     config = Store(str(stored)).runs.get("mine").config
     another = Store(str(stored)).runs.create("other", flow="starpo", preset=None, config=config)
     before = {path for path in files(stored) if "runs" not in path.parts}
-    said = ragen("store", "forget", "mine", "--yes", "--store", str(stored))
-    assert "is forgotten" in said
-    assert "once that is 1d old (sooner: --min-age 1h" in said
+    output = ragen("store", "forget", "mine", "--yes", "--store", str(stored))
+    assert "is forgotten" in output
+    assert "once that is 1d old (sooner: --min-age 1h" in output
     assert [run["run"] for run in as_json("runs", "--store", str(stored))] == [another.name]
     assert {path for path in files(stored) if "runs" not in path.parts} == before
     ragen("store", "gc", "--min-age", "0s", "--store", str(stored))
@@ -149,9 +149,9 @@ def test_copy_and_look_at_the_copy(stored: Path, tmp_path: Path) -> None:
     assert as_json("show", "mine", "--iteration", "0", "--store", str(stored)) == as_json(
         "show", "mine", "--iteration", "0", "--store", target
     )
-    said = ragen("store", "verify", "--store", target)
-    assert "files, rows and seals are as recorded" in said
-    assert "starpo verify RUN" in said
+    output = ragen("store", "verify", "--store", target)
+    assert "files, rows and seals are as recorded" in output
+    assert "starpo verify RUN" in output
 
 
 def test_copy_of_a_run_that_is_not_there(stored: Path, tmp_path: Path) -> None:

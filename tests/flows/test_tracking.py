@@ -80,7 +80,7 @@ def test_run_continues_without_wandb(run, caplog, monkeypatch):
 
 def test_process_tracked_run_is_unchanged(run, monkeypatch):
     """As in a notebook that trains without a server."""
-    asked = {}
-    monkeypatch.setattr("wandb.init", lambda **settings: (asked.update(settings), run)[1])
+    options = {}
+    monkeypatch.setattr("wandb.init", lambda **settings: (options.update(settings), run)[1])
     Tracker("a-run", {}).close()
-    assert asked["reinit"] == "create_new"
+    assert options["reinit"] == "create_new"

@@ -24,10 +24,10 @@ keep = 0.25
 @pytest.fixture
 def started(monkeypatch):
     """[deployment, parameters, followed run] of every start; nothing is executed, but the run is created."""
-    found = []
+    starts = []
 
     def follow(store, run, *_):
-        found[-1].append(run)
+        starts[-1].append(run)
         if run not in store.runs.names():
             store.runs.create(run, flow="starpo", preset=None, config={})
         return run
@@ -37,12 +37,12 @@ def started(monkeypatch):
     monkeypatch.setattr(deployment, "register", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
-        lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
+        lambda name, parameters, **_: starts.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
     monkeypatch.setattr(deployment, "follow_run", follow)
     monkeypatch.setattr("starpo.flows.console.start.write_report", lambda *_: "report.html")
     monkeypatch.setattr("starpo.flows.console.start.success_line", lambda *_: "")
-    return found
+    return starts
 
 
 @pytest.fixture

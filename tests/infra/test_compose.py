@@ -113,21 +113,21 @@ def test_the_actors_that_are_asked_for_have_room(
         for variable, value in {**compose["services"][service]["environment"], **changed}.items():
             if variable.startswith("STARPO_RAY_"):
                 monkeypatch.setenv(variable, re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value))
-        asked = RayRuntime()
-        assert asked.actors is not None
-        check_room(nodes, asked.actor, asked.actors, "actors")
-        assert asked.actor.get("GPU", 0) == num_gpus
+        runtime = RayRuntime()
+        assert runtime.actors is not None
+        check_room(nodes, runtime.actor, runtime.actors, "actors")
+        assert runtime.actor.get("GPU", 0) == num_gpus
 
 
 def test_secrets_match_file_and_made_once(root: Path, tmp_path: Path) -> None:
     text = (root / "infra/compose/compose.yaml").read_text()
-    asked = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
-    named = set(re.findall(r"\$\{(\w+)", text)) - asked
+    required = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
+    named = set(re.findall(r"\$\{(\w+)", text)) - required
     assert named == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT", "STARPO_RAY_ACTORS"}
     program, made = root / "infra/compose/secrets", tmp_path / "secrets.env"
     subprocess.run([program, made], check=True, capture_output=True)
     secrets = dict(line.split("=", 1) for line in made.read_text().splitlines())
-    assert set(secrets) == asked
+    assert set(secrets) == required
     assert len(set(secrets.values())) == len(secrets)
     assert {len(value) for value in secrets.values()} == {48}
     assert made.stat().st_mode & 0o077 == 0
@@ -147,13 +147,13 @@ def test_the_smoke_test_removes_what_it_started(
         (folder / name).chmod(0o755)
     programs, log = stubs(docker='[[ "$*" != *"starpo verify"* ]] || exit "${VERIFY_CODE:-0}"')
     environment = {**bare, "PATH": f"{programs}:{bare['PATH']}"}
-    for code, said in ((0, "smoke test passed"), (3, "smoke test failed")):
+    for code, message in ((0, "smoke test passed"), (3, "smoke test failed")):
         log.write_text("")
         done = subprocess.run(
             [folder / "smoke"], env={**environment, "VERIFY_CODE": str(code)}, capture_output=True, text=True
         )
         assert done.returncode == code
-        assert said in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
         calls = log.read_text().splitlines()
         assert all(call.startswith("docker compose --project-name starpo-smoke ") for call in calls)
         assert "up --build --detach --wait" in calls[0]

@@ -29,10 +29,10 @@ def _name(path: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    if found is None:
+    program = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if program is None:
         pytest.skip(f"{name} is not installed: pip install 'starpo[test]'")
-    return found
+    return program
 
 
 @pytest.mark.parametrize("path", YAML, ids=_name)

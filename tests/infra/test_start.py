@@ -83,13 +83,13 @@ def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str
 
 
 @pytest.mark.parametrize("role", ["worker", "ray-worker"])
-@pytest.mark.parametrize("own", [None, "glibc.malloc.hugetlb=0"])
+@pytest.mark.parametrize("tunables", [None, "glibc.malloc.hugetlb=0"])
 def test_who_computes_keeps_the_memory_that_it_frees(
-    start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, own: str | None
+    start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, tunables: str | None
 ) -> None:
-    given = {} if own is None else {"GLIBC_TUNABLES": own}
+    given = {} if tunables is None else {"GLIBC_TUNABLES": tunables}
     start(role, RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", **given)
-    assert (tmp_path / "malloc").read_text().strip() == (own or KEEP_FREED_MEMORY)
+    assert (tmp_path / "malloc").read_text().strip() == (tunables or KEEP_FREED_MEMORY)
 
 
 def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
@@ -101,7 +101,7 @@ RAYLET = "http://127.0.0.1:52365/api/local_raylet_healthz"
 
 
 @pytest.mark.parametrize(
-    ("role", "asked"),
+    ("role", "calls"),
     [
         ("server", ["http://127.0.0.1:4200/api/health"]),
         ("ray-head", [RAYLET]),
@@ -110,7 +110,7 @@ RAYLET = "http://127.0.0.1:52365/api/local_raylet_healthz"
     ],
 )
 def test_health_is_that_of_the_role(
-    start: Callable[..., list[str]], tmp_path: Path, role: str, asked: list[str]
+    start: Callable[..., list[str]], tmp_path: Path, role: str, calls: list[str]
 ) -> None:
     python = tmp_path / "bin" / "python"
     python.unlink()
@@ -118,8 +118,8 @@ def test_health_is_that_of_the_role(
     python.chmod(0o755)
     places = {"STARPO_POOL": "ray", "RAY_ADDRESS": "head:6379", "PREFECT_API_URL": "http://server/api"}
     before = start(role, **places)
-    assert start("health", **places)[len(before) :] == asked
-    for ill in asked:
+    assert start("health", **places)[len(before) :] == calls
+    for ill in calls:
         start("health", **places, ILL=ill, code=1)
 
 
@@ -183,8 +183,8 @@ sleep 60 &>/dev/null & wait"""
 def test_job_starts_ray_on_all_nodes(
     sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path, root: Path
 ) -> None:
-    code, calls, said = sbatch("smoke", "--iterations", "3")
-    assert code == 0, said
+    code, calls, output = sbatch("smoke", "--iterations", "3")
+    assert code == 0, output
     head, worker = [call for call in calls if call.startswith("ray ")]
     assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=26268 ")
     assert worker.startswith("ray start --address=127.0.0.1:26268 --num-cpus=4 --num-gpus=0 ")

@@ -74,9 +74,9 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Ablati
 
 def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
     store, grid, _, _ = study
-    asked = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
-    failed = next(run.name for run in asked.runs if run.cell.label == FAILED)
-    result, records = asked.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
+    league = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
+    failed = next(run.name for run in league.runs if run.cell.label == FAILED)
+    result, records = league.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
     records.save(result)
     assert records.get("clip") == result
     assert set(records.files("clip")) == {"result.json", "success.svg", "league.svg"}

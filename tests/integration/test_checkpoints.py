@@ -100,10 +100,10 @@ def test_running_again_needs_no_dropped_checkpoint(store: Store) -> None:
 def test_dropped_checkpoint_is_derived_and_restored(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     key = keys(store)[3]
     original = store.dropped("checkpoint", key)
-    found = facts(capsys, store, 3)
-    assert (found["how"], found["from_iteration"], found["proof"]) == ("derived", 0, "checkpoint")
-    assert [update["proof"] for update in found["updates"]] == ["checkpoint"] * 3
-    assert store.manifest("checkpoint", key).content_digest == original.content_digest == found["digest"]
+    derived = facts(capsys, store, 3)
+    assert (derived["how"], derived["from_iteration"], derived["proof"]) == ("derived", 0, "checkpoint")
+    assert [update["proof"] for update in derived["updates"]] == ["checkpoint"] * 3
+    assert store.manifest("checkpoint", key).content_digest == original.content_digest == derived["digest"]
     assert store.manifest("checkpoint", key).manifest_digest == original.manifest_digest
     assert facts(capsys, store, 3)["how"] == "kept"
 
@@ -128,10 +128,10 @@ def test_transformers_loads_kept_and_derived_checkpoints(
 
 def test_output_option_leaves_store_unchanged(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path for path in Path(store.url).rglob("*"))
-    found = facts(capsys, store, 5, tmp_path / "out")
-    assert (found["how"], found["from_iteration"]) == ("derived", 4)
+    derived = facts(capsys, store, 5, tmp_path / "out")
+    assert (derived["how"], derived["from_iteration"]) == ("derived", 4)
     assert sorted(path for path in Path(store.url).rglob("*")) == before
-    assert Path(found["folder"], "model.safetensors").is_file()
+    assert Path(derived["folder"], "model.safetensors").is_file()
     with pytest.raises(ConfigError, match="new or empty"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
 
@@ -177,9 +177,9 @@ def test_damaged_nearest_checkpoint_is_named(store: Store, capsys: pytest.Captur
     with pytest.raises(ArtifactDamagedError, match=r"(?s)is derived from .*damaged.*sha256 differs"):
         print_checkpoint(store, "sparse", 5, None, as_json=True)
     shutil.rmtree(nearest)
-    found = facts(capsys, store, 5)
-    assert found["from_iteration"] == 0
-    proofs = [update["proof"] for update in found["updates"]]
+    derived = facts(capsys, store, 5)
+    assert derived["from_iteration"] == 0
+    proofs = [update["proof"] for update in derived["updates"]]
     assert proofs == ["checkpoint"] * 3 + ["samples", "checkpoint"]  # the manifest of checkpoint 4 is lost
 
 
@@ -189,8 +189,8 @@ def test_exported_policy_brings_training_states(
     states = training_states(store, keys(store)[4])
     assert states.num_unknown == 0
     assert len(states.digests) > len(training_states(store, keys(store)[0]).digests) > 0
-    found = facts(capsys, store, 4, tmp_path / "out")
-    assert (found["num_initial_states"], found["training_unknown"]) == (len(states.digests), None)
+    exported = facts(capsys, store, 4, tmp_path / "out")
+    assert (exported["num_initial_states"], exported["training_unknown"]) == (len(states.digests), None)
     policy = PretrainedPolicy(name_or_path=str(tmp_path / "out"))
     config = preset("smoke").model_copy(update={"policy": policy})
     begun = warm_start(config).carry_out(store)["checkpoint"]
@@ -262,9 +262,9 @@ def test_nondeterministic_learner_gives_no_proof(
     with pytest.raises(DerivationError, match=r"(?s)cannot be proved.*--output"):
         print_checkpoint(store, "sparse", 5, None, as_json=True)
     assert kept(store) == [0, 4, 6]
-    found = facts(capsys, store, 5, tmp_path / "out")
-    assert found["proof"] == "none"
-    assert found["digest"] != found["original_digest"]
+    derived = facts(capsys, store, 5, tmp_path / "out")
+    assert derived["proof"] == "none"
+    assert derived["digest"] != derived["original_digest"]
     print_checkpoint(store, "sparse", 5, tmp_path / "again", as_json=False)
     assert "not proved" in capsys.readouterr().out
 

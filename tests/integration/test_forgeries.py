@@ -93,11 +93,11 @@ def test_record_fault_names_file_and_values(folder: Path) -> None:
     moved(EVALUATE, 0, 2)(folder)
     [finding] = [f for f in verify(folder, **RECORD).findings if f.verdict.is_fault]
     assert (finding.iteration, finding.stage, finding.check) == (2, EVALUATE, "place")
-    found = read_records(folder)[0]
+    records = read_records(folder)[0]
     assert f"runs/{RUN}/iterations/00002.json" in finding.detail
-    assert f"episodes/{found[EVALUATE]['episodes']}" in finding.detail
+    assert f"episodes/{records[EVALUATE]['episodes']}" in finding.detail
     assert "settings.iteration is 0, expected 2" in finding.detail
-    assert f"inputs.checkpoint is '{found['warm_start']['checkpoint']}', expected" in finding.detail
+    assert f"inputs.checkpoint is '{records['warm_start']['checkpoint']}', expected" in finding.detail
     assert "start the run again with the same settings" in finding.detail
 
 
@@ -146,8 +146,8 @@ def test_failed_run_verified_up_to_failure(folder: Path, monkeypatch: pytest.Mon
         patch.setattr(update_stage, "_train", fail)
         with pytest.raises(EngineError):
             starpo(settings, preset="smoke", store=str(folder), run="twice")
-    found, details = outcome(folder, "twice")
-    assert found == "not shown"
+    status, details = outcome(folder, "twice")
+    assert status == "not shown"
     assert any(
         "the run has not come to its end (its state is failed): the record names no update" in each for each in details
     )
@@ -175,14 +175,14 @@ def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
     file = folder / "runs" / name / "iterations" / "00001.json"
     records = read_records(folder)
     edit_json(file, lambda record: record["stages"].update(rollout=records[0]["rollout"]))
-    found, details = outcome(folder, name)
-    assert found == "faults"
+    status, details = outcome(folder, name)
+    assert status == "faults"
     assert any(f"what is reused here is turns/{records[1]['rollout']['turns']}" in each for each in details)
 
 
 def test_a_replay_without_its_base_is_not_shown(folder: Path) -> None:
     name = replay(RUN, should_update=False, store=str(folder))
     shutil.rmtree(folder / "runs" / RUN)
-    found, details = outcome(folder, name)
-    assert found == "not shown"
+    status, details = outcome(folder, name)
+    assert status == "not shown"
     assert any("what it replays is not here: there is no run 'mine'" in each for each in details)

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun
 
 
 @pytest.fixture
-def own(folder: Path, tmp_path: Path) -> Store:
+def copied(folder: Path, tmp_path: Path) -> Store:
     """Copy of the store for this test alone."""
     shutil.copytree(folder, tmp_path / "own", ignore=shutil.ignore_patterns("tmp"))
     return Store(str(tmp_path / "own"))
@@ -75,10 +75,10 @@ def test_fork_verified_resumed_and_replayed(folder: Path) -> None:
     }
 
 
-def test_fork_of_a_fork_leaves_later_changes_out(own: Store) -> None:
-    again = plan_fork(own, "fork", 3, {"filter.keep": 0.25})
+def test_fork_of_a_fork_leaves_later_changes_out(copied: Store) -> None:
+    again = plan_fork(copied, "fork", 3, {"filter.keep": 0.25})
     assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
-    earlier = plan_fork(own, "fork", 1, {"filter.keep": 0.25})
+    earlier = plan_fork(copied, "fork", 1, {"filter.keep": 0.25})
     assert [change.iteration for change in earlier.config.schedule] == [1]
 
 
@@ -98,12 +98,12 @@ def test_what_cannot_be_forked_is_said(folder: Path, iteration: int, change: dic
         plan_fork(Store(str(folder)), "base", iteration, change)
 
 
-def test_missing_or_untrained_run_not_forked(own: Store) -> None:
+def test_missing_or_untrained_run_not_forked(copied: Store) -> None:
     with pytest.raises(StoreError, match="nobody"):
-        plan_fork(own, "nobody", 1, CHANGE)
-    branch = replay("base", start=2, store=own.url)
+        plan_fork(copied, "nobody", 1, CHANGE)
+    branch = replay("base", start=2, store=copied.url)
     with pytest.raises(ConfigError, match="made by the flow 'replay'"):
-        plan_fork(own, branch, 1, CHANGE)
+        plan_fork(copied, branch, 1, CHANGE)
 
 
 def test_other_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

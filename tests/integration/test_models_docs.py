@@ -44,13 +44,13 @@ def test_the_table_is_what_the_plan_says(row: tuple[str, ...], tmp_path: Path, c
     file.write_text('extends = ["sokoban-smollm2", "gpu"]')
     settings = [f"policy.name_or_path={row[0]}", "update.micro_batch_tokens=8192", "policy.dtype=bfloat16"]
     lora, recomputed = "update.lora={ rank = 64 }", "update.activation_checkpointing=true"
-    found = []
+    plans = []
     for more in ([], [recomputed], [lora], [lora, recomputed]):
         plan(str(file), [*settings, *more], gpu_memory="80GB", as_json=True)
-        found.append(json.loads(capsys.readouterr().out))
-    assert [f"{one['peak_bytes'] / GIB:.1f}" for one in found] == list(row[1:5])
-    assert [f"{found[n]['storage_bytes']['a_checkpoint'] / GIB:.1f}" for n in (0, 2)] == list(row[5:7])
-    size = found[0]["parameters"]
+        plans.append(json.loads(capsys.readouterr().out))
+    assert [f"{one['peak_bytes'] / GIB:.1f}" for one in plans] == list(row[1:5])
+    assert [f"{plans[n]['storage_bytes']['a_checkpoint'] / GIB:.1f}" for n in (0, 2)] == list(row[5:7])
+    size = plans[0]["parameters"]
     assert [usual_learning_rate(size), usual_learning_rate(size, is_lora=True)] == pytest.approx([*map(float, row[7:])])
 
 

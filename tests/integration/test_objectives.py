@@ -44,8 +44,8 @@ def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
     trajectories, kept_share = stored_trajectories(store, config, {"checkpoint": checkpoint, **inputs})
     settings = {"iteration": 1, "num_iterations": None, "temperature": 1.0, "max_response_tokens": 64}
     learner = learner_at(store, checkpoint, config, first)
-    own = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
-    assert lab.comparison.values["run"]["norm"] == pytest.approx(float(own.norm()), rel=1e-4)
+    gradient = initial_gradient(learner, trajectories, update_context(settings, 0, kept_share))
+    assert lab.comparison.values["run"]["norm"] == pytest.approx(float(gradient.norm()), rel=1e-4)
     assert lab.comparison.cosines["run"]["run"] == 1.0
 
 
@@ -74,10 +74,10 @@ def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
 def test_it_is_said_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('extends = ["grpo"]\n[update]\nloss_on = "answer"')
     arguments = ["objectives", "plain", "--store", str(folder), "--with", f"gspo,ppo,{tmp_path / 'mine.toml'}"]
-    said = CliRunner().invoke(app, arguments)
-    assert said.exit_code == 0, said.output
-    assert "plain, iteration 1" in said.stdout
-    assert "left out: ppo: 'gae' needs a critic" in " ".join(said.stdout.split())
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "plain, iteration 1" in result.stdout
+    assert "left out: ppo: 'gae' needs a critic" in " ".join(result.stdout.split())
     facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert facts["iteration"] == 1
     assert set(facts["objectives"]) == {"run", "gspo", "mine"}

@@ -69,8 +69,8 @@ def stored(log: Path) -> tuple[Store, Manifest]:
 
 def sent(log: Path, since: int) -> list[tuple[str, str, int]]:
     """Return path, range and bytes sent of every read of a Parquet file since this position in the log."""
-    found = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
-    return [(path, asked, int(size)) for path, asked, size in found]
+    reads = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
+    return [(path, byte_range, int(size)) for path, byte_range, size in reads]
 
 
 def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
@@ -83,7 +83,7 @@ def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], l
     ]
     requests = sent(log, since)
     assert len({path for path, _, _ in requests}) == 3
-    assert all(asked.startswith("bytes=") for _, asked, _ in requests)
+    assert all(byte_range.startswith("bytes=") for _, byte_range, _ in requests)
     whole = 3 * manifest.files[0].size_bytes
     assert sum(size for _, _, size in requests) < 0.15 * whole  # including the footers, 64 KiB per file
 

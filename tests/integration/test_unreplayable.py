@@ -61,9 +61,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 
 def not_shown(verification: Verification) -> set[tuple[str, str]]:
-    found = [finding for finding in verification.findings if finding.verdict is Verdict.NOT_SHOWN]
-    assert all(f"cannot be replayed ({REASON})" in finding.detail for finding in found)
-    return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in found}
+    unshown = [finding for finding in verification.findings if finding.verdict is Verdict.NOT_SHOWN]
+    assert all(f"cannot be replayed ({REASON})" in finding.detail for finding in unshown)
+    return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in unshown}
 
 
 def test_played_is_not_shown_and_the_rest_verified(finished: Path) -> None:

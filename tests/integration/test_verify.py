@@ -44,9 +44,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, beg
 
 
 def faults(verification: Verification) -> dict[tuple[int, str, str], CheckResult]:
-    found = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
-    assert verification.is_faultless == (not any(f.verdict.is_fault for f in found.values()))
-    return found
+    by_place = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
+    assert verification.is_faultless == (not any(f.verdict.is_fault for f in by_place.values()))
+    return by_place
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -84,9 +84,9 @@ def test_flipped_byte_is_named_and_the_rest_verified(folder: Path) -> None:
     (place / "part-00000.parquet").write_bytes(content)
     stages = ["rollout", "reward", "variance_filter", "update"]
     verification = verify(folder, last=0, stages=stages)
-    found = faults(verification)
-    assert set(found) == {(0, "rollout", "turns")}
-    finding = found[0, "rollout", "turns"]
+    by_place = faults(verification)
+    assert set(by_place) == {(0, "rollout", "turns")}
+    finding = by_place[0, "rollout", "turns"]
     assert finding.verdict is Verdict.DAMAGED
     assert finding.artifact == f"turns/{place.name}"
     assert "sha256 differs" in finding.detail
@@ -99,9 +99,9 @@ def test_missing_input_is_a_fault_and_no_crash(folder: Path) -> None:
     shutil.rmtree(place)
     verification = verify(folder, last=0, stages=["update"])
     assert verification.exit_code == 1
-    found = {key: finding for key, finding in faults(verification).items() if key[2] != "numbers"}
-    assert {finding.verdict for finding in found.values()} == {Verdict.DAMAGED}
-    assert all(f"selection/{place.name}" in finding.detail for finding in found.values())
+    by_place = {key: finding for key, finding in faults(verification).items() if key[2] != "numbers"}
+    assert {finding.verdict for finding in by_place.values()} == {Verdict.DAMAGED}
+    assert all(f"selection/{place.name}" in finding.detail for finding in by_place.values())
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("sloppy_learner")
 def test_difference_does_not_reach_the_next_update(folder: Path) -> None:
-    found = faults(verify(folder, stages=["update"]))
-    assert set(found) == {(0, "update", "checkpoint")}
-    finding = found[0, "update", "checkpoint"]
+    by_place = faults(verify(folder, stages=["update"]))
+    assert set(by_place) == {(0, "update", "checkpoint")}
+    finding = by_place[0, "update", "checkpoint"]
     assert finding.verdict is Verdict.DIFFERENT
     assert "'model.safetensors'" in finding.detail
     assert "by at most 0.001" in finding.detail
@@ -165,8 +165,8 @@ def test_command_prints_table_and_exits_0(
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
-    found = {(f["check"], f["verdict"]) for f in facts["findings"]}
-    assert found == {(check, "same") for check in ("seals", "place", "rewards", "selection")}
+    checks = {(f["check"], f["verdict"]) for f in facts["findings"]}
+    assert checks == {(check, "same") for check in ("seals", "place", "rewards", "selection")}
     assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 

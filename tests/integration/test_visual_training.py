@@ -72,13 +72,13 @@ def test_an_image_is_stored_once(store, played):
 
 def test_prompts_hold_placeholders_and_readers_see_images(store, played):
     turns = store.read_table("turns", played["turns"])
-    seen, table = read_turns(store, {"turns": played["turns"]})
+    turns_read, table = read_turns(store, {"turns": played["turns"]})
     places = {
         (row["trajectory_id"], row["turn"]): row for row in store.read_table("turn_images", played["turns"]).to_pylist()
     }
     assert table is not None
     by_digest = {image.digest: image for image in table.images}
-    for stored, read in zip(turns.to_pylist(), seen.to_pylist(), strict=True):
+    for stored, read in zip(turns.to_pylist(), turns_read.to_pylist(), strict=True):
         place = places[stored["trajectory_id"], stored["turn"]]
         shown = slice(place["position"], place["position"] + place["num_tokens"])
         assert len(set(stored["prompt_ids"][shown])) == 1
@@ -199,5 +199,5 @@ def test_another_picture_in_a_prompt_is_found(store, played):
     assert list(text_differences(*compared, places)) == []
     digests = ["0" * 32, *places["image"].to_pylist()[1:]]
     forged = places.set_column(4, places.schema.field("image"), pa.array(digests))
-    (found,) = text_differences(*compared, forged)
-    assert "turn 0: images is" in found
+    (difference,) = text_differences(*compared, forged)
+    assert "turn 0: images is" in difference
