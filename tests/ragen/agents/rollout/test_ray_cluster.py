@@ -19,7 +19,7 @@ def node(is_alive=True, **resources):
 
 
 @pytest.mark.parametrize(
-    ("has", "request", "places"),
+    ("has", "demand", "places"),
     [
         ({"CPU": 2.0}, {"CPU": 0.5}, 4),
         ({"CPU": 2.0}, {"CPU": 0.3}, 6),  # 6.67
@@ -31,20 +31,20 @@ def node(is_alive=True, **resources):
         ({"CPU": 16.0}, {}, float("inf")),
     ],
 )
-def test_places_of_a_node(has, request, places):
-    assert num_places(has, request) == places
+def test_places_of_a_node(has, demand, places):
+    assert num_places(has, demand) == places
 
 
 @given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
-def test_room_sums_whole_actors_per_node(cpus, request, count):
+def test_room_sums_whole_actors_per_node(cpus, demand, count):
     """Two nodes together have no room for an actor that fits on neither."""
     nodes = [node(CPU=value) for value in cpus]
-    room = sum(num_places({"CPU": value}, {"CPU": request}) for value in cpus)
+    room = sum(num_places({"CPU": value}, {"CPU": demand}) for value in cpus)
     if room >= count:
-        check_room(nodes, {"CPU": request}, count, "actors")
+        check_room(nodes, {"CPU": demand}, count, "actors")
         return
     with pytest.raises(ConfigError, match=f"room for {room:.0f} of {count} actors"):
-        check_room(nodes, {"CPU": request}, count, "actors")
+        check_room(nodes, {"CPU": demand}, count, "actors")
 
 
 def test_message_names_all_missing_resources():
