@@ -82,7 +82,7 @@ def test_other_environments_are_learned(name: str, gain: float, store: Path) -> 
         assert curve[-1]["success"] - curve[0]["success"] >= gain
 
 
-def test_two_hundred_iterations_do_not_lose_it_again(store: Path) -> None:
+def test_long_training_keeps_what_it_learned(store: Path) -> None:
     run = starpo(preset="sokoban", iterations=200, store=str(store))
     curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
     print("sokoban, 200 iterations: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))

@@ -99,7 +99,7 @@ def test_two_actors_against_one_pinned(job, shards):
     assert statistics.median(ratios) >= 1.6
 
 
-def test_iteration_ahead_takes_little_more_than_the_longer(tmp_path, monkeypatch):
+def test_iteration_ahead_costs_its_longer_part(tmp_path, monkeypatch):
     """Two actors run on one core and the update on the other, so that each has its own resources, as on a cluster.
 
     On shared cores nothing can overlap: an iteration then takes as long as rollout and update together.

@@ -103,7 +103,7 @@ def test_rolled_back_run_active_until_fork_ends(grid_file, store: Store) -> None
     assert look() == ({name: "completed"}, "no active run")
 
 
-def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
+def test_dry_run_counts_stages_without_writing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
     ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
     # Each of 6 runs has 15 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
@@ -218,7 +218,7 @@ def test_stored_result_shows_failures_and_warnings(store: Store, capsys, monkeyp
     assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
 
 
-def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) -> None:
+def test_result_found_by_grid_file(grid_file, store: Store, capsys) -> None:
     Ablations(store.url).save(RESULT.model_copy(update={"name": "named"}))
     ablate(grid_file('name = "named"\n' + SMALL), result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["name"] == "named"

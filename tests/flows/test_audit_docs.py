@@ -48,7 +48,7 @@ def test_a_query_of_the_guide_runs(database: Database, query: str) -> None:
     assert answer.num_rows or "having" in query
 
 
-def test_work_that_makes_several_artifacts_is_timed_once(database: Database) -> None:
+def test_work_with_several_artifacts_timed_once(database: Database) -> None:
     [query] = [query for query in QUERIES if "as seconds" in query]
     assert database.query(query).to_pylist() == [{"stage": "update", "times": 1, "seconds": 1.5}]
 

@@ -52,7 +52,7 @@ def test_process_ending_while_stopped_is_fine(tmp_path, monkeypatch):
     assert process.stop()
 
 
-def test_a_folder_that_cannot_be_is_one_message(tmp_path):
+def test_impossible_folder_is_one_message(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match="STARPO_STATE_DIR"):
         Process("sleep", tmp_path / "file" / "state").start(*SLEEP)

@@ -127,16 +127,16 @@ def test_unknown_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("runs", "--store", ""), ("store", "copy", "mine", ""), ("runs",)])
-def test_an_empty_address_is_not_the_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_empty_address_is_no_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
     assert "address is empty" in refused(*command, cwd=tmp_path, STARPO_STORE="" if len(command) == 1 else "store")
 
 
-def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_mistyped_store_is_not_empty(tmp_path: Path) -> None:
     message = refused("runs", "--store", str(tmp_path / "typo"), cwd=tmp_path)
     assert f"no store was found at {tmp_path}/typo: there is no such folder" in message
 
 
-def test_a_folder_of_something_else_is_no_store(tmp_path: Path) -> None:
+def test_folder_of_other_files_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").touch()
     assert "no runs folder" in refused("runs", "--store", "letters", cwd=tmp_path)

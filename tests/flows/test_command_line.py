@@ -58,7 +58,7 @@ def test_options_without_effect_are_refused(tmp_path, arguments, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
+def test_negative_iteration_is_refused(tmp_path):
     result = ragen("verify", "mine", "--from", "-1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "Invalid value for '--from'" in result.stderr
@@ -75,7 +75,7 @@ def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
         "store verify --store /dev/null/none",
     ],
 )
-def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
+def test_unstarted_check_has_no_verdict(tmp_path, arguments):
     """Exit code 1 would say that something is different or damaged."""
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
@@ -84,7 +84,7 @@ def test_a_check_that_cannot_start_has_no_verdict(tmp_path, arguments):
     assert result.stderr.startswith("error: ")
 
 
-def test_a_query_without_a_run_is_told_so(tmp_path):
+def test_query_without_run_is_explained(tmp_path):
     result = ragen("sql", "select 1", STARPO_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "name a run and a query" in result.stderr

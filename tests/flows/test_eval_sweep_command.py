@@ -68,7 +68,7 @@ def test_matrix_covers_first_and_last_checkpoint(store: Store, capsys: pytest.Ca
     assert ask(runs=["a"], is_matrix=True).name != ask(runs=["a"]).name
 
 
-def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_counts_cells_without_writing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path(store.url).rglob("*"))
     eval_sweep(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
     facts = json.loads(capsys.readouterr().out)
@@ -77,7 +77,7 @@ def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.
     assert sorted(Path(store.url).rglob("*")) == before
 
 
-def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
+def test_seed_0_keys_equal_training(store: Store) -> None:
     """Compares the stage as the training loop calls it with the sweep's."""
     from starpo.tasks.evaluate import evaluate
 

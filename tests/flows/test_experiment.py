@@ -87,7 +87,7 @@ def test_the_choices_of_a_bandit(model: Path) -> None:
     assert limit % 64 == 0
 
 
-def test_an_environment_without_demonstrator_is_not_fine_tuned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_demonstrator_no_fine_tuning(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sokoban, "demonstrator", "")
     made = plan_experiment(str(model), "sokoban", "mine.toml")
     assert made.notes == ("'sokoban' has no demonstrator, so there is no fine-tuning",)

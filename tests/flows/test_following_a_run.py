@@ -154,7 +154,7 @@ def follow(store: Store) -> str:
 @pytest.mark.ci
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("_no_server")
-def test_a_run_whose_process_was_killed_is_interrupted(store):
+def test_killed_run_is_interrupted(store):
     with worker(store) as process:
         process.kill()
         process.wait()

@@ -192,9 +192,7 @@ def test_a_stored_result_is_shown(command: str, arguments: list[str], ragen: Rag
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_run_that_is_followed_while_it_works(
-    store: Path, is_terminal: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_active_run_is_followed(store: Path, is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
     opened = Store(str(store))
     opened.runs.set_state(RUN, "running", f"here {EVIL}", {"iteration": 1, "iterations": 2, EVIL: 1.0})
     outcomes = iter([None, Outcome("failed", EVIL)])

@@ -64,7 +64,7 @@ def test_unknown_turn_field_is_named(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -> None:
+def test_imported_run_queried_and_audited(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet, *KEEP_ALL).exit_code == 0
     query = "select count(*) n, bool_and(kept) kept from turns join selection using (group_id)"
     answer = CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url])

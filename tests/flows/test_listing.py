@@ -45,7 +45,7 @@ def store(tmp_path) -> Store:
     return store
 
 
-def test_the_panel_is_that_of_the_training_environment(store, capsys):
+def test_panel_is_of_training_environment(store, capsys):
     show(NAME, store=store.url, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]

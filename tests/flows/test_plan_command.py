@@ -122,13 +122,13 @@ def test_small_address_space_refused_before_run(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_memory_of_a_cluster_is_not_judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_memory_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     check_memory(preset("sokoban-paper"))
 
 
 @pytest.mark.usefixtures("small_gpu")
-def test_a_policy_of_unknown_sizes_is_not_judged(tmp_path: Path) -> None:
+def test_unknown_policy_sizes_not_judged(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     check_memory(preset("sokoban-paper", {"policy.name_or_path": str(tmp_path)}))
 

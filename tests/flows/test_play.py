@@ -46,7 +46,7 @@ def test_game_ends_at_action_limit(max_actions: int) -> None:
     assert len(console._lines) == 8 - max_actions
 
 
-def test_turns_of_the_cube_have_numbers_and_names() -> None:
+def test_cube_turns_have_numbers_and_names() -> None:
     console = Typing("1", "U'", "q")
     assert not play_in_terminal("Rubik", 0, console=console)
     assert "1 = U, 2 = U'" in console.shown

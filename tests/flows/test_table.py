@@ -31,7 +31,7 @@ def rendered(rows, width: int, **more) -> str:
 @pytest.mark.ci
 @given(_ROWS, st.sampled_from([40, 80, 200]))
 @example([dict.fromkeys("abcdefg", "") | {"what follows": "[1 2]more"}], 40)
-def test_every_word_of_every_cell_is_shown_whole(rows, width):
+def test_every_word_is_shown_whole(rows, width):
     shown = Counter(rendered(rows, width).split())
     words = Counter(word for row in rows for text in row.values() for word in text.split())
     assert not words - shown
@@ -129,6 +129,6 @@ def test_no_rows_still_name_the_columns():
     assert rendered([], 80, names=["run", "group_id"]) == "no rows; the columns are run, group id\n"
 
 
-def test_every_command_prints_its_tables_by_this_one():
+def test_every_command_uses_this_table():
     for path in Path(starpo.flows.__file__).parent.rglob("*.py"):
         assert path.name == "table.py" or not re.search(r"from rich.table import|rich\.box", path.read_text()), path

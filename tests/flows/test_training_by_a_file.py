@@ -89,7 +89,7 @@ def test_neither_preset_nor_file_one_message(name, message, tmp_path, started):
     assert started == []
 
 
-def test_a_wrong_setting_stops_before_anything_is_started(file, tmp_path, started):
+def test_wrong_setting_stops_before_start(file, tmp_path, started):
     file.write_text(SETTINGS.replace("keep", "keeep"))
     with pytest.raises(ConfigError, match="keeep"):
         begin(file, tmp_path)

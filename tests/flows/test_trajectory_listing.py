@@ -80,7 +80,7 @@ def test_without_a_tokenizer_that_is_said(store, capsys):
     assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
 
 
-def test_what_a_turn_paid_is_shown_by_component(store, capsys):
+def test_turn_reward_shown_by_component(store, capsys):
     assert {row["reward"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}  # not computed yet
     assert "return" not in shown(store, capsys)
     rows = example("rewards").to_pylist()

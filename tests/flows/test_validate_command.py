@@ -55,7 +55,7 @@ def test_training_is_refused_before_anything_is_started() -> None:
 
 
 @pytest.mark.ci
-def test_program_is_told_whether_it_may_declare_tools(
+def test_validate_says_whether_tools_are_possible(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(9)))

@@ -36,7 +36,7 @@ def _bucket(root: Path, endpoint: str, *arguments: str) -> subprocess.CompletedP
     )
 
 
-def test_it_is_made_once_and_keeps_its_promise(root: Path, endpoint: str) -> None:
+def test_bucket_made_once_keeps_promise(root: Path, endpoint: str) -> None:
     assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo created\n"
     assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo already exists\n"
     checked = _bucket(root, endpoint, "check", "s3://starpo/store")

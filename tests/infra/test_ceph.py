@@ -34,7 +34,7 @@ def test_a_program_that_hangs_is_named(ceph: ModuleType, tmp_path: Path, monkeyp
     assert server._ask("quorum_status") == {}
 
 
-def test_a_component_that_ends_is_reported_at_once(ceph: ModuleType, tmp_path: Path) -> None:
+def test_ending_component_reported_at_once(ceph: ModuleType, tmp_path: Path) -> None:
     """With its exit code, its output and the free disk space: Ceph's monitor ends silently on a full disk."""
     programs = tmp_path / "root/usr/bin"
     programs.mkdir(parents=True)

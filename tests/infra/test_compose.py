@@ -88,7 +88,7 @@ def test_commands_are_roles_of_the_image(compose: Compose, roles: set[str]) -> N
     assert {tuple(service["command"]) for service in ours.values()} <= {(role,) for role in roles}
 
 
-def test_images_are_pinned_and_ours_is_this_release(compose: Compose, version: str, documents: Any) -> None:
+def test_images_pinned_and_of_this_release(compose: Compose, version: str, documents: Any) -> None:
     gpu = documents("compose/compose.gpu.yaml")[0]["services"]
     images = [service["image"] for file in (compose["services"], gpu) for service in file.values()]
     assert {image for image in images if image.startswith("starpo:")} == {
@@ -99,7 +99,7 @@ def test_images_are_pinned_and_ours_is_this_release(compose: Compose, version: s
 
 
 @pytest.mark.parametrize(("name", "num_nodes", "num_gpus"), [("compose.yaml", 2, 0), ("compose.gpu.yaml", 1, 1)])
-def test_the_actors_that_are_asked_for_have_room(
+def test_configured_actors_have_room(
     name: str, num_nodes: int, num_gpus: int, compose: Compose, documents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many Ray workers as the README's command starts; with the file for GPUs, each actor reserves a GPU."""

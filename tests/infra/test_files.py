@@ -60,7 +60,7 @@ def test_a_script_is_sound(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)
-def test_every_variable_is_one_that_the_project_reads(
+def test_every_variable_is_read_by_project(
     path: Path, variables: set[str], named_variables: Callable[[str], set[str]]
 ) -> None:
     assert named_variables(path.read_text()) <= variables

@@ -57,7 +57,7 @@ def test_image_has_numbered_user_and_healthcheck(path: Path) -> None:
     assert 'ENTRYPOINT ["tini", "--", "/app/infra/images/start"]' in text
 
 
-def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
+def test_vllm_where_pipeline_expects_it() -> None:
     text = (ROOT / "infra/images/gpu.Dockerfile").read_text()
     tested = re.findall(r"vllm==([\d.]+)", (ROOT / "infra/vllm/make-env").read_text())[0]
     assert f"ARG VLLM=vllm=={tested}" in text
@@ -65,7 +65,7 @@ def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
     assert '".venv-vllm"' in (ROOT / "ragen/config/vllm_engine.py").read_text()
 
 
-def test_the_context_holds_what_runs_and_nothing_else() -> None:
+def test_context_holds_only_runtime_files() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     let_in = {line[1:] for line in lines if line.startswith("!")}

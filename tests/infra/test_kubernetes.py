@@ -149,7 +149,7 @@ def test_addresses_name_services(manifests: list[Manifest], cluster: Manifest) -
         assert services[host] == int(port)
 
 
-def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], cluster: Manifest) -> None:
+def test_configured_actors_have_room(manifests: list[Manifest], cluster: Manifest) -> None:
     from starpo.ragen.agents.rollout.pools.ray_cluster import check_room
     from starpo.ragen.config.ray_runtime import RayRuntime
 
@@ -165,7 +165,7 @@ def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], clus
     check_room(nodes, RayRuntime().actor, int(settings["STARPO_RAY_ACTORS"]), "actors")
 
 
-def test_pods_have_no_more_rights_than_they_need(manifests: list[Manifest], version: str, roles: set[str]) -> None:
+def test_pods_have_minimal_rights(manifests: list[Manifest], version: str, roles: set[str]) -> None:
     pods = list(_pods(manifests))
     assert len(pods) == 8
     for name, pod in pods:

@@ -73,7 +73,7 @@ def test_ray_worker_offers_cpus_alone(start: Callable[..., list[str]], address: 
     ]
 
 
-def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str]], address: str) -> None:
+def test_worker_joins_ray_before_taking_runs(start: Callable[..., list[str]], address: str) -> None:
     calls = start(
         "worker", STARPO_POOL="ray", RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", FLOW_RUNS="1"
     )
@@ -84,7 +84,7 @@ def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str
 
 @pytest.mark.parametrize("role", ["worker", "ray-worker"])
 @pytest.mark.parametrize("tunables", [None, "glibc.malloc.hugetlb=0"])
-def test_who_computes_keeps_the_memory_that_it_frees(
+def test_computing_roles_keep_freed_memory(
     start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, tunables: str | None
 ) -> None:
     given = {} if tunables is None else {"GLIBC_TUNABLES": tunables}

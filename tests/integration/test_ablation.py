@@ -60,7 +60,7 @@ def test_failed_cell_named_others_finish(study: tuple[Store, AblationPlan, int, 
     assert (Path(store.url) / "ablations" / "clip" / "success.svg").read_text().startswith("<svg")
 
 
-def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_cells_share_stages_and_prompts(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, _ = study
     one, other = (store.runs.iterations(run.name) for run in grid.runs if run.cell.label in GOOD)
     for stage in ("warm_start", "rollout", "reward", "variance_filter", "evaluate:sokoban"):

@@ -136,7 +136,7 @@ def test_output_option_leaves_store_unchanged(store: Store, tmp_path: Path, caps
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
 
 
-def test_output_is_not_there_before_it_is_complete(
+def test_output_appears_only_when_complete(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
@@ -226,7 +226,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda kind: monkeypatch.setattr(warm, "load", lambda *_: kind)
 
 
-def test_another_result_is_refused_and_names_the_update(store: Store, learner: Any, tmp_path: Path) -> None:
+def test_different_result_refused_naming_update(store: Store, learner: Any, tmp_path: Path) -> None:
     learner(Jittery)
     with pytest.raises(DerivationError, match=r"(?s)iteration 4, repeated, gave another result.*then:.*here:"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)

@@ -47,7 +47,7 @@ def test_run_has_its_configured_probes(finished: Path) -> None:
     assert all(point.diversity > 0 for point in diagnosis.points)
 
 
-def test_others_are_computed_once_from_derived_checkpoints_too(folder: Path) -> None:
+def test_missing_probes_computed_from_derived_checkpoints(folder: Path) -> None:
     store = Store(str(folder))
     first = store.runs.iterations("plain")[0]["update"]["checkpoint"]
     assert not store.has("checkpoint", first)
@@ -57,7 +57,7 @@ def test_others_are_computed_once_from_derived_checkpoints_too(folder: Path) -> 
     assert (again.num_computed, again.points) == (0, diagnosis.points)
 
 
-def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
+def test_gradients_measured_by_reward_std_bucket(folder: Path) -> None:
     store = Store(str(folder))
     stages = store.runs.iterations("plain")
     assert [n for n, of in stages.items() if "gradient_probe" in of] == [0, 2]
@@ -101,7 +101,7 @@ def test_foreign_trajectories_are_judged(folder: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
+def test_diagnosis_printed_drawn_and_as_json(folder: Path, tmp_path: Path) -> None:
     arguments = ["diagnose", "plain", "--store", str(folder), "--every", "1"]
     result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "plane.svg")])
     assert result.exit_code == 0, result.output

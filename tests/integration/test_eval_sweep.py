@@ -68,7 +68,7 @@ def test_every_cell_evaluated_without_retraining(swept: Store) -> None:
     assert [of.scores["sokoban"].num_episodes for of in result.leaderboard] == [16] * 6  # 8 prompts with two seeds
 
 
-def test_seeds_play_the_same_prompts_with_other_chance(swept: Store) -> None:
+def test_seeds_share_prompts_not_chance(swept: Store) -> None:
     cells = Sweeps(swept.url).get("late").cells
     one, other = (swept.read_table("episodes", cells[f"live@2 sokoban T=1 seed={seed}"]) for seed in (0, 1))
     assert one["initial_state_digest"] == other["initial_state_digest"]
@@ -118,7 +118,7 @@ def test_late_checkpoints_are_picked_up(swept: Store) -> None:
     assert {standing.iteration for standing in Sweeps(swept.url).get("late").leaderboard} == {0, 1, 2, 3}
 
 
-def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None:
+def test_dropped_checkpoint_derived_and_dropped_again(swept: Store) -> None:
     starpo(CONFIG, preset="smoke", store=swept.url, run=RUN)  # for when this test runs alone
     key = checkpoints(swept)[1]
     assert swept.dropped("checkpoint", key) is not None

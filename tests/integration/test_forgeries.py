@@ -180,7 +180,7 @@ def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
     assert any(f"what is reused here is turns/{records[1]['rollout']['turns']}" in each for each in details)
 
 
-def test_a_replay_without_its_base_is_not_shown(folder: Path) -> None:
+def test_replay_without_base_not_shown(folder: Path) -> None:
     name = replay(RUN, should_update=False, store=str(folder))
     shutil.rmtree(folder / "runs" / RUN)
     status, details = outcome(folder, name)

@@ -75,7 +75,7 @@ def test_fork_verified_resumed_and_replayed(folder: Path) -> None:
     }
 
 
-def test_fork_of_a_fork_leaves_later_changes_out(copied: Store) -> None:
+def test_nested_fork_omits_later_changes(copied: Store) -> None:
     again = plan_fork(copied, "fork", 3, {"filter.keep": 0.25})
     assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
     earlier = plan_fork(copied, "fork", 1, {"filter.keep": 0.25})

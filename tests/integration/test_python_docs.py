@@ -41,7 +41,7 @@ print(json.dumps({
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_page_leads_from_an_import_to_a_run(installed: Path, tmp_path: Path) -> None:
+def test_page_leads_from_import_to_run(installed: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     env = {name: os.environ[name] for name in KEPT if name in os.environ} | {

@@ -41,5 +41,5 @@ def test_deployment_of_other_settings_is_registered_anew() -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_deployment_that_was_not_there_is_told() -> None:
+def test_missing_deployment_is_reported() -> None:
     assert not register("starpo/bandit")

@@ -209,7 +209,7 @@ def test_replay_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFix
     assert f"paired over {difference['num_prompts']} prompts" in out
 
 
-def test_flipped_byte_of_a_rollout_stops_the_replay(copied: Store) -> None:
+def test_flipped_rollout_byte_stops_replay(copied: Store) -> None:
     turns = copied.runs.iteration("base", 2)["rollout"]["turns"]
     file = next((Path(copied.url) / "turns" / turns).glob("*.parquet"))
     content = bytearray(file.read_bytes())

@@ -119,7 +119,7 @@ def test_every_operation_outlives_every_passing_fault(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_run_is_stored_whole_or_not_seen(
+def test_run_is_stored_whole_or_hidden(
     bucket: Any, proxy: FaultyProxy, make_run: MakeRun, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With many faults and short timeouts, whatever is visible is intact, and running again completes the run."""

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Pa
     return folder
 
 
-def test_siblings_are_stored_and_greedy_members_not_counted(folder: Path) -> None:
+def test_siblings_stored_greedy_members_not_counted(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns, siblings = (store.read_table(kind, stages["rollout"][kind]) for kind in ("turns", "siblings"))

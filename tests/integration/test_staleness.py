@@ -38,7 +38,7 @@ def finished(
     return train(folder)
 
 
-def test_later_rollouts_are_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
+def test_later_rollouts_use_previous_checkpoint(finished: tuple[Store, str]) -> None:
     store, run = finished
     records = store.runs.iterations(run)
     before = [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(3))]
@@ -76,9 +76,7 @@ def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
 
 
 @pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])
-def test_lost_update_or_rollout_gives_the_same_digests(
-    finished: tuple[Store, str], tmp_path: Path, missing: str
-) -> None:
+def test_lost_update_or_rollout_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
     """The store is as after a kill during an update and the next rollout, of which only one was stored."""
     original, run = finished
     shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)

@@ -66,7 +66,7 @@ def not_shown(verification: Verification) -> set[tuple[str, str]]:
     return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in unshown}
 
 
-def test_played_is_not_shown_and_the_rest_verified(finished: Path) -> None:
+def test_rollouts_not_shown_rest_verified(finished: Path) -> None:
     verification = verify(finished)
     assert verification.outcome == "not shown"
     assert not_shown(verification) == PLAYED
@@ -91,7 +91,7 @@ def test_only_played_data_carry_the_mark(finished: Path) -> None:
     assert '"replay_fault"' not in (artifact(finished, 0, "reward", "rewards") / "manifest.json").read_text()
 
 
-def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mark_is_shown_with_run(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(str(finished))
     print_run(store, RUN, as_json=False)
     assert f"cannot be replayed: {REASON}" in " ".join(capsys.readouterr().out.split())

@@ -120,7 +120,7 @@ def test_run_trains_on_the_learners_logprobs(tmp_path: Path, begun: Callable[...
 
 
 @pytest.mark.thorough
-def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
+def test_turns_valid_with_policys_logprobs(job, pool, folders):
     turns, usage = take_usage(play_shards(pool, job, SHARDS))
     validate(turns, "turns")
     here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
@@ -135,7 +135,7 @@ def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
 
 
 @pytest.mark.thorough
-def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders, vllm_interpreter):
+def test_next_checkpoint_played_in_same_process(job, pool, folders, vllm_interpreter):
     play_shards(pool, job, SHARDS)
     before = {worker.pid for worker in workers(vllm_interpreter)}
     turns, _ = take_usage(play_shards(pool, replace(job, folder=folders[1], checkpoint_key="k1"), SHARDS))
@@ -185,7 +185,7 @@ def test_update_reaches_the_tied_output_layer(facts):
 
 
 @pytest.mark.thorough
-def test_update_without_the_output_layer_stops_the_run(facts):
+def test_missing_output_layer_stops_run(facts):
     assert "differ from the checkpoint's own by" in facts["untied"]
     assert facts["gap_after_repair"] < 1e-4
 

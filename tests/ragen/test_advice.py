@@ -24,7 +24,7 @@ def test_embedded_policy_preset_is_doubly_misplaced() -> None:
     assert "--set update.optimiser.type=adamw" in optimiser
 
 
-def test_what_they_say_to_set_is_in_place() -> None:
+def test_advised_settings_are_in_place() -> None:
     assert advise(preset("sokoban", {**HUB, **ADAMW, "agent.prompt": "full"}), []) == []
 
 

@@ -35,7 +35,7 @@ def test_turns_of_a_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert fit(context=200).shortage is None
 
 
-def test_a_model_with_less_context_than_the_prompt() -> None:
+def test_context_shorter_than_prompt() -> None:
     misfit = fit(positions=80).misfit
     assert misfit is not None
     assert misfit.startswith(
@@ -55,7 +55,7 @@ def test_only_some_turns_fit() -> None:
     )
 
 
-def test_a_long_episode_would_pass_the_models_positions() -> None:
+def test_episode_longer_than_model_positions() -> None:
     misfit = fit(positions=300).misfit
     assert misfit is not None
     assert "3 turns may need 352, but the model has 300 positions: set rollout.max_context_tokens = 300" in misfit

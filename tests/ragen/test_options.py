@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mine_optional", raising=False)
 
 
-def test_they_are_filled_in_and_given_to_it() -> None:
+def test_options_completed_and_passed_on() -> None:
     config = apply_overrides(CONFIG, {"filter.strategy": "mine_optional:odd"}).filter
     assert config.options == {"remainder": 1}
     assert config.model_dump(mode="json")["options"] == {"remainder": 1}

@@ -51,7 +51,7 @@ def test_custom_settings_survive_the_record(config: StarPOConfig) -> None:
         apply_overrides(config, {"environment.sise": 4})
 
 
-def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
+def test_settings_altered_by_json_survive(folder: Path) -> None:
     file = folder / f"{NAME}.py"
     file.write_text(
         file.read_text().replace(

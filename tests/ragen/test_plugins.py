@@ -96,7 +96,7 @@ SETTINGS = (
 
 
 @pytest.mark.ci
-def test_settings_take_the_names_of_an_installed_package(installed: Path) -> None:
+def test_settings_accept_installed_packages_names(installed: Path) -> None:
     result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     code = (
@@ -184,7 +184,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
 )
-def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: object, message: str) -> None:
+def test_wrong_target_is_one_message(here: None, path: str, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, {path: value})
 

@@ -52,7 +52,7 @@ def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: P
     assert "<think>" in obstacle
 
 
-def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = {"reward.components": ["judge"], "reward.options.judge": {"base_url": "http://host/v1", "model": "m"}}
     config = preset("smoke", asking)
     assert not obstacles(config)
@@ -206,16 +206,14 @@ PAYS = "import json\n\ndef pay(turns, config):\n    return [BODY for row in turn
     ],
 )
 @pytest.mark.parametrize("played", ["smoke", "bandit"])
-def test_a_reward_component_is_tried_before_any_work(
-    mine: Callable[[str], None], played: str, body: str, message: str
-) -> None:
+def test_reward_component_tried_before_work(mine: Callable[[str], None], played: str, body: str, message: str) -> None:
     mine(PAYS.replace("BODY", body))
     (obstacle,) = obstacles(preset(played, {"reward.components": ["environment", "mine_code:pay"]}))
     assert obstacle.startswith("reward component 'mine_code:pay' ")
     assert message in obstacle
 
 
-def test_a_component_that_fits_its_environment_is_ready(mine: Callable[[str], None]) -> None:
+def test_fitting_component_is_ready(mine: Callable[[str], None]) -> None:
     """It reads what only this environment's rows have: its type, its observations, its info."""
     mine(
         PAYS.replace(

@@ -57,7 +57,7 @@ def sampled(folder: str, temperature: float, num_tokens: int):
 
 
 @torch.inference_mode()
-def test_the_engines_log_probs_are_those_of_transformers(smollm2, plain):
+def test_engine_logprobs_equal_transformers(smollm2, plain):
     for prompt, response in sampled(smollm2, 1.0, 16):
         ids = torch.tensor([*prompt, *response.token_ids])
         logprobs_TV = plain(input_ids=ids[None]).logits[0].log_softmax(-1)

@@ -99,7 +99,7 @@ def test_the_time_of_a_run_is_arithmetic() -> None:
     assert "about 1.0 min of rollouts" in describe(SEEN, config, "it")[-1]
 
 
-def test_the_embedded_policy_plays_once_it_is_made(tmp_path: Path) -> None:
+def test_embedded_policy_plays_once_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--play needs the embedded policy"):
         show_trial(preset("smoke"), 4, Store(str(tmp_path / "store")))
 

@@ -62,9 +62,7 @@ def test_workers_inherit_repeatable_gpu_workspace() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_speed_instead_of_repetition_is_said_and_marked(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fast_unrepeatable_mode_is_marked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("STARPO_SHOULD_REPEAT", "false")
     marks = TorchLearner(UpdateConfig()).is_deterministic, TorchEngine().is_deterministic
     assert marks == (False, False)

@@ -155,7 +155,7 @@ def test_overrides_of_a_command_line(text, expected):
 
 
 @pytest.mark.parametrize("text", ["filter.keep", "=1", "filter.=1", ".keep=1", ""])
-def test_an_override_without_path_or_value_is_refused(text):
+def test_incomplete_override_is_refused(text):
     with pytest.raises(ConfigError, match=re.escape(f"override '{text}': expected PATH=VALUE")):
         parse_override(text)
 
@@ -246,7 +246,7 @@ def test_a_cycle_is_refused_and_shown(presets):
         _load(presets(files))
 
 
-def test_an_unknown_preset_is_refused_with_near_names(presets):
+def test_unknown_preset_suggests_near_names(presets):
     message = _message(presets({"run": 'extends = ["bas"]'}))
     assert "extends 'bas', which is neither a preset nor a file" in message
     assert message.endswith("(did you mean 'base'?); presets: base, run")

@@ -27,7 +27,7 @@ def test_a_changed_environment_is_read_anew(monkeypatch, name):
     assert Runtime.current().store == "var/store"
 
 
-def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
+def test_core_count_changes_threads(monkeypatch):
     monkeypatch.delenv("STARPO_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
     before = Runtime.current().threads

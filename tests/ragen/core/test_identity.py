@@ -203,7 +203,7 @@ def test_deep_code_is_read(identify: Callable[..., str]) -> None:
     assert identify(reward="import mine.m0\n" + R, m1200="X = 2\n") != first
 
 
-def test_a_missing_module_matters_once_it_is_there(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_missing_module_counts_once_present(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "try:\n    import fast_mine\nexcept ImportError:\n    pass\n" + R
     first = identify(reward=text)
     assert is_reusable(first)
@@ -218,7 +218,7 @@ def test_file_shadowing_standard_library_is_local(identify: Callable[..., str], 
     assert identify(reward=text) != first
 
 
-def test_source_that_is_not_python_counts_as_text(identify: Callable[..., str]) -> None:
+def test_non_python_source_counts_as_text(identify: Callable[..., str]) -> None:
     assert identify(tables="def (:\n") != identify(tables="def ):\n")
 
 
@@ -246,7 +246,7 @@ USES = "import lib_of_others\n" + R
 
 @pytest.mark.ci
 @pytest.mark.parametrize("record", [True, False])
-def test_a_distribution_counts_by_version_in_any_folder(
+def test_distribution_counts_by_version_anywhere(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
 ) -> None:
     """As `pip install --target` and some systems lay it out: no folder is called site-packages."""
@@ -278,7 +278,7 @@ def test_editable_code_counts_by_text(
     assert identities[0] != identities[1]
 
 
-def test_a_namespace_shared_by_distributions_is_taken_apart(
+def test_shared_namespace_split_by_distribution(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, module in (("one", "theirs"), ("two", "ours")):
@@ -308,7 +308,7 @@ def test_package_of_the_target_counts_by_text(
     assert identify("lib_of_others:X") != first
 
 
-def test_a_module_without_source_counts_by_its_bytes(identify: Callable[..., str], tmp_path: Path) -> None:
+def test_sourceless_module_counts_by_bytes(identify: Callable[..., str], tmp_path: Path) -> None:
     text = "import mine.compiled\n" + R
     (tmp_path / "mine").mkdir()
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
@@ -344,7 +344,7 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     "names",
     ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS"],
 )
-def test_all_that_is_registered_here_has_a_source(names: str) -> None:
+def test_registered_objects_have_sources(names: str) -> None:
     entries: dict[str, str] = dict(getattr(registry, names))
     identities = {name: code_identity(target) for name, target in entries.items()}
     assert all(len(identity) == 16 for identity in identities.values()), identities

@@ -56,7 +56,7 @@ def test_declared_unreplayable_is_not_tested():
     assert verdict(settings_of("HonestBanditByTheClock")) == ("what its arms pay is drawn by the clock", set())
 
 
-def test_a_package_that_is_missing_is_no_finding():
+def test_missing_package_is_no_finding():
     with pytest.raises(MissingPackageError, match="pip install arms"):
         check(settings_of("BanditThatCannotBeMade"))
 
@@ -72,7 +72,7 @@ def test_command_prints_words_and_json(capsys):
     assert "no, because what its arms pay" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_mixture_is_as_replayable_as_its_parts():
+def test_mixture_as_replayable_as_parts():
     parts = {
         "plain": {"environment": {"type": "bandit"}},
         "clock": {"environment": settings_of("HonestBanditByTheClock")},

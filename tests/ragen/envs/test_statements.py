@@ -66,7 +66,7 @@ def test_the_golden_numbers_of_vagen():
     assert score(read_statements(BOX + TARGET.replace("right", "left")), SCENE, {}) == 0.5
 
 
-def test_weights_and_things_that_there_are_none_of():
+def test_weights_and_absent_things():
     statements = read_statements(BOX)
     assert score(statements, SCENE, {"box": 0.25, "target": 0.75}) == 0.25
     assert score(statements, SCENE, {"hole": 1.0}) == 0.0
@@ -90,7 +90,7 @@ def test_f1_of_several_things():
     assert f1([above], []) == f1([], [above]) == f1([], []) == 0.0
 
 
-def test_repeating_a_true_statement_pays_less_and_less():
+def test_repeated_true_statements_pay_less():
     scores = [score(read_statements(BOX * times + TARGET), SCENE, {"box": 1.0}) for times in (1, 2, 3, 19)]
     assert scores == pytest.approx([1.0, 2 / 3, 0.5, 0.1])  # 2 / (times + 1)
 

@@ -48,7 +48,7 @@ def test_work_is_counted_by_machine(tmp_path):
     assert dict(run_cost.named)["Reused, not counted"] == "1 stage of other runs, 1.5 min"
 
 
-def test_tokens_played_are_those_of_the_stored_responses(tmp_path):
+def test_played_tokens_are_stored_responses(tmp_path):
     store, turns = Store(str(tmp_path)), example("turns")
     facts = Facts(key="0" * 32, stage=Stage(name="rollout", version=1), settings={}, inputs={}, seed=0)
     store.put_table("turns", turns, facts)

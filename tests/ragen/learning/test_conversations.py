@@ -77,7 +77,7 @@ def test_ids_match_template_loss_on_responses(template: str) -> None:
     assert left_out == []
 
 
-def test_a_response_shares_no_token_with_the_prompt() -> None:
+def test_response_shares_no_prompt_token() -> None:
     """The policy is given the line break, and samples what follows it."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=_joining(), eos_token="<|im_end|>")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})

@@ -50,7 +50,7 @@ def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozens
 
 
 @pytest.mark.timeout(30)
-def test_a_demonstrator_that_hangs_is_ended_by_name(monkeypatch) -> None:
+def test_hanging_demonstrator_ended_by_name(monkeypatch) -> None:
     monkeypatch.setenv("STARPO_PLUGIN_S", "0.3")
     monkeypatch.setattr(demonstrations, "resolve", lambda _: lambda *_: time.sleep(1e6))
     with pytest.raises(CallLimitError, match=r"the demonstrator of 'sokoban' took longer than 0.3 s.*STARPO_PLUGIN_S"):
@@ -97,7 +97,7 @@ def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
     assert played.prompts[0] == prompt.prompt_ids
 
 
-def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
+def test_prefilled_tag_belongs_to_prompt() -> None:
     agent = AgentConfig(prompt="state", context="window", should_show_reward=False, should_prefill_think=True)
     played = demonstrate(agent=agent, turns=3)
     tag = TOKENIZER.convert_tokens_to_ids("<think>")
@@ -105,7 +105,7 @@ def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
     assert all(tag not in response for response in played.responses)
 
 
-def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_states_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
     # the first state that would be demonstrated is on the panel, so another one must take its place
     world = make(SOKOBAN)
     world.reset(seed=demonstrations.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
@@ -266,7 +266,7 @@ def test_rows_repeat_only_after_full_pass(num_rows: int, batch_size: int) -> Non
         assert set(rows) <= set(range(num_rows))
 
 
-def test_a_lost_position_is_demonstrated_once_an_episode() -> None:
+def test_lost_position_demonstrated_once_per_episode() -> None:
     lost = TOKENIZER.convert_tokens_to_ids("Ġnone")
     played = demonstrate(config=SMALL.model_copy(update={"demonstration_skill": 0.0}), turns=400)
     # otherwise two fifths of the 400 turns would be lost positions, more than there are episodes

@@ -39,7 +39,7 @@ def rollout(make_turns):
         ({"min_return": 2.5}, [[1, 2, 7, 3, 8, 9]]),
     ],
 )
-def test_episodes_are_chosen_by_success_filter_and_return(rollout, settings: dict, expected: list[list[int]]) -> None:
+def test_choice_by_success_filter_and_return(rollout, settings: dict, expected: list[list[int]]) -> None:
     chosen = choose_episodes([rollout], FineTuning(runs=RUNS, **settings), frozenset())
     assert [example.token_ids.tolist() for example in chosen.examples] == expected
 

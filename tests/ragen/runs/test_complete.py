@@ -51,7 +51,7 @@ def test_a_base_that_is_missing_is_said(store, tmp_path):
         complete_folder(store, ADAPTER)
 
 
-def test_a_note_that_names_no_base_is_said(store, tmp_path):
+def test_note_without_base_is_reported(store, tmp_path):
     put(store, tmp_path, ADAPTER, {"base.json": "[]"})
     with pytest.raises(PolicyError, match="does not name a checkpoint"):
         complete_folder(store, ADAPTER)

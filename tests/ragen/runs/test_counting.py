@@ -3,7 +3,7 @@
 from starpo.ragen.runs.counting import updates_before, updates_by_iteration
 
 
-def test_an_iteration_without_an_update_counts_for_nothing():
+def test_iteration_without_update_not_counted():
     stages = [(0, "rollout"), (1, "rollout"), (1, "update"), (2, "rollout"), (2, "update"), (3, "evaluate:a")]
     assert [updates_before(stages, iteration) for iteration in range(4)] == [0, 0, 1, 2]
 

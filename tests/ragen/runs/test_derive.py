@@ -47,7 +47,7 @@ def test_other_learner_finds_weights_below_adapters(adapted_store: Store, learne
     assert len(learners) == 2
 
 
-def test_players_get_a_policy_and_the_store_nothing(adapted_store: Store) -> None:
+def test_players_get_policy_without_storing(adapted_store: Store) -> None:
     before = files(adapted_store)
     folder = Path(placement.policy_folder(adapted_store, key_of(3)))
     assert (folder / "adapter_model.safetensors").read_text() == key_of(3)

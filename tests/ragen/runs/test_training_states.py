@@ -61,7 +61,7 @@ def lineage(tmp_path: Path, make_turns: Callable[..., pa.Table]) -> Lineage:
     return Lineage(tmp_path, make_turns)
 
 
-def test_demonstrations_and_rollouts_up_to_the_checkpoint_count(lineage: Lineage) -> None:
+def test_demonstrations_and_earlier_rollouts_count(lineage: Lineage) -> None:
     first = lineage.first("0" * 32, "ab")
     second = lineage.update("1" * 32, first, "a" * 32, "bc")
     third = lineage.update("2" * 32, second, "b" * 32, "d")
@@ -107,7 +107,7 @@ def test_a_pretrained_policy_has_begun_nowhere_here(lineage: Lineage) -> None:
     assert training_states(lineage.store, first) == TrainingStates(frozenset(), 0)
 
 
-def test_prompts_of_a_panel_that_training_has_met() -> None:
+def test_panel_prompts_seen_in_training() -> None:
     panel = make_panel(FrozenLakeSettings(), 8, panel_seed=3)
     met = TrainingStates(frozenset([*panel.state_digests[:3], "f" * 16]), 2)
     assert met.seen_states(panel) == frozenset(panel.state_digests[:3])

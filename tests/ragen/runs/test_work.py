@@ -22,7 +22,7 @@ def work(**changes: Any) -> Work:
     return Work(**{**defaults, **changes})
 
 
-def test_key_is_a_function_of_all_that_decides() -> None:
+def test_key_depends_on_all_inputs() -> None:
     changes = [
         {"stage": Stage(name="reward", version=2)},
         {"stage": Stage(name="filter", version=1)},

@@ -80,7 +80,7 @@ def test_runs_compared_at_own_last_evaluation(base):
     assert panel.last_iteration == 8
 
 
-def test_prompts_that_only_met_errors_are_left_out(base):
+def test_prompts_with_only_errors_excluded(base):
     cell, reference = run(bandit={0: [None] * 4, 4: [1, None, 0, 0]}), run(bandit={4: [0, 0, 0, None]})
     panel = summary(base, both(cell, reference)).cells[1].panels["bandit"]
     assert panel.first is None

@@ -26,7 +26,7 @@ def test_axes_multiply_with_base_first(base):
     assert settings == [(0.5, 1), (0.5, 5), (1.0, 1), (1.0, 5)]
 
 
-def test_overrides_reach_every_cell_and_seeds_every_run(base):
+def test_overrides_reach_cells_seeds_reach_runs(base):
     cells = cells_of(base, {"online_k": [1, 5]}, overrides={"iterations": 3, "rollout": {"num_groups": 2}})
     assert {cell.config.iterations for cell in cells} == {3}
     assert {cell.config.rollout.num_groups for cell in cells} == {2}
@@ -94,7 +94,7 @@ def test_named_cells_differ_in_any_settings(base):
 
 
 @pytest.mark.parametrize("part", ["numbers", "expected"])
-def test_a_finding_is_of_cells_that_are_there(base, part):
+def test_finding_names_existing_cells(base, part):
     finding = {"source": "RAGEN, Fig. 9", "claim": "better", part: {"our": 0.5 if part == "numbers" else "higher"}}
     with pytest.raises(ConfigError, match=rf"finding.{part}: there is no cell 'our' \(did you mean 'ours'"):
         named(base, {"vanilla": {}, "ours": {"online_k": 5}}, finding=finding)

@@ -51,7 +51,7 @@ def test_cell_independent_of_swept_runs(store: Store, begin: Callable[..., str])
     assert alone.agent.max_turns == 3
 
 
-def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+def test_missing_checkpoint_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
     begin("mine", iterations=9)
     expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store)
     assert [cell.iteration for cell in expansion.cells] == [1]
@@ -72,7 +72,7 @@ def test_impossible_checkpoint_is_refused(store: Store, begin: Callable[..., str
         expand(Sweep(name="s", runs=["mine"], iterations=[5]), store)
 
 
-def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
+def test_unknown_environment_suggests_near_ones(store: Store, begin: Callable[..., str]) -> None:
     begin("mine")
     with pytest.raises(
         ConfigError, match=r"'SokobanNewVocabs' is neither a panel of run mine nor an environment \(did"

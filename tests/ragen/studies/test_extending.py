@@ -42,14 +42,14 @@ def cut(write):
     return cut
 
 
-def test_all_but_name_figure_and_finding_is_taken(cut):
+def test_inherits_all_but_name_figure_finding(cut):
     grid = cut("")
     assert (grid.name, grid.preset, grid.seeds) == ("cut", "bandit", [0, 1, 2])
     assert list(grid.cells) == ["vanilla", "KL", "critic"]
     assert (grid.figure, grid.finding) == ("success", None)
 
 
-def test_what_is_said_anew_replaces_setting_by_setting(cut):
+def test_repeated_settings_replace_one_by_one(cut):
     grid = cut('preset = "sokoban"\n[overrides]\niterations = 8\n[overrides.update]\nclip_high = 0.3\n')
     assert grid.preset == "sokoban"
     assert grid.overrides == {"iterations": 8, "update": {"clip_high": 0.3, "entropy_coefficient": 0.0}}

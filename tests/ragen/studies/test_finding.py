@@ -23,7 +23,7 @@ from starpo.ragen.studies.tables import ablation_conclusion, ablation_tables
         ("lower", 0.1, 0.3, "the opposite shows"),
     ],
 )
-def test_an_end_differs_if_its_whole_interval_does(expected, low, high, expected_verdict) -> None:
+def test_end_differs_by_whole_interval(expected, low, high, expected_verdict) -> None:
     verdict = judge_end(expected, Difference(mean=(low + high) / 2, low=low, high=high))
     assert verdict.startswith(expected_verdict + " (")
 
@@ -58,7 +58,7 @@ def test_verdict_states_scope() -> None:
     assert sentence({}) == ""
 
 
-def test_an_order_of_cells_is_judged_from_prompts(base) -> None:
+def test_cell_order_judged_from_prompts(base) -> None:
     """Three cells succeed on 10, 20 and 30 of 40 prompts, in three seeds."""
     finding = {"source": "RAGEN, Table 3", "claim": "more is better", "order": ["one", "two", "three"]}
     cells = {"two": {}, "one": {"online_k": 2}, "three": {"online_k": 3}}
@@ -119,7 +119,7 @@ def test_early_end_is_not_never_falling(base) -> None:
     assert result.cells[1].fell == {1: 10}
 
 
-def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
+def test_table_shows_papers_numbers_beside(base) -> None:
     finding = {
         "source": "RAGEN, Fig. 9", "claim": "StarPO-S falls later",
         "numbers": {"vanilla": 0.2}, "expected": {"StarPO-S": "later"},

@@ -114,7 +114,7 @@ def test_training_is_judged_from_first_to_last() -> None:
     assert not any(of.scores["bandit"].gain for of in summed(cells, outcomes).leaderboard)
 
 
-def test_checkpoint_with_a_failed_cell_has_no_rank() -> None:
+def test_checkpoint_with_failed_cell_unranked() -> None:
     cells = [
         cell("a"),
         cell("b", environment="bandit"),
@@ -148,7 +148,7 @@ def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> CellO
     return CellOutcome({"success": num_successes / cut}, counts, seen_counts)
 
 
-def test_prompts_that_one_training_met_count_for_none() -> None:
+def test_prompts_of_one_training_excluded_everywhere() -> None:
     """Training of a met the last two of ten prompts, that of b none: both are scored on the other eight: 6/8, 4/8."""
     result = summed([cell("a"), cell("b")], [partly_seen(6, 2, 2), outcome(4)])
     scores = {of.run: of.scores["bandit"] for of in result.leaderboard}

@@ -36,7 +36,7 @@ def test_cells_far_apart_stand_in_their_order() -> None:
     assert reverse.high < -0.5
 
 
-def test_cells_that_succeed_equally_often_share_a_rank() -> None:
+def test_equal_cells_share_a_rank() -> None:
     """Ranks 0.5, 0.5, 2, 3 in every resample: covariance 4.5, norms sqrt(5) and sqrt(4.5)."""
     correlation = order_of_cells(rates(0.25, 0.25, 0.5, 0.75))
     assert correlation is not None

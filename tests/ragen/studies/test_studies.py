@@ -28,7 +28,7 @@ def test_an_unknown_name_suggests_near_ones(records):
         records.get("keeep")
 
 
-def test_a_damaged_result_says_how_to_mend_it(tmp_path):
+def test_damaged_result_says_how_to_mend(tmp_path):
     records = Ablations(str(tmp_path))
     records.save(RESULT)
     (tmp_path / "ablations" / "keep" / "result.json").write_text("{}")

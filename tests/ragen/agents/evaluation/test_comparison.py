@@ -11,7 +11,7 @@ def panel(successes, start=0):
     return {(seed, f"state {seed}"): (int(success), 1) for seed, success in enumerate(successes, start)}
 
 
-def test_three_of_24_to_four_is_no_change():
+def test_small_change_is_no_change():
     base = panel([1] * 3 + [0] * 21)
     comparison = compare_counts(panel([1] * 4 + [0] * 20), base)
     assert comparison.mean == pytest.approx(1 / 24)

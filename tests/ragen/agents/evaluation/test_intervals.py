@@ -51,7 +51,7 @@ def test_wilson_holds_the_share_and_mirrors(trials, data):
     assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]), abs=1e-12)
 
 
-def test_bootstrap_of_single_episodes_is_close_to_wilson():
+def test_single_episode_bootstrap_near_wilson():
     successes = [1] * 80 + [0] * 120
     wilson = wilson_interval(80, 200)
     bootstrap = cluster_bootstrap_interval(successes, [1] * 200, seed=1)

@@ -33,7 +33,7 @@ def test_seeds_that_disagree_widen_it():
     assert (difference.mean, difference.low, difference.high) == pytest.approx((0.25, 0.0, 0.5))
 
 
-def test_what_makes_a_prompt_hard_for_both_cancels():
+def test_common_prompt_difficulty_cancels():
     """Half of the prompts fail in both cells and half succeed: noise if unpaired, none if paired."""
     hard = np.tile([0.0, 1.0], (3, 100))
     better = hard.copy()
@@ -61,7 +61,7 @@ def test_rate_interval_symmetric_at_ends():
     assert (never.low, never.high) == pytest.approx((0.0, unseen))
 
 
-def test_pairs_with_a_missing_half_are_left_out():
+def test_incomplete_pairs_are_left_out():
     nan = float("nan")
     cell = np.array([[1.0, nan, 0.0, 1.0], [1.0, 0.0, nan, 1.0]])
     base = np.array([[0.0, 1.0, 0.0, nan], [0.0, 1.0, 1.0, nan]])

@@ -87,6 +87,6 @@ def test_panel_depends_on_settings_and_seed():
     assert others[1].env_seeds[:8] == panel.env_seeds
 
 
-def test_the_digest_is_the_same_in_any_process(few_states):
+def test_digest_equal_in_any_process(few_states):
     # Golden value: if it changes, stored evaluations belong to a different panel.
     assert make_panel(few_states, 3, panel_seed=0).digest == "2f0887b47c5da7ddacd08ce846903bbf"

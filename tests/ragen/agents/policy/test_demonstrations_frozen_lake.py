@@ -56,7 +56,7 @@ def test_thought_is_true_and_walk_follows(seed, skill, slip, size):
     assert len(cells) == len(demonstration.actions) or len(demonstration.actions) == (2 if slip else 5)
 
 
-def test_a_skilled_player_reaches_the_goal_without_slip():
+def test_skilled_player_reaches_goal_without_slip():
     assert success(1.0, slip=0.0) == 1.0
 
 
@@ -64,5 +64,5 @@ def test_unskilled_demonstration_mediocre_on_lakes():
     assert 0.12 < success(0.0, slip=0.0, min_distance=4) < 0.22
 
 
-def test_skill_is_worth_something_on_slippery_ice_too():
+def test_skill_helps_on_slippery_ice():
     assert success(1.0, slip=2 / 3, num_episodes=300) > success(0.0, slip=2 / 3, num_episodes=300) + 0.1

@@ -74,7 +74,7 @@ def test_long_walk_stops_at_turn_end():
 
 
 @given(seed=st.integers(0, 10_000), skill=st.floats(0, 1), num_boxes=st.integers(1, 3))
-def test_says_what_is_and_does_what_it_says(seed, skill, num_boxes):
+def test_thought_is_true_and_followed(seed, skill, num_boxes):
     environment = Sokoban(SokobanSettings(height=7, width=7, num_boxes=num_boxes, search_depth=15))
     environment.reset(seed=seed)
     before = environment.board
@@ -116,6 +116,6 @@ def test_full_skill_follows_a_shortest_solution():
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("skill", "measured"), [(0.0, 0.124), (0.15, 0.184), (0.25, 0.239), (1.0, 1.0)])
-def test_plays_as_well_as_a_mediocre_player_should(skill, measured):
+def test_demonstrator_is_mediocre(skill, measured):
     # Measured on 20,000 rooms; three standard errors of 1000 rooms are 3 * sqrt(0.24 * 0.76 / 1000) = 0.041.
     assert success_rate(skill, 1000) == pytest.approx(measured, abs=0.041)

@@ -82,13 +82,13 @@ def test_digest_covers_renamed_weights(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["spiece.model", "sentencepiece.bpe.model", "merges.txt", "qwen.tiktoken", "bpe.codes"]
 )
-def test_every_vocabulary_file_is_part_of_the_digest(folder: Path, name: str) -> None:
+def test_digest_covers_every_vocabulary_file(folder: Path, name: str) -> None:
     before = PretrainedPolicy(name_or_path=str(folder)).digest
     (folder / name).write_text("a")
     assert PretrainedPolicy(name_or_path=str(folder)).digest != before
 
 
-def test_further_chat_templates_are_part_of_the_digest(folder: Path) -> None:
+def test_digest_covers_further_chat_templates(folder: Path) -> None:
     before = PretrainedPolicy(name_or_path=str(folder)).digest
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "tool_use.jinja").write_text("a")
@@ -96,7 +96,7 @@ def test_further_chat_templates_are_part_of_the_digest(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["evil.bin", "../model.safetensors", "/tmp/model.safetensors", "a/b.safetensors"])
-def test_an_index_that_names_anything_else_is_refused(folder: Path, name: str) -> None:
+def test_index_naming_other_files_refused(folder: Path, name: str) -> None:
     shard(folder, "weights-1.safetensors")
     edit(folder / INDEX, weight_map={"a": "weights-1.safetensors", "b": name})
     with pytest.raises(PolicyError, match="only safetensors in the same folder are read"):
@@ -168,7 +168,7 @@ def test_non_object_file_is_one_error(folder: Path, name: str, text: str) -> Non
         b'{"a": {"dtype": "F32", "shape": 3, "data_offsets": []}}',
     ],
 )
-def test_a_damaged_header_of_weights_is_one_error(folder: Path, header: bytes) -> None:
+def test_damaged_weight_header_is_one_error(folder: Path, header: bytes) -> None:
     (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(PolicyError, match=r"model\.safetensors' cannot be read|far more than the weights hold"):
         load.load_policy(folder)
@@ -201,7 +201,7 @@ def test_an_odd_tokenizer_is_one_error(folder: Path, content: Any) -> None:
         load.load_tokenizer(folder)
 
 
-def test_a_million_added_tokens_are_refused_at_once(folder: Path) -> None:
+def test_million_added_tokens_refused_quickly(folder: Path) -> None:
     token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     edit(folder / "tokenizer.json", added_tokens=[token | {"id": n, "content": f"<{n}>"} for n in range(60_000)])
     with pytest.raises(PolicyError, match=r"adds 60,000 tokens to the vocabulary; at most 50,000"):

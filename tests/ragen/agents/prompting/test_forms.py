@@ -63,7 +63,7 @@ def test_any_other_reasoning_is_malformed(think):
     assert parsed == ParsedResponse()
 
 
-def test_white_space_may_stand_around_the_inner_tags():
+def test_whitespace_around_inner_tags_allowed():
     think = "\n<observation> o </observation>\n<reasoning>r</reasoning> "
     assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form="grounding")).think == think
     assert parts(think) == {"observation": " o ", "reasoning": "r"}
@@ -107,7 +107,7 @@ def test_learned_form_is_not_prompted():
     assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == "P X O"
 
 
-def test_the_prompt_tells_the_form_at_its_end():
+def test_prompt_states_form_at_end():
     agent = AgentConfig(form="grounding_worldmodeling")
     plain = FullPrompt().turn_message("P X O", agent=agent, **TOLD)
     assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == (
@@ -133,6 +133,6 @@ def test_prompt_unchanged_without_form():
         ({"form": "symbolic"}, "Input should be 'free', 'grounding'"),
     ],
 )
-def test_a_form_that_nobody_could_keep_is_refused(settings, message):
+def test_unusable_form_is_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         AgentConfig(**settings)

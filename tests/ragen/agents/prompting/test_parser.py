@@ -38,7 +38,7 @@ def test_white_space_may_stand_around_the_tags():
 
 
 @pytest.mark.parametrize("spelled", ["turn right", "TURN RIGHT", "  Turn Right\t"])
-def test_actions_are_matched_without_case_and_outer_space(spelled):
+def test_actions_match_ignoring_case_and_space(spelled):
     parsed = parse(f"<think></think><answer>{spelled}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed.known_prefix == ("Turn Right",)
     assert parsed.format_ok
@@ -135,7 +135,7 @@ def test_round_trip(think, actions, agent, space):
     assert parsed.think == (think if agent.should_think else None)
 
 
-def test_reasoning_that_contains_a_tag_cannot_be_written():
+def test_reasoning_with_tag_cannot_be_written():
     with pytest.raises(AssertionError, match="contains a tag"):
         format_response("a</think>b", ["Up"], THINK, ACTIONS)
 
@@ -158,7 +158,7 @@ CALLS = ToolCalls((SEARCH,))
 CALL = '{"arguments": {"query": "lake"}, "name": "search"}'
 
 
-def test_tool_calls_stand_in_tags_of_their_own():
+def test_tool_calls_have_own_tags():
     calls = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
     parsed = parse(f"<think>t</think>\n{calls}", grammar=CALLS, agent=THINK)
     inner = calls.removeprefix("<tool_call>").removesuffix("</tool_call>")
@@ -174,7 +174,7 @@ def test_anything_but_whole_calls_is_malformed(response):
     assert parse(f"<think>t</think>{response}", grammar=CALLS, agent=THINK) == MALFORMED
 
 
-def test_an_unknown_call_comes_after_the_known_ones():
+def test_unknown_call_after_known_ones():
     text = f"<think></think><tool_call>{CALL}</tool_call><tool_call>{{}}</tool_call>"
     parsed = parse(text, grammar=CALLS, agent=THINK)
     assert (parsed.actions, parsed.known_prefix, parsed.format_ok) == ((CALL, "{}"), (CALL,), False)

@@ -54,7 +54,7 @@ def test_later_turn_with_reward_and_warning():
     )
 
 
-def test_without_thinking_the_form_is_the_answer_alone():
+def test_no_thinking_form_is_answer_only():
     text = message(AgentConfig(should_think=False, max_actions_per_turn=1))
     assert "Always output: <answer>your action</answer> with nothing outside the tags." in text
     assert "think" not in text

@@ -114,7 +114,7 @@ DROPPED = {"earlier_thoughts": "dropped"}
     ],
 )
 @pytest.mark.parametrize("has_tools", [False, True])
-def test_prompts_have_the_ids_of_the_templates_rendering(template, kind, settings, has_tools):
+def test_prompt_ids_match_template_rendering(template, kind, settings, has_tools):
     tokenizer = tokenizer_of(template, kind)
     agent = AgentConfig(prompt="state", should_show_reward=False, **settings)
     contexts = ContextBuilder(tokenizer, agent, 50)

@@ -148,7 +148,7 @@ def test_inserted_system_prompt_is_known(make_tokenizer, name, settings, inserte
     assert derive_pieces(make_tokenizer(name), AgentConfig(**settings)).inserted_system_prompt == inserted
 
 
-def test_an_inserted_system_prompt_can_be_left_out(make_tokenizer):
+def test_inserted_system_prompt_can_be_omitted(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     opening, *_ = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig(template_system_prompt="empty")))
     assert opening == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n"

@@ -48,7 +48,7 @@ def test_blocks_are_rendered_and_observations_are_not():
         (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_says_where(text, message):
+def test_unrenderable_template_says_where(text, message):
     with pytest.raises(ConfigError, match=message):
         turn_message(text)
 

@@ -33,7 +33,7 @@ def read(tokenizer, agent: AgentConfig, rows: list[dict]) -> list[list[tuple[str
     return [[(message.role, message.text) for message in turn] for turn in messages]
 
 
-def test_a_full_context_tells_what_each_turn_added(make_tokenizer, words):
+def test_full_context_shows_each_turns_addition(make_tokenizer, words):
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(prompt="state")
     messages = read(qwen, agent, played(qwen, agent, words))
     assert messages == [
@@ -66,7 +66,7 @@ def test_window_separates_responses_from_content(make_tokenizer, words):
     [AgentConfig(), WINDOW, AgentConfig(context="window", window_turns=3, should_prefill_think=True)],
     ids=["full", "window", "prefilled"],
 )
-def test_the_messages_of_a_prompt_are_the_prompt(make_tokenizer, words, template, agent):
+def test_prompt_messages_join_to_prompt(make_tokenizer, words, template, agent):
     tokenizer = make_tokenizer(template)
     rows = played(tokenizer, agent, words)
     transcript = Transcriber(tokenizer, agent.model_dump(mode="json")).read(rows)
@@ -91,7 +91,7 @@ def test_system_message_with_tools_recognised(make_tokenizer):
     assert contents[1][2][1].startswith("<tool_response>\n")
 
 
-def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):
+def test_prompt_of_other_form_one_message(make_tokenizer, words):
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(prompt="state")
     ids = qwen.encode("no template", add_special_tokens=False)
     row = {"prompt_ids": ids, "response_ids": [], "is_context_start": True}

@@ -135,7 +135,7 @@ def test_successful_episode_fills_every_column(played, tokenizer):
         AgentConfig(should_think=False),
     ],
 )
-def test_stored_ids_are_what_the_engine_was_given(played, agent):
+def test_stored_ids_equal_engine_input(played, agent):
     """With warnings, rewards and cut responses: the ids since the last context start are each request's prompt."""
     answers = [say("Left"), "nonsense", "<think>on and on...", say("Jump"), say("Left")]
     run = played(lambda _, turn: answers[turn], agent=agent.model_copy(update={"max_actions": 50}))
@@ -166,7 +166,7 @@ def test_malformed_response_forfeits_and_continues(played):
     assert all(row["executed_actions"] == [] and row["info"] == "{}" and not row["format_ok"] for row in rows)
 
 
-def test_malformed_responses_may_use_up_their_turns_alone(played):
+def test_malformed_responses_can_use_all_turns(played):
     agent = AgentConfig(
         prompt="state", max_turns=3, max_actions=8, max_actions_per_turn=3, should_malformed_use_actions=False
     )
@@ -204,7 +204,7 @@ def test_unfinished_response_is_always_malformed(played):
     assert row["response"] == say("Right")
 
 
-def test_limits_of_actions_a_turn_actions_and_turns(played):
+def test_limits_of_actions_and_turns(played):
     agent = AgentConfig(prompt="state", max_turns=3, max_actions=5, max_actions_per_turn=2)
     left = " || ".join(["Left"] * 4)
     rows = played(lambda *_: say(left), agent=agent).rows
@@ -222,7 +222,7 @@ def test_truncated_means_a_limit_and_not_failure(played):
     assert (row["terminated"], row["truncated"], row["success"]) == (True, False, True)
 
 
-def test_full_context_ends_an_episode_and_drops_nothing(played):
+def test_full_context_ends_episode_losslessly(played):
     """The reference implementation shortened the history instead, so that early turns lost their rewards."""
     answers = {"g0-0": say("Left"), "g0-1": "x" * 50}
     agent = AgentConfig(prompt="state", max_actions=50)
@@ -360,7 +360,7 @@ WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ",
     max_context_tokens=st.integers(80, 400),
     uses_actions=st.booleans(),
 )
-def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens, uses_actions):
+def test_any_responses_keep_table_contract(played, texts, context, max_context_tokens, uses_actions):
     """`played` validates the table; in addition, used actions never exceed the limit, and every episode ends."""
     agent = AgentConfig(prompt="state", context=context, should_malformed_use_actions=uses_actions)
     rows = played(

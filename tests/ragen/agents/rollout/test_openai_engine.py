@@ -200,7 +200,7 @@ def test_no_more_in_flight_than_allowed(server, play):
         ("odd", r"does not follow OpenAI's protocol"),
     ],
 )
-def test_lasting_failures_are_one_message_without_the_key(server, play, failure, message):
+def test_lasting_failure_message_hides_key(server, play, failure, message):
     server.script = [failure] * 100
     started = time.monotonic()
     with pytest.raises(EngineError, match=message) as caught:

@@ -79,7 +79,7 @@ def test_settings_come_from_the_environment(monkeypatch):
         ('{"memory": 1e9}', "'memory' is Ray's own"),
     ],
 )
-def test_resources_that_are_not_custom_ones_are_refused(monkeypatch, who, resources, reason):
+def test_non_custom_resources_are_refused(monkeypatch, who, resources, reason):
     monkeypatch.setenv(f"STARPO_RAY_{who}_RESOURCES", resources)
     with pytest.raises(ValidationError, match=reason):
         RayRuntime()

@@ -118,7 +118,7 @@ def test_actors_stay(job, pool, reference):
 
 
 @pytest.mark.thorough
-def test_rows_are_read_where_the_actor_wrote_them(job, pool):
+def test_rows_read_where_actor_wrote(job, pool):
     """All buffers are in memory shared with Ray's object store; small tables, up to 100 kB, are passed by value."""
     (episodes,) = make_episodes([(f"g{number}", number) for number in range(60)], group_size=8, shard_groups=60)
     turns = pool.play(job, episodes)
@@ -162,7 +162,7 @@ def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
 
 
 @pytest.mark.thorough
-def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
+def test_hung_actor_replaced_after_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(ENGINES, "sleeper", "sleeper_engine:Sleeper")
     (tmp_path / "sleep").touch()
     spec = EngineSpec("sleeper", f'{{"file": "{tmp_path / "sleep"}"}}')
@@ -219,7 +219,7 @@ def test_actor_without_room_is_given_up(ray, job):
 
 
 @pytest.mark.ci
-def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
+def test_other_node_reads_checkpoint_from_store(job, tmp_path):
     """An actor on another node than the caller reads the store; if it cannot, its error says so."""
     from starpo.ragen.agents.rollout.pools.ray_pool import ShardActor
     from starpo.ragen.agents.rollout.pools.worker import FAILURE, ROWS
@@ -239,7 +239,7 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
 
 
 @pytest.mark.thorough
-def test_nothing_at_work_outlives_the_process_that_asked(job):
+def test_actors_end_with_their_caller(job):
     """Actors and Ray end with it; only Ray's two idle agents take a minute to notice that all others have ended."""
     code = (
         "import sys, os, signal, psutil; from starpo.ragen.agents.rollout.job import RolloutJob; "

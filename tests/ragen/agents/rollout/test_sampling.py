@@ -33,7 +33,7 @@ def test_zero_temperature_first_maximum_unscaled_logprob():
     assert logprobs == pytest.approx([np.log(0.4)], abs=1e-6)
 
 
-def test_the_largest_uniform_never_draws_an_impossible_token():
+def test_largest_uniform_draws_possible_token():
     logits = torch.tensor([[0.0, 0.0, 0.0, -torch.inf]])
     largest = 1 - 2.0**-53
     assert draw(logits, [largest])[0] == [2]

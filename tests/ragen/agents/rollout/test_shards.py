@@ -46,7 +46,7 @@ def test_groups_are_dealt_whole_and_in_order():
     assert make_episodes([], group_size=2, shard_groups=2) == []
 
 
-def test_members_share_the_initial_state_and_nothing_else():
+def test_members_share_only_initial_state():
     (shard,) = make_episodes(GROUPS[:1], group_size=16, shard_groups=1)
     assert {episode.env_seed for episode in shard} == {1000}
     assert len({episode.dynamics_seed for episode in shard}) == 16
@@ -111,7 +111,7 @@ def test_no_shards_give_no_rows(tokenizer_folder, corridor, scripted_engine):
     assert table.equals(TURNS.schema.empty_table())
 
 
-def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor, scripted_engine):
+def test_failing_shard_named_and_stops_others(tokenizer_folder, corridor, scripted_engine):
     def failing(name: str, turn: int) -> str:
         if name.startswith("g2"):
             raise MemoryError("no room for the cache")
@@ -151,7 +151,7 @@ class Stopped:
             time.sleep(0.01)
 
 
-def test_no_shard_begins_once_the_others_are_stopped(corridor):
+def test_no_shard_begins_after_stop(corridor):
     job = RolloutJob("nowhere", "some-key", corridor(), AGENT, SAMPLING, 4096)
     player = Stopped()
     with pytest.raises(
@@ -218,7 +218,7 @@ EPISODES = [(f"g{number}", number) for number in range(10)]
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), RuntimeError("no floor")])
-def test_some_failed_episodes_are_told_and_left_out(
+def test_few_failed_episodes_reported_and_excluded(
     scripted_engine, tokenizer_folder, corridor, monkeypatch, caplog, error
 ):
     monkeypatch.setattr(Corridor, "step", failing_step(error, 0.3))

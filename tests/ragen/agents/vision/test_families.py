@@ -91,7 +91,7 @@ def test_engine_learner_and_transformers_agree(folder, shown, num_in_sight):
 
 
 @pytest.mark.ci
-def test_shared_prefixes_and_plain_passes_agree_in_float64(folder, shown, monkeypatch):
+def test_shared_prefixes_equal_plain_passes(folder, shown, monkeypatch):
     """Log-probs, and the gradient of a weighted sum of them, through the encoder of images too."""
 
     def norm(self, hidden):

@@ -160,7 +160,7 @@ def test_what_cannot_be_seen_is_said(tokenizer, folder, pictures):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("settings", [FrozenLakeSettings(slip=0.0), SokobanSettings()], ids=lambda one: one.type)
-def test_who_sees_pictures_alone_is_told_of_pictures(settings):
+def test_image_only_prompt_mentions_pictures(settings):
     tokenizer = make_tokenizer(patch_size=32)
     prompts = {}
     for shown in ("text", "image", "both"):

@@ -30,7 +30,7 @@ def test_more_colours_than_a_palette_has(is_compressed):
     assert (decode_png(encode_png(MANY_COLOURS, is_compressed=is_compressed)) == MANY_COLOURS).all()
 
 
-def test_images_of_equal_bytes_and_other_sides_differ():
+def test_equal_bytes_other_sides_differ():
     assert Image(PIXELS.copy()) != Image(PIXELS.reshape(3, 2, 3).copy())
     assert Image(PIXELS.copy()) == Image.from_png(Image(PIXELS.copy()).to_png())
 

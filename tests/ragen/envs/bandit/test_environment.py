@@ -34,7 +34,7 @@ def test_every_pair_is_drawn_in_both_orders(names, count):
     assert len(digests) == count <= Bandit.num_initial_states
 
 
-def test_chance_is_each_members_own_with_its_probability():
+def test_members_have_own_chance():
     environment = Bandit(BanditSettings(high_probability=0.25))
     paid = []
     for dynamics_seed in range(4000):

@@ -47,7 +47,7 @@ def test_what_an_answer_pays(answer, reward):
     assert environment.is_success == info["is_success"] == (reward == 1.0)
 
 
-def test_it_is_told_and_the_answer_is_shown():
+def test_attempt_is_shown_with_its_value():
     environment = puzzle((2, 3, 5), 16)
     assert environment.render() == "Target: 16, nums: [2, 3, 5]"
     assert environment.step("2 * 5 + 3")[0] == "Target: 16, nums: [2, 3, 5]\n2 * 5 + 3 = 13"

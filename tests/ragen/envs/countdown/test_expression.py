@@ -134,7 +134,7 @@ def hostile(rng):
     return "".join(rng.choices(HOSTILE_PARTS, k=rng.randint(0, 60)))
 
 
-def test_10_000_hostile_texts_are_survived_within_seconds(record_property):
+def test_hostile_texts_parse_within_seconds(record_property):
     rng = random.Random(0)
     texts = [hostile(rng) for _ in range(10_000)]
     begun = time.process_time()

@@ -74,7 +74,7 @@ def test_rewards_and_ends_are_gymnasiums():
     seed=SEEDS, size=st.integers(2, 8), min_distance=st.integers(1, 3), placement=st.sampled_from(["random", "corners"])
 )
 @settings(max_examples=60, deadline=None)
-def test_every_map_has_a_way_to_the_goal(seed, size, min_distance, placement):
+def test_goal_is_always_reachable(seed, size, min_distance, placement):
     min_distance = min(min_distance, 2 * (size - 1))  # no shortest path of a 2 x 2 lake is longer than 2
     lake = draw_map(size, 0.8, placement, min_distance, random.Random(seed))
     assert not {lake.start, lake.goal} & lake.holes
@@ -103,7 +103,7 @@ def test_coordinates_zero_based_below_grid():
     assert environment.render() == "_P\nOG\nPlayer: (0, 1)\nGoal: (1, 1)\nHoles: (1, 0)"
 
 
-def test_compact_observation_is_a_line_and_a_map():
+def test_compact_observation_is_line_and_map():
     lake = lake_of("SFFF", "FHFH", "FFFH", "HFFG")
     environment = put(lake, 4)
     environment.settings = FrozenLakeSettings(observation="compact")

@@ -69,7 +69,7 @@ def test_draws_follow_shares_not_order():
     assert [draw(weights_of({"a": 1.0, "b": 1.0}), seed) for seed in range(12)] == list("baabbaaaaaba")
 
 
-def test_a_part_plays_as_it_would_by_itself():
+def test_part_plays_as_alone():
     mixture, lake = make(MIXTURE), make(LAKE)
     assert isinstance(mixture, Mixture)
     assert mixture.reset(seed=WET, dynamics_seed=5) == lake.reset(seed=WET, dynamics_seed=5)

@@ -38,7 +38,7 @@ def order(*actions, solved=lambda cube: cube == MARKED):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_turn_moves_twelve_stickers_and_has_order_four(action):
+def test_turn_moves_twelve_stickers_order_four(action):
     inverse = action[0] if action.endswith("'") else f"{action}'"
     assert order(action) == 4
     assert after(MARKED, action, inverse) == MARKED
@@ -63,7 +63,7 @@ def test_turns_of_the_source_by_hand():
 
 
 @given(actions=st.lists(st.sampled_from(ACTIONS), max_size=30))
-def test_corners_stay_corners_and_colours_stay_as_many(actions):
+def test_turns_keep_corners_and_colours(actions):
     cube = after(SOLVED, *actions)
     assert sorted(cube) == sorted(SOLVED)
     corners = {frozenset(MARKED[place] for place in corner) for corner in CORNERS}
@@ -94,7 +94,7 @@ def test_counts_of_cubes_at_each_distance():
 
 @given(seed=SEEDS, num_turns=st.integers(1, 5))
 @settings(max_examples=15, deadline=None)
-def test_scrambles_are_solved_in_exactly_so_many_turns(seed, num_turns):
+def test_scrambles_need_exact_turn_count(seed, num_turns):
     cube = scrambled(num_turns, random.Random(seed))
     solution = solve(cube)
     assert len(solution) == num_turns

@@ -45,7 +45,7 @@ def test_a_users_files_keep_the_conventions(mine):
     ("answer", "paid"),
     [("the golden gate bridge!", 1.0), ("Golden Gate", 0.8), ("some bridge in a city far away", 0.0)],
 )
-def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
+def test_only_answers_are_scored(mine, answer, paid):
     environment = SearchQA(mine)
     environment.reset(seed=0)
     assert environment.step("search[bridge]")[1:3] == (0.0, False)
@@ -57,7 +57,7 @@ def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
         environment.step("search[bridge]")
 
 
-def test_the_rules_state_the_limits_of_the_settings():
+def test_rules_state_settings_limits():
     rules = SearchQA(SearchQASettings(max_steps=7, top_k=3)).rules()
     assert "up to 3 documents" in rules
     assert "after 7 actions" in rules
@@ -93,7 +93,7 @@ def test_results_are_five_documents_cut(mine):
     "action",
     ["search Ada", "search[]", "search[ ]", "look[Ada]", "search[a[b]]", "search[a] finish[b]", f"search[{'x' * 201}]"],
 )
-def test_what_the_grammar_does_not_read_is_refused(action):
+def test_unreadable_action_is_refused(action):
     environment = SearchQA(SearchQASettings())
     environment.reset(seed=0)
     assert environment.grammar.read(action) is None

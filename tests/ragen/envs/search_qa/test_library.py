@@ -25,7 +25,7 @@ def test_search_ranks_matches_stably():
 
 
 @pytest.mark.parametrize("query", ["", "?", "x", "zebra", "\x00", "日本", "a" * 10_000])
-def test_a_query_without_a_known_word_finds_nothing(query):
+def test_query_without_known_words_finds_nothing(query):
     assert Index(["red fox", "blue whale"]).search(query, 5) == []
 
 
@@ -36,13 +36,13 @@ def test_bm25_is_lucenes():
     assert index._scorer.get_scores(["fox"])[0] == pytest.approx(0.6931 / 1.9, rel=1e-3)
 
 
-def test_without_bm25s_it_is_said_what_to_install(monkeypatch):
+def test_missing_bm25s_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MissingPackageError, match="pip install"):
         Index(["red fox"])
 
 
-def test_the_world_is_a_function_of_its_seed():
+def test_world_depends_on_seed():
     assert make_world(30, (1, 2), 0) == make_world(30, (1, 2), 0)
     assert make_world(30, (1, 2), 0) != make_world(30, (1, 2), 1)
 

@@ -93,7 +93,7 @@ def test_compact_observation_has_pairs_and_walls():
 
 @pytest.mark.parametrize("vocabulary", sorted(VOCABULARIES))
 @pytest.mark.parametrize("observation", ["grid", "coord"])
-def test_rules_explain_every_symbol_of_the_present_vocabulary(vocabulary, observation):
+def test_rules_explain_vocabulary_symbols(vocabulary, observation):
     rules = Sokoban(SokobanSettings(vocabulary=vocabulary, observation=observation)).rules()
     for name, symbol in VOCABULARIES[vocabulary]._asdict().items():
         assert f"{symbol} = {name.replace('_', ' ')}" in rules
@@ -123,7 +123,7 @@ def test_observations_tell_different_states_apart(observation, vocabulary):
         ({"vocabulary": "emoji"}, "'default' or 'new'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_with_advice(settings, message):
+def test_impossible_settings_refused_with_advice(settings, message):
     with pytest.raises(ValidationError, match=message):
         SokobanSettings(**settings)
 

@@ -29,7 +29,7 @@ def shortest_by_brute_force(board):
     return None
 
 
-def test_no_solution_is_none_and_solved_is_empty():
+def test_unsolvable_is_none_solved_is_empty():
     assert solve(Board.from_text("######\n#X__O#\n#__P_#\n######")) is None
     assert solve(Board.from_text("######\n#√__P#\n######")) == []
 

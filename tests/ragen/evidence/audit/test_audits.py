@@ -54,7 +54,7 @@ def test_a_sound_run_has_no_fault(filled: Store) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", list(AUDITS))
-def test_a_run_without_any_rows_has_no_fault(tables: Ask, name: str) -> None:
+def test_run_without_rows_has_no_fault(tables: Ask, name: str) -> None:
     assert audited(name, tables()).severity == "note"
 
 
@@ -136,7 +136,7 @@ class TestActions:
         assert (row["actions"], row["without_effect"], row["idle_turns"]) == (4, 0.5, pytest.approx(1 / 3, abs=1e-4))
 
     @pytest.mark.parametrize("turn", [0, 1])
-    def test_another_state_without_an_effect_is_a_fault(self, tables: Ask, turn: int) -> None:
+    def test_changed_state_without_effect_is_fault(self, tables: Ask, turn: int) -> None:
         turns = changed(played_turns(), only(turn, action_effective=[False], executed_actions=["Up"]))
         turns = changed(turns, only(turn, state_digest="f" * 16))
         finding = audited("actions", tables(turns=turns))
@@ -176,7 +176,7 @@ class TestRewards:
         assert rows
         assert (rows[0]["trajectory_id"], rows[0]["turn"]) == ("g0000-0", 0)
 
-    def test_a_greedy_trajectory_must_be_in_no_statistic(self, tables: Ask) -> None:
+    def test_greedy_trajectory_in_statistics_is_fault(self, tables: Ask) -> None:
         turns = played_turns()
         greedy = changed(turns, lambda _, row: {"origin": "greedy"} if row["trajectory_id"] == "g0000-0" else {})
         assert audited("rewards", tables(turns=greedy, rewards=rewarded(greedy))).severity == "note"
@@ -209,7 +209,7 @@ class TestGroups:
         selection = select_groups(turns, rewards, FilterConfig(keep=0.5))
         return {"selection": selection, "samples": samples_of(selection, rewards)}
 
-    def test_training_on_a_dropped_group_is_a_fault(self, tables: Ask) -> None:
+    def test_training_on_dropped_group_is_fault(self, tables: Ask) -> None:
         stages = self.stages()
         kept = [row["group_id"] for row in stages["selection"].to_pylist() if row["kept"]]
         stages["selection"] = changed(
@@ -220,12 +220,12 @@ class TestGroups:
         assert finding.severity == "fault"
         assert [row["group_id"] for row in finding.table.to_pylist()] == [kept[0]]
 
-    def test_a_reason_that_says_otherwise_is_a_fault(self, tables: Ask) -> None:
+    def test_contradicting_reason_is_a_fault(self, tables: Ask) -> None:
         stages = self.stages()
         stages["selection"] = changed(stages["selection"], lambda *_: {"reason": "dropped: a test"})
         assert audited("groups", tables(**stages)).severity == "fault"
 
-    def test_groups_beyond_the_number_wanted_are_not_outscored(self, tables: Ask) -> None:
+    def test_surplus_groups_are_not_outscored(self, tables: Ask) -> None:
         turns = played_turns(num_groups=4)
         config = FilterConfig(strategy="none", num_wanted=1, should_drop_zero_variance=False)
         (fates,) = audited("groups", tables(selection=select_groups(turns, rewarded(turns), config))).table.to_pylist()

@@ -41,7 +41,7 @@ def test_whole_trajectories_alone_are_sound(tables: Ask) -> None:
     assert (row["groups"], row["trajectories"], row["counted"]) == (1, 4, 0)
 
 
-def test_an_error_that_is_left_out_is_sound(tables: Ask) -> None:
+def test_excluded_error_is_sound(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", status="env_error")
     rewards = paid(turns)
     selection = select_groups(turns, rewards, FilterConfig(keep=1.0))

@@ -96,11 +96,11 @@ def test_an_error_says_what_and_where(tables: Ask, sql: str, message: str) -> No
         tables(turns=played_turns()).query(sql)
 
 
-def test_no_progress_bar_is_written_between_the_rows(tables: Ask) -> None:
+def test_no_progress_bar_between_rows(tables: Ask) -> None:
     assert tables().query("select current_setting('enable_progress_bar') as shown")["shown"].to_pylist() == [False]
 
 
-def test_an_error_is_found_before_anything_is_loaded() -> None:
+def test_errors_precede_any_loading() -> None:
     def load(view: str, _: Path) -> pa.Table:
         raise AssertionError(f"{view} was loaded")
 
@@ -144,7 +144,7 @@ def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
     assert answer.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
 
 
-def test_failure_to_read_is_explained_by_the_caller() -> None:
+def test_reading_failure_explained_by_caller() -> None:
     def batches() -> pa.RecordBatchReader:
         def broken() -> object:
             raise OSError("the disk is on fire")
@@ -159,7 +159,7 @@ def test_failure_to_read_is_explained_by_the_caller() -> None:
         database.query("from turns")
 
 
-def test_no_thread_holds_the_connection_after_a_query() -> None:
+def test_no_thread_holds_connection_afterwards() -> None:
     """One that did so as Python ends would have nanobind report leaks."""
     with Database(lambda view, _: {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()) as database:
         for _ in range(5):
@@ -185,7 +185,7 @@ def test_played_data_named_alike_in_views() -> None:
         ]
 
 
-def test_every_column_of_every_view_has_a_meaning() -> None:
+def test_every_view_column_has_meaning() -> None:
     views = described_views()
     assert tuple(views) == VIEW_NAMES
     assert [

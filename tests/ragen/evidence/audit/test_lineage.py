@@ -39,7 +39,7 @@ def test_ancestors_and_descendants_of_a_reused_rollout(filled: Store) -> None:
     }
 
 
-def test_the_chain_goes_back_to_where_it_began(filled: Store) -> None:
+def test_chain_reaches_its_beginning(filled: Store) -> None:
     whole = lineage(filled, "mine:2:update")
     behind = {work.names[0] for work in whole.works.values() if work.distance < 0 and work.names}
     assert {"mine:0:rollout", "mine:0:update", "mine:1:update", "mine:2:rollout"} <= behind
@@ -49,7 +49,7 @@ def test_the_chain_goes_back_to_where_it_began(filled: Store) -> None:
     assert all(source in whole.works and target in whole.works for source, _, target in whole.edges)
 
 
-def test_an_artifact_can_be_named_in_several_ways(filled: Store) -> None:
+def test_artifact_has_several_names(filled: Store) -> None:
     wanted = key(filled, 0, "reward")
     for name in (wanted, f"rewards/{wanted}", f"rewards/{wanted[:12]}", wanted[:12], "mine:0:reward", "mine:1:reward"):
         assert lineage(filled, name).root.key == wanted
@@ -97,7 +97,7 @@ def test_what_is_not_there_is_said(filled: Store, name: str, error: type[Excepti
         lineage(filled, name)
 
 
-def test_edited_manifest_in_the_chain_is_an_error(copied: Path) -> None:
+def test_edited_manifest_in_chain_is_error(copied: Path) -> None:
     store = Store(str(copied))
     edited = key(store, 0, "reward")
     file = copied / "rewards" / edited / "manifest.json"
@@ -108,7 +108,7 @@ def test_edited_manifest_in_the_chain_is_an_error(copied: Path) -> None:
     assert any(edited in fault for fault in whole.unreadable)
 
 
-def test_other_runs_that_share_an_artifact_are_named(tmp_path: Path) -> None:
+def test_runs_sharing_artifact_are_named(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, "first", num_iterations=1)
     fill(store, "second", num_iterations=1)

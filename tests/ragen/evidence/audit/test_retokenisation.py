@@ -95,7 +95,7 @@ def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) 
     assert (row["turns"], row["without_tokens"], row["differ"], row["response_tokens"]) == (2, 2, None, None)
 
 
-def test_without_a_tokenizer_nothing_is_said_but_that(audit: Callable[..., Finding]) -> None:
+def test_missing_tokenizer_is_all_reported(audit: Callable[..., Finding]) -> None:
     finding = audit(turns_of([SAID, SPELLED]), has_tokenizer=False)
     assert finding.severity == "note"
     assert finding.summary == (

@@ -43,7 +43,7 @@ def test_within_the_limit() -> None:
     assert finding.table["trajectories"].to_pylist() == [4] * 4
 
 
-def test_beyond_the_limit_is_a_fault_and_shown() -> None:
+def test_use_beyond_limit_is_fault() -> None:
     with trained([0, 1, 2], {"online_k": 2, "rollout": {}}) as database:
         finding = stale_use(database)
     assert finding.severity == "fault"

@@ -166,7 +166,7 @@ def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
     assert rows == [{"is_dropped": True}]
 
 
-def test_a_missing_artifact_is_named_with_its_place(copied: Path) -> None:
+def test_missing_artifact_named_with_place(copied: Path) -> None:
     shutil.rmtree(parquet(copied, "rewards").parent)
     with open_database(Store(str(copied)), ["mine"]) as database:
         assert database.query("select count(*) from turns").num_rows == 1
@@ -183,7 +183,7 @@ def test_one_flipped_byte_is_named_when_verifying(copied: Path, offset: float) -
             database.query("select count(*) from turns")
 
 
-def test_damage_that_stops_reading_is_named_without_verifying(copied: Path) -> None:
+def test_damage_named_without_verifying(copied: Path) -> None:
     file = parquet(copied, "turns")
     content = bytearray(file.read_bytes())
     column = next(c for c in columns(file) if c.path_in_schema == "observation")

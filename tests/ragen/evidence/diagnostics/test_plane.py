@@ -35,7 +35,7 @@ def test_two_values_of_noise_are_not_compared() -> None:
     assert "diverse" not in draw_plane("noise", points)
 
 
-def test_a_dependence_that_falls_to_chance_is_lost() -> None:
+def test_dependence_at_chance_is_lost() -> None:
     series = probes((0.4, 2.0), (0.4, 1.5), (0.1, 1.5))
     series[f"{ROWS}/mutual_information_z"] |= {10: 0.24, 20: 0.24}
     assert [point.regime for point in path(series)] == ["baseline", "template", "collapsed"]

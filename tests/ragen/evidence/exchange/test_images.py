@@ -104,7 +104,7 @@ def exported(store, run, form, folder):
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_atif_with_images_read_back_is_the_same(visual_run, tmp_path):
+def test_atif_image_round_trip_is_exact(visual_run, tmp_path):
     exported(visual_run, "seen", "atif", tmp_path / "out")
     tables = imported(visual_run, tmp_path / "out", "atif")
     for table, kind in zip(tables, ("turns", "turn_images", "images"), strict=True):
@@ -115,7 +115,7 @@ def test_atif_with_images_read_back_is_the_same(visual_run, tmp_path):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("visual_run", [AgentConfig(prompt="state", observation="both")], indirect=True, ids=["full"])
-def test_messages_with_images_read_back_show_the_same(visual_run, tmp_path):
+def test_message_image_round_trip_keeps_images(visual_run, tmp_path):
     """Texts, images in their places and rewards; tokens are absent."""
     turns = visual_run.read_table("turns", "d" * 32)
     put_rewards(visual_run, turns)
@@ -217,7 +217,7 @@ def beyond_the_prompt(document, folder):
         (beyond_the_prompt, "lies beyond the end of its prompt"),
     ],
 )
-def test_a_document_with_other_images_is_set_aside(visual_run, tmp_path, change, reason):
+def test_document_with_other_images_set_aside(visual_run, tmp_path, change, reason):
     exported(visual_run, "seen", "atif", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.json")
     document = json.loads(file.read_text())

@@ -67,7 +67,7 @@ def episode(name: str = "e0", group: str = "g0", reward: float = 1.0, **trace: A
     return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **whole}]}
 
 
-def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
+def test_verifiers_nodes_are_exact_context(take: TakeIn) -> None:
     calls = [{"node": 2, "finish_reason": "stop"}, {"node": 4, "finish_reason": "length"}]
     table, aside, taken = take([episode(calls=calls)], "verifiers")
     first, second = table.to_pylist()
@@ -89,7 +89,7 @@ def test_a_branch_begins_a_context_anew(take: TakeIn) -> None:
     assert (rows[2]["prompt_ids"], rows[2]["response_ids"]) == ([1, 2, 20], [21])
 
 
-def test_without_log_probs_or_tokens_they_are_absent(take: TakeIn) -> None:
+def test_absent_logprobs_and_tokens_stay_absent(take: TakeIn) -> None:
     values = [episode("a"), episode("b")]
     for place in (2, 4):
         del values[0]["traces"][0]["nodes"][place]["logprobs"]
@@ -155,7 +155,7 @@ def test_small_trace_repetition_is_bounded(take: TakeIn, ids: list[int]) -> None
     assert "has more than 67108864 characters before its responses" in next(aside.lines())
 
 
-def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_lines_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PIECE_BYTES", 100_000)
     good = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
     bad = [b"{", b"[" * 50_000, b"x" * 250_000, b'{"messages": NaN}', b"\xff\xfe", b"null", b'{"messages": 1}']
@@ -176,7 +176,7 @@ def test_odd_groups_set_aside_or_split(take: TakeIn) -> None:
     assert set(table["member"].to_pylist()) == {0}
 
 
-def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
+def test_rewards_for_all_traces_or_none(take: TakeIn) -> None:
     unpaid = episode("b", "g1")
     del unpaid["traces"][0]["rewards"]
     _, aside, taken = take([episode("a"), unpaid], "verifiers")
@@ -227,7 +227,7 @@ def test_messages_round_trip_keeps_contents(store, put_run, take: TakeIn, tmp_pa
     )
 
 
-def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_partial_trajectory_is_set_aside(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=WINDOW)
     export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
     turns, aside, taken = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
@@ -258,7 +258,7 @@ def test_a_success_without_a_reward_is_one(take: TakeIn) -> None:
 
 
 @pytest.mark.parametrize("think", ["hi", "think", ">"])
-def test_the_answer_is_what_comes_after_the_reasoning(take: TakeIn, think: str) -> None:
+def test_answer_follows_the_reasoning(take: TakeIn, think: str) -> None:
     """The reasoning may be text that also occurs in its tags."""
     message = {"role": "assistant", "reasoning_content": think, "content": "yes"}
     table, _, _ = take([{"messages": [{"role": "user", "content": "q"}, message]}], "messages")

@@ -42,7 +42,7 @@ def test_compact_sokoban_drawn_with_default_symbols() -> None:
     assert frames[1][0] == frames[0][-1]  # the next turn begins where this one ended
 
 
-def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
+def test_slips_follow_trajectory_seed() -> None:
     lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
     turns = played(lake, [["Right"]], dynamics_seed=1)
     assert replay_frames(read_settings(lake), turns) is not None
@@ -124,7 +124,7 @@ def settings_of(config: dict):
         {"seed": 4},
     ],
 )
-def test_episode_that_is_not_repeated_is_not_drawn(change: dict) -> None:
+def test_unrepeated_episode_is_not_drawn(change: dict) -> None:
     assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
 
 

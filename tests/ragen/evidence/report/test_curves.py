@@ -9,7 +9,7 @@ from starpo.ragen.evidence.report.words import headline, strange_panels
 from starpo.ragen.store.records.run import RunRecord
 
 
-def test_evaluation_has_its_interval_and_is_not_smoothed() -> None:
+def test_evaluation_has_interval_unsmoothed() -> None:
     series = {
         "evaluation/sokoban/success": {0: 0.2, 5: 0.4},
         "evaluation/sokoban/success_low": {0: 0.1, 5: 0.3},

@@ -25,12 +25,12 @@ def rollouts(data) -> list[int]:
 
 
 @pytest.mark.ci
-def test_every_metric_of_every_stage_is_a_series(data) -> None:
+def test_every_stage_metric_is_series(data) -> None:
     assert data.series["evaluation/sokoban/success"] == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
     assert list(data.series["rollout/success_rate"]) == [0, 1, 2, 3]
 
 
-def test_decisions_of_all_groups_are_there_best_first(data) -> None:
+def test_decisions_of_groups_best_first(data) -> None:
     # four iterations of three groups; half of three groups kept is one or two
     assert [(d.iteration, d.rank) for d in data.decisions] == [(i, r) for i in range(4) for r in range(3)]
     assert {d.is_kept for d in data.decisions} == {True, False}
@@ -38,7 +38,7 @@ def test_decisions_of_all_groups_are_there_best_first(data) -> None:
     assert {d.num_trajectories for d in data.decisions} == {2}
 
 
-def test_trajectories_are_whole_and_their_text_is_unchanged(data, stored_run: Store, huge_text: str) -> None:
+def test_trajectories_whole_and_unchanged(data, stored_run: Store, huge_text: str) -> None:
     keys = stored_run.runs.iterations("hostile")[2]["rollout"]
     stored = {(r["trajectory_id"], r["turn"]): r for r in stored_run.read_table("turns", keys["turns"]).to_pylist()}
     shown = {
@@ -106,14 +106,14 @@ def test_small_budget_embeds_a_part(stored_run: Store, data) -> None:
 
 
 @pytest.mark.ci
-def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> None:
+def test_wanted_iteration_ignores_limit(stored_run: Store) -> None:
     assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [2, 3]
     with pytest.raises(ConfigError, match="run hostile has no rollout at iteration 9; it has 0 to 3"):
         gather(stored_run, "hostile", wanted=[9])
 
 
 @pytest.mark.ci
-def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -> None:
+def test_reused_trajectories_counted_once(damaged_run: Store) -> None:
     recorded = damaged_run.runs.iterations("hostile")
     for stage in ("rollout", "reward", "variance_filter"):
         damaged_run.runs.record_stage("hostile", 1, stage, recorded[0][stage])  # as with Online-k
@@ -123,7 +123,7 @@ def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -
     assert rollouts(gather(damaged_run, "hostile", wanted=[1])) == [0, 1, 2, 3]
 
 
-def test_both_ends_of_a_replay_are_told_apart(damaged_run: Store) -> None:
+def test_replay_ends_are_distinguished(damaged_run: Store) -> None:
     evaluated = damaged_run.runs.iterations("hostile")[4]["evaluate:sokoban"]
     damaged_run.runs.record_stage("hostile", 4, "evaluate_base:sokoban", evaluated)
     cells = [e.cell for e in gather(damaged_run, "hostile").evaluations if e.iteration == 4]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starpo.ragen.evidence.report.embedding import TrajectoryBatch, embed, sampled
 
 
-def test_sampling_takes_ends_then_the_middles_of_gaps() -> None:
+def test_sampling_takes_ends_then_gap_middles() -> None:
     # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are
     # equally wide; the earlier one comes first, its middle 1
     assert sampled(range(9), [3], 5) == [8, 0, 3, 5, 1]
@@ -55,7 +55,7 @@ def test_large_first_batch_is_cut_to_fit() -> None:
 
 
 @pytest.mark.ci
-def test_no_more_groups_are_made_than_may_fit() -> None:
+def test_groups_made_only_if_fitting() -> None:
     made: list[str] = []
 
     def counted(of: TrajectoryBatch) -> TrajectoryBatch:
@@ -72,6 +72,6 @@ def test_no_more_groups_are_made_than_may_fit() -> None:
     assert len(made) < 64
 
 
-def test_what_is_wanted_is_there_whatever_its_size() -> None:
+def test_wanted_batch_present_at_any_size() -> None:
     taken = embed([batch(7), batch(3), batch(9), batch(0)], 1, wanted=[3, 7])
     assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]

@@ -58,7 +58,7 @@ def test_failures_are_counted_with_an_example():
     )
 
 
-def test_a_rollout_in_which_nothing_fails_says_so():
+def test_rollout_without_failures_says_so():
     failures = failures_of(7, [{"members": [member("a-0", True)]}])
     assert goes_wrong(failures) == "Every trajectory of the last rollout, of iteration 7, succeeds (1)."
     assert goes_wrong(failures_of(7, [])) == goes_wrong(None) == ""

@@ -60,7 +60,7 @@ def test_the_page_is_whole_by_itself(page: str) -> None:
     assert "url(" not in page
 
 
-def test_hostile_text_adds_no_element_and_no_script(page: str, hostile_texts: tuple[str, ...]) -> None:
+def test_hostile_text_adds_no_markup(page: str, hostile_texts: tuple[str, ...]) -> None:
     elements = Elements(page)
     # the page's data, four rollouts and three evaluations, the page's own script
     kinds = [attributes.get("type") for tag, attributes in elements.elements if tag == "script"]
@@ -81,7 +81,7 @@ def test_only_the_pages_own_script_may_run(page: str) -> None:
     assert not re.search(r"http|connect-src|img-src|\*|unsafe-eval", policy)
 
 
-def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) -> None:
+def test_embedded_data_round_trip(page: str, stored_run: Store) -> None:
     scripts = Elements(page).scripts
     packed = json.loads(gzip.decompress(base64.b64decode(scripts[1])))
     responses = {turn["response"] for group in packed["groups"] for m in group["members"] for turn in m["turns"]}
@@ -146,7 +146,7 @@ def test_the_verdict_is_one_line(data: ReportData, verdict: RunVerdict, words: s
     assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
 
 
-def test_the_headline_says_what_pairs_of_episodes_show(data: ReportData) -> None:
+def test_headline_states_paired_result(data: ReportData) -> None:
     assert data.change is not None
     assert (data.change.mean, data.change.num_pairs) == (0.0, 3)  # the stored episodes of both ends are the same
     page = render_report(dataclasses.replace(data, change=PanelDifference(0.4, 0.3, 0.5, 0.001, 20)))

@@ -65,7 +65,7 @@ def unfold(page, selector: str) -> None:
     page.wait_for(f"document.querySelector({json.dumps(selector + ' pre')})")
 
 
-def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
+def test_hostile_huge_text_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
     shown = set()
     page.put(".shade select", "none")
     for iteration in range(4):
@@ -155,7 +155,7 @@ def test_the_film_steps_plays_and_pauses(page, stored_run: Store) -> None:
     assert page.text(".player .play") == "Play"
 
 
-def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store) -> None:
+def test_iteration_shows_stages_metrics_groups(page, stored_run: Store) -> None:
     page.go("#iteration=1")
     assert page.text(".iteration-title") == "Iteration 1"
     stages = stored_run.runs.iteration("hostile", 1)

@@ -79,7 +79,7 @@ def test_damaged_run_records_are_skipped(damaged_run: Store) -> None:
 
 
 @pytest.mark.ci
-def test_a_checkpoint_that_was_dropped_is_not_missing(damaged_run: Store) -> None:
+def test_dropped_checkpoint_is_not_missing(damaged_run: Store) -> None:
     key = damaged_run.runs.iteration("hostile", 0)["warm_start"]["checkpoint"]
     damaged_run.drop("checkpoint", key)
     data = gather(damaged_run, "hostile")

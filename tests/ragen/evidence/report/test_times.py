@@ -32,7 +32,7 @@ def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
 
 
 @pytest.mark.ci
-def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
+def test_reused_work_counted_once(damaged_run: Store) -> None:
     first = damaged_run.runs.iteration("hostile", 0)["rollout"]
     damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does
     assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
@@ -48,7 +48,7 @@ def test_what_no_stage_worked_in_lies_between() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(3.0)}
 
 
-def test_stages_beside_one_another_leave_no_more_between() -> None:
+def test_parallel_stages_leave_little_idle_time() -> None:
     # the rollout, 12 .. 18, runs concurrently with the update, 11 .. 20, and ends before it: 1 s is left
     manifests = {
         place(0, "update"): manifest(10, 4.0),

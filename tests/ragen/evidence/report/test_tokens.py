@@ -31,7 +31,7 @@ def test_tokens_that_share_a_character() -> None:
     assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
 
 
-def test_cut_text_keeps_the_tokens_that_are_shown(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_text_keeps_shown_tokens(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shown = "\U0001f600" * 7, "\U0001f600" * 5
     ids = encode(text)
     smiles = {"response": text, "response_ids": ids, "behaviour_logprobs": [-1.0] * len(ids)}

@@ -219,7 +219,7 @@ def test_verdict_ignores_later_iterations(curves, data):
 
 @settings(max_examples=60)
 @given(a_curve, a_curve, st.sampled_from([0.125, 4.0, 64.0]))
-def test_the_scale_of_the_rewards_does_not_matter(stds, returns, scale):
+def test_reward_scale_does_not_matter(stds, returns, scale):
     one = diagnose({REWARD_STD: _series(stds), RETURN: _series(returns)})
     scaled = diagnose({REWARD_STD: _series(np.array(stds) * scale), RETURN: _series(np.array(returns) * scale)})
     assert [(s.iteration, s.name, s.severity) for s in one.signals] == [

@@ -71,7 +71,7 @@ def test_rollout_without_kept_groups_not_retried() -> None:
     assert use.num_early == 0
 
 
-def test_what_is_not_known_yet_passes_no_threshold() -> None:
+def test_unknown_values_pass_no_threshold() -> None:
     use = RolloutUse(config(online_k=2, online_max_kl=0.1, online_min_effective_sample_size=0.9))
     use.should_collect(0)
     assert use.served({}) is None

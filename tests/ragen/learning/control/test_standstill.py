@@ -25,7 +25,7 @@ def series(*iterations):
     return {name: {i: metrics[name] for i, metrics in enumerate(iterations) if name in metrics} for name in BUSY}
 
 
-def test_run_without_an_update_is_stalled_at_once():
+def test_run_without_update_is_stalled():
     verdict = diagnose(series(IDLE, IDLE))
     assert verdict.status == "stalled"
     (signal,) = verdict.signals

@@ -209,7 +209,7 @@ def test_nothing_kept_is_an_answer(make_turns, strategy, should_keep_largest):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_group_without_valid_trajectory_is_never_kept(make_turns, strategy):
+def test_group_without_valid_trajectory_dropped(make_turns, strategy):
     turns = _turns(make_turns, {"a": [1.0, 2.0]}, status="timeout")
     selection = _select(turns, strategy=strategy, should_drop_zero_variance=False, keep=1.0)
     (group,) = selection.to_pylist()
@@ -265,7 +265,7 @@ def test_selection_independent_of_order(make_turns, strategy, groups, data):
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, shift=st.integers(-16, 16))
-def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, shift):
+def test_reward_shift_does_not_matter(make_turns, strategy, groups, shift):
     moved = [[value + shift for value in returns] for returns in groups]
     one = _select(_turns(make_turns, _named(groups)), strategy=strategy)
     other = _select(_turns(make_turns, _named(moved)), strategy=strategy)
@@ -341,7 +341,7 @@ def test_two_attempts_select_like_one(make_turns, first, second, wanted):
 @pytest.mark.ci
 @settings(max_examples=30)
 @given(groups=some_groups, strategy=st.sampled_from(STRATEGIES), metric=st.sampled_from(["std", "entropy_std"]))
-def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, metric):
+def test_selection_depends_on_tables_only(make_turns, groups, strategy, metric):
     turns = _turns(make_turns, _named(groups))
     one, other = (_select(turns, strategy=strategy, metric=metric, num_wanted=3) for _ in range(2))
     assert one.equals(other)
@@ -387,7 +387,7 @@ def test_environments_filtered_separately_on_request(make_turns):
     assert _kept(wanted) == ["a4", "a3", "b4"]
 
 
-def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
+def test_one_environment_equal_in_both_scopes(make_turns):
     turns = _turns(make_turns, {"g0": [0.0, 1.0], "g1": [0.0, 3.0], "g2": [2.0, 2.0]})
     batch, environment = (_select(turns, keep=0.5, scope=scope) for scope in ("batch", "environment"))
     assert batch.drop_columns("reason") == environment.drop_columns("reason")

@@ -51,7 +51,7 @@ def test_top_p_linear_accumulates_sum_share():
     assert _kept(top_p_linear, [1, 2, 3, 4], keep=0.71) == [1, 2, 3]
 
 
-def test_top_p_linear_is_not_moved_by_rounding():
+def test_top_p_linear_ignores_rounding():
     # Ten equal scores of 0.1, share 0.3: three hold it, however 0.1 + 0.1 + 0.1 and 0.3 * their sum are rounded.
     assert _kept(top_p_linear, [0.1] * 10, keep=0.3) == [0, 1, 2]
     assert _kept(top_p_linear, [0.1] * 10, keep=1.0) == list(range(10))
@@ -120,7 +120,7 @@ def test_min_p_monotone_in_threshold(scores, one, other):
 @pytest.mark.ci
 @pytest.mark.parametrize("strategy", [keep_all, top_fraction, top_k, top_p_linear, min_p])
 @given(scores=some_scores, keep=shares, scale=st.sampled_from([2.0**-20, 0.5, 2.0**20]))
-def test_the_scale_of_the_rewards_does_not_matter(strategy, scores, keep, scale):
+def test_reward_scale_does_not_matter(strategy, scores, keep, scale):
     config = FilterConfig(keep=keep, keep_count=3 if strategy is top_k else None)
     np.testing.assert_array_equal(strategy(scores * scale, config), strategy(scores, config))
 

@@ -25,7 +25,7 @@ def test_groups_of_equal_deviation_stay_together() -> None:
     assert buckets(selection(0.0, 5e-17, 1e-16, 0.0, 1.0, 2.0))[0] == ["g0", "g1", "g2", "g3"]  # equal but for rounding
 
 
-def test_groups_without_a_valid_trajectory_are_in_none() -> None:
+def test_groups_without_valid_trajectory_excluded() -> None:
     both = pa.concat_tables([selection(0.0, num_valid=0), selection(1.0)])
     assert sum(map(len, buckets(both))) == 1
     assert buckets(selection(num_valid=0)) == [[]] * 6
@@ -47,7 +47,7 @@ def test_the_signal_is_without_bias() -> None:
     assert sum(of.noise for of in samples) / 400 == pytest.approx(50, rel=0.02)
 
 
-def test_one_gradient_has_a_norm_and_no_noise() -> None:
+def test_single_gradient_has_no_noise() -> None:
     statistics = spread([torch.tensor([3.0, 4.0])])
     assert (statistics.num, statistics.norm) == (1, 5.0)
     assert math.isnan(statistics.signal)

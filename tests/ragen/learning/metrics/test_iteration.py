@@ -107,7 +107,7 @@ def test_repeated_ngrams_are_counted(make_turns):
     assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)
 
 
-def test_responses_that_repeat_each_other_are_compressed_further(make_turns):
+def test_repetitive_responses_compress_further(make_turns):
     words = [f"{n * 7919 % 10007} {n * 104729 % 10007}" for n in range(200)]
     varied = make_turns([{"group_id": "a", "member": n, "response": words[n]} for n in range(200)])
     echoes = make_turns([{"group_id": "a", "member": n, "response": words[0]} for n in range(200)])
@@ -194,7 +194,7 @@ def test_attempt_metrics_by_hand(make_turns):
     assert [fates[f"filter/{name}"] for name in ("num_kept", "num_zero_variance", "num_invalid")] == [1, 1, 1]
 
 
-def test_a_number_that_does_not_exist_is_absent(make_turns):
+def test_undefined_number_is_absent(make_turns):
     """A mean over no values is neither 0 nor NaN."""
     none = make_turns([])
     rewards = compute_rewards(none, RewardConfig())

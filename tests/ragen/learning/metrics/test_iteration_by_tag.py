@@ -30,7 +30,7 @@ def measured(turns):
     return metrics_by_tag(turns, rewards, selection, ["lake", "arms", "none"])
 
 
-def test_numbers_of_a_part_are_over_its_own(measured):
+def test_part_metrics_cover_own_rows(measured):
     """Lake: 1 of 4 succeeds, stds 1/2 and 0. Arms: 1 of 2 succeeds, std 2."""
     expected = {
         "rollout/success_rate/lake": 0.25,

@@ -46,7 +46,7 @@ def test_token_starting_in_tag_is_excluded(make_turns) -> None:
     assert choice.reasoning == (17, 12)
 
 
-def test_reasoning_that_is_a_part_of_its_tag() -> None:
+def test_reasoning_contained_in_its_tag() -> None:
     words = ["<", "think", ">", "think", "</", "think", ">", "<answer>", "Up", "</answer>"]  # tags of several tokens
     row = {
         "trajectory_id": "a", "group_id": "g", "member": 0, "turn": 0, "status": "ok", "think": "think",

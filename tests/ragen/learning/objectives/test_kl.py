@@ -41,7 +41,7 @@ def test_is_never_negative(name):
 
 @pytest.mark.parametrize("name", sorted(KL_ESTIMATORS))
 @pytest.mark.parametrize("gap", [-1000.0, 1000.0])
-def test_is_finite_with_finite_gradient_at_the_extremes(name, gap):
+def test_finite_with_finite_gradient_at_extremes(name, gap):
     policy = torch.tensor([0.0], requires_grad=True)
     value = KL_ESTIMATORS[name](policy, torch.tensor([gap]))
     value.sum().backward()

@@ -61,7 +61,7 @@ def test_token_weights_of_nothing_are_nothing(aggregation):
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.sampled_from(AGGREGATIONS), st.data())
-def test_micro_batches_add_up_to_the_same_loss(lengths, aggregation, data):
+def test_micro_batches_sum_to_same_loss(lengths, aggregation, data):
     """For any cut, the sum over the parts is the loss of the whole batch, unlike a mean of means."""
     weights_N = token_weights(torch.tensor(lengths), aggregation, 9).repeat_interleave(torch.tensor(lengths))
     terms_N = torch.arange(1.0, len(weights_N) + 1, dtype=torch.float64)

@@ -220,7 +220,7 @@ def mean(values: list[float]) -> float:
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
 @given(inputs=random_inputs())
 @settings(max_examples=60)
-def test_each_estimator_equals_its_formula_in_plain_loops(name, inputs):
+def test_estimator_equals_formula_in_loops(name, inputs):
     # segments begin with the trajectory, so mark a subgoal at the first turn with tokens, as at turn 0
     first = inputs.turn_BT.masked_fill(~inputs.mask_BT, 99).min(1).values.clamp(max=inputs.marks_BK.shape[1] - 1)
     marks = inputs.marks_BK.scatter(1, first[:, None], 1.0)

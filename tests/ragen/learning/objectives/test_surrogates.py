@@ -66,7 +66,7 @@ def test_loop_is_symmetric_in_the_log_ratio():
     assert result.is_high_M.tolist() == [False, False, True]
 
 
-def test_dual_clip_bounds_what_a_negative_advantage_loses():
+def test_dual_clip_bounds_negative_advantage_loss():
     # ratio 5, A -2: PPO's term is 10, three times the advantage 6; ratio 2: 4 stays; A 0: nothing to bound
     result, logprobs = terms("dual_clip", [5.0, 2.0, 5.0], [-2.0, -2.0, 0.0])
     close(result.loss_M.detach(), [6.0, 4.0, 0.0])
@@ -75,7 +75,7 @@ def test_dual_clip_bounds_what_a_negative_advantage_loses():
     assert logprobs.grad.tolist() == pytest.approx([0, 4, 0])
 
 
-def test_cispo_clips_the_weight_and_keeps_the_gradient():
+def test_cispo_clips_weight_keeps_gradient():
     # weights 1.28 and 0.8: the gradient of -w * A * log pi is -w * A
     result, logprobs = terms("cispo", [1.5, 0.5], [1.0, 1.0])
     result.loss_M.sum().backward()

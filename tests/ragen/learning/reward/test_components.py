@@ -60,7 +60,7 @@ def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
     return overlong_penalty(make_turns(rows), config).tolist()
 
 
-def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
+def test_overlong_prices_last_tokens(make_turns):
     """No penalty up to 512 - 128 = 384 tokens, then 1 / 128 per token up to 512; constant beyond (DAPO's equation)."""
     penalties = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
     assert penalties == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
@@ -91,7 +91,7 @@ def test_a_longer_response_never_costs_less(make_turns, lengths, buffer):
     assert -3.0 <= min(penalties) <= max(penalties) <= 0.0
 
 
-def test_a_buffer_longer_than_a_response_is_refused():
+def test_buffer_longer_than_response_refused():
     with pytest.raises(ValueError, match="is larger than max_tokens = 16; expected at most max_tokens"):
         OverlongOptions(max_tokens=16, buffer_tokens=17)
 

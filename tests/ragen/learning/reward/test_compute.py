@@ -160,7 +160,7 @@ def test_environment_failure_is_no_zero_score(make_turns, status):
     assert rewards["normalised_return"].to_pylist() == [-1.0, 1.0, 0.0, 0.0]  # mean 2, std 1 of the valid two
 
 
-def test_a_group_without_valid_trajectory_has_no_nan(make_turns):
+def test_invalid_group_has_no_nan(make_turns):
     turns = make_turns([{"status": "timeout"}])
     for scope in ("group", "environment", "batch"):
         rewards = compute_rewards(turns, RewardConfig(normalisation="mean_std", normalisation_scope=scope))
@@ -233,7 +233,7 @@ def test_any_row_of_numbers_is_paid(make_turns, mine, body):
     assert rewards["total"].to_pylist() == expected
 
 
-def test_a_components_options_are_those_of_its_settings(make_turns, mine):
+def test_component_options_follow_settings(make_turns, mine):
     """By themselves, as other parts of one's own read them, and under the component's name."""
     mine(
         "def pay(turns, config):\n"

@@ -11,7 +11,7 @@ def formed(reasoning: str) -> str:
     return f"<observation>go right</observation><reasoning>{reasoning}</reasoning>"
 
 
-def test_format_is_paid_where_no_part_is_blank(make_turns):
+def test_format_paid_without_blank_parts(make_turns):
     thoughts = [formed("r"), formed("  \n"), "free", None, "<reasoning>r</reasoning><prediction>p</prediction>"]
     rows = [{"member": member, "think": think} for member, think in enumerate(thoughts)]
     rows.append({"member": 9, "think": formed("r"), "format_ok": False, "status": "format_error"})

@@ -60,7 +60,7 @@ def test_frequent_text_free_without_known_state(make_turns):
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.0, 0.0])
 
 
-def test_after_the_last_turn_the_state_is_derived(make_turns):
+def test_state_after_last_turn_is_derived(make_turns):
     rows = [turn(predicted=AFTER, executed_actions=["Right"]), turn(predicted=AFTER, member=1, executed_actions=["Up"])]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.5, 0.0])
     lake = {"env": "frozen_lake", "observation": "P_O\n_O_\n__G", "executed_actions": ["Down"]}
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_pays_nothing(make_turns):
     ],
     ids=lambda text: text[:20],
 )
-def test_what_can_be_said_without_looking_pays_nothing(make_turns, text):
+def test_blind_statements_pay_nothing(make_turns, text):
     alone = make_turns([turn(text, text)])
     assert grounding(alone, config()).tolist() == world_model(alone, config("world_model")).tolist() == [0.0]
     everywhere = [turn(text, text, member=m, observation=board) for m, board in enumerate((BOARD, MOVED, OTHER))]

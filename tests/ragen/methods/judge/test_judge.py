@@ -214,7 +214,7 @@ def put_turns(store: Store) -> str:
 
 
 @pytest.mark.ci
-def test_the_stage_stores_no_secret_and_no_address(server, store, tmp_path):
+def test_stage_stores_no_secret_or_address(server, store, tmp_path):
     key = reward(config(server), put_turns(store)).carry_out(store)["rewards"]
     manifest = store.manifest("rewards", key)
     assert not manifest.is_deterministic
@@ -225,7 +225,7 @@ def test_the_stage_stores_no_secret_and_no_address(server, store, tmp_path):
 
 
 @pytest.mark.ci
-def test_the_stage_goes_on_where_it_was_stopped(server, store):
+def test_stage_resumes_where_stopped(server, store):
     turns = put_turns(store)
     server.say = lambda prompt: 500 if len(server.requests) > 1 else "NO"
     with pytest.raises(EngineError):

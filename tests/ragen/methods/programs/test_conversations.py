@@ -267,7 +267,7 @@ def test_concurrent_requests_are_two_conversations():
 
 
 @pytest.mark.ci
-def test_what_the_template_does_not_take_is_refused():
+def test_unrenderable_messages_are_refused():
     remedy = r"^set agent.chat_template = 'hermes' \(or llama3, qwen3, xml\): the chat template of this policy "
     with pytest.raises(Refusal, match=remedy + "has no place for tools$"):
         policy("qwen2.5").spelling.opening((user("a"),), TOOLS)

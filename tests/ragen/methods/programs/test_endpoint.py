@@ -253,7 +253,7 @@ def test_sampling_settings_of_programs_are_counted():
     assert (requests.num_refused, requests.refused) == (1, {"n is 2. Input should be 1": 1})
 
 
-def test_structured_output_of_both_protocols_is_one_request():
+def test_structured_output_equal_in_both_protocols():
     chat = HELLO | {
         "tools": [TOOL],
         "tool_choice": {"type": "function", "function": {"name": "buy"}},
@@ -273,7 +273,7 @@ def test_structured_output_of_both_protocols_is_one_request():
         assert read_request(body, AGREEING) == read_request(json.dumps(in_chat).encode(), AGREEING)
 
 
-def test_a_streamed_response_is_what_the_client_reads():
+def test_streamed_response_read_by_client():
     openai = pytest.importorskip("openai")
     say = {"text": ChatMessage("assistant", "well"), "call": CALL}
     with answering(lambda call: say[call.request.messages[0].content]) as endpoint:
@@ -311,7 +311,7 @@ def hostile(content: str = "1", more: str = "") -> bytes:
     ],
     ids=["values", "keys", "parameters", "strings", "unclosed", "parts", "messages", "arguments"],
 )  # fmt: skip
-def test_hostile_bodies_are_refused_before_they_take_memory(body):
+def test_hostile_bodies_refused_before_memory(body):
     tracemalloc.start()
     with pytest.raises(Refusal):
         read_request(body, RunSampling())

@@ -58,7 +58,7 @@ def test_changed_code_or_tasks_are_refused(folder, program):
         make(again).reset(seed=0)
 
 
-def test_a_stored_run_needs_neither_tasks_nor_program(folder, program):
+def test_stored_run_needs_no_program(folder, program):
     text = program("").model_dump_json()
     for name in ("tasks.jsonl", "agent.py"):
         (folder / name).unlink()

@@ -234,7 +234,7 @@ def test_unstartable_program_is_environment_error(run, monkeypatch):
 
 
 @pytest.mark.ci
-def test_the_reward_is_that_of_the_last_turn(run):
+def test_reward_belongs_to_last_turn(run):
     rows = run("ask(user('a')); ask(user('b')); end(0.5)")[:2]
     assert [(row["action_rewards"], row["success"], row["terminated"], row["status"]) for row in rows] == [
         ([0.0], False, False, "ok"), ([0.5], True, True, "ok"),
@@ -368,7 +368,7 @@ end(float(first["content"] == CONTENT))
 
 
 @pytest.mark.ci
-def test_interleaved_conversations_are_contexts_with_the_sampled_tokens(run):
+def test_interleaved_conversations_keep_sampled_tokens(run):
     code = """
 left, right = [user("left")], [user("right")]
 for turn in range(2):
@@ -386,7 +386,7 @@ end(1)
 
 
 @pytest.mark.ci
-def test_program_gets_the_calls_that_follow_the_reasoning(run):
+def test_program_gets_calls_after_reasoning(run):
     code = """
 tools = [{"type": "function", "function": {"name": name}} for name in ("buy", "look")]
 messages = [user("a")]

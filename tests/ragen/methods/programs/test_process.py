@@ -140,7 +140,7 @@ def test_function_imported_once_called_in_processes(folder, program):
 
 
 @pytest.mark.ci
-def test_a_function_is_limited_as_a_command_is(folder, program):
+def test_function_limited_like_command(folder, program):
     (folder / "mine.py").write_text(PLAYED)
     hung = run(program("", command="mine:hang", time_limit_s=5.0))
     assert hung.status == "hung"
@@ -278,7 +278,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
     ],
     ids=["kept", "killed", "gone", "link", "file", "locked"],
 )
-def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, temporary, code):
+def test_own_folder_removed_others_untouched(folder, program, temporary, code):
     outside = folder / "outside"
     outside.mkdir(mode=0o751)
     (outside / "kept").write_text("kept")
@@ -294,7 +294,7 @@ def test_its_folder_goes_and_nothing_outside_is_touched(folder, program, tempora
 
 
 @pytest.mark.ci
-def test_folders_within_folders_are_removed_at_any_depth(program, temporary):
+def test_nested_folders_removed_at_any_depth(program, temporary):
     code = """
         import os
         for number in range(1200):
@@ -361,7 +361,7 @@ def test_unstarted_program_given_up_at_limit(folder, program, monkeypatch):
         assert ended.detail.startswith("not started within 1 s (environment.time_limit_s + 0.5): is 'slow:play' slow")
 
 
-def test_a_module_that_ends_its_process_is_named(folder, program):
+def test_module_ending_process_is_named(folder, program):
     (folder / "fatal.py").write_text("import os\nos._exit(3)\n")
     ended = run(program("", command="fatal:play"))
     assert (ended.status, "fatal:play" in ended.detail) == ("died", True)

@@ -109,6 +109,6 @@ def test_a_source_that_changes_is_refused(folder, program):
         load_tasks(settings)
 
 
-def test_a_digest_is_of_values_whatever_their_order():
+def test_digest_ignores_key_order():
     assert digest({"a": 1, "b": [True, None]}) == digest(json.loads('{"b": [true, null], "a": 1}'))
     assert digest({"a": 1}) != digest({"a": 1.0})

@@ -37,7 +37,7 @@ def test_call_read_in_written_order(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("opening", ["<think>", ""])  # a response that begins inside the reasoning has no opening tag
-def test_call_drafted_in_the_reasoning_is_not_executed(form, opening):
+def test_call_in_reasoning_not_executed(form, opening):
     thought = f"{opening}shall I {WRITTEN[form]}? A <tool_call>, then [TOOL_CALLS]. No</think>"
     assert parse_calls(f"{thought}\n\n{WRITTEN[form]}", form, TOOLS) == (thought, (CALL,), True)
     assert parse_calls(f"{thought}I stay.", form, TOOLS) == (f"{thought}I stay.", (), True)
@@ -131,7 +131,7 @@ CIRCLE = {"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}
     ],
 )
 @pytest.mark.parametrize("form", ["xml", "glm"])
-def test_value_has_the_type_that_the_tool_names(form, schema, text, value):
+def test_value_has_declared_type(form, schema, text, value):
     parameters = {"properties": {"x": schema}, "$defs": {**CIRCLE["$defs"], "Name": {"type": "string"}}}
     tools = json.dumps([{"type": "function", "function": {"name": "search", "parameters": parameters}}])
     written = {

@@ -172,7 +172,7 @@ def test_failed_candidate_taken_only_as_last(searched, corridor):
     assert [row["chosen"] for row in failing.siblings] == [True, False]
 
 
-def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
+def test_speechless_episodes_end_as_without_search(searched, corridor):
     broken = searched(BestOfConfig(), {}, environment=corridor(fault="reset"))
     assert [(row["status"], row["origin"]) for row in broken.rows] == [("env_error", "policy")]
     late = searched(BestOfConfig(), {}, deadline_s=0)

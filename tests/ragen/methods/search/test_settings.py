@@ -50,7 +50,7 @@ def test_chosen_responses_must_be_weighed():
         smoke(iterations=2, schedule=[{"iteration": 1, "set": {"rollout.search": {"type": "beam"}}}])
 
 
-def test_at_temperature_0_there_is_nothing_to_choose():
+def test_zero_temperature_leaves_no_choice():
     with pytest.raises(ValueError, match="all candidates of search identical"):
         RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
 
@@ -64,7 +64,7 @@ def test_absent_search_is_in_no_key():
     assert rollout(0, same, FIRST).key == rollout(0, config, FIRST).key
 
 
-def test_search_is_in_keys_of_rollouts_not_evaluations():
+def test_search_in_rollout_keys_only():
     plain, searched, greedy = smoke(), smoke(**BEST_OF), smoke(**{"rollout.num_greedy": 1})
     assert len({rollout(0, config, FIRST).key for config in (plain, searched, greedy)}) == 3
     assert rollout(0, plain, FIRST).outputs == ("turns",)

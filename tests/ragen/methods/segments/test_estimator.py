@@ -29,7 +29,7 @@ def test_by_hand():
     assert estimate.value_targets_BT.tolist() == [[0.5, 0.5, 1.0]]  # low + value
 
 
-def test_begins_with_the_first_turn_that_takes_part():
+def test_begins_with_first_participating_turn():
     inputs = hierarchical([[0, 0, 1]], [[False, False, False]], lambda_turn=0.5)
     later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
     # the second turn is the first with tokens, so its reasoning gets the high advantage, 1 - .5; low: 0 + .5 * .5 = .25

@@ -157,7 +157,7 @@ def test_missing_artifact_named_with_advice(copied, stage, kind) -> None:
     assert plan_replay(copied, "base", 0, 2).stop == 2
 
 
-def test_an_edited_manifest_is_noticed_before_any_work(copied) -> None:
+def test_edited_manifest_noticed_before_work(copied) -> None:
     manifest = Path(copied.url) / "turns" / key_of(copied, 1, "rollout", "turns") / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "seed": 99}))
     with pytest.raises(ArtifactDamagedError, match="changed after it was written"):
@@ -169,7 +169,7 @@ def test_a_replay_is_not_replayed_itself(recorded) -> None:
         plan_replay(recorded(1, flow="replay"), "base")
 
 
-def test_settings_of_another_release_are_refused_by_name(copied) -> None:
+def test_other_releases_settings_refused_by_name(copied) -> None:
     record = Path(copied.url) / "runs" / "base" / "run.json"
     record.write_text(re.sub('"keep":', '"kept":', record.read_text()))
     with pytest.raises(ConfigError, match=r"not valid in this release.*kept"):

@@ -37,7 +37,7 @@ def test_figure_has_run_and_cell_lines():
     assert low[0] < high[0]
 
 
-def test_a_cell_without_a_finished_run_is_named():
+def test_cell_without_finished_run_is_named():
     nothing = cell("keep=1.0", DIFFERENCE, errors={0: "x", 1: "x"}).model_copy(update={"panels": {}})
     picture = draw_ablation(result(cell("keep=0.5", None), nothing))
     assert {"keep=1.0", "2 of 2 runs failed"} <= set(texts(picture))
