@@ -9,7 +9,7 @@ import pytest
 import starpo
 
 
-def test_a_checkout_without_symbolic_links_says_so(tmp_path: Path) -> None:
+def test_checkout_without_links_says_so(tmp_path: Path) -> None:
     package = tmp_path / "starpo"
     package.mkdir()
     (package / "__init__.py").write_text(Path(starpo.__file__).read_text())

@@ -27,7 +27,7 @@ MAPS = [
 
 
 @pytest.mark.parametrize("package", MAPS, ids=str)
-def test_map_names_every_module_and_no_other(package: Path) -> None:
+def test_map_names_exactly_its_modules(package: Path) -> None:
     text, entries = names_in(ROOT / package)
     there = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__", "__main__"}
     there |= {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}

@@ -52,7 +52,7 @@ def test_shipped_grids_are_valid_and_described(name: str, store: Store) -> None:
         ("fig-10-bandit", {"k = 1": "fresh rollouts", "k = 5": "vanilla"}),
     ],
 )
-def test_figures_share_the_cells_of_one_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
+def test_figures_share_cells_of_experiment(figure: str, cells: dict[str, str], store: Store) -> None:
     """Equal settings have equal keys: what fig-9-bandit has trained is not trained again."""
     whole = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path("fig-9-bandit")), store).cells}
     cells_of_figure = {cell.label: cell.config for cell in plan_ablation(Grid.load(GRIDS.path(figure)), store).cells}
@@ -90,7 +90,7 @@ def test_cell_ignores_run_with_other_settings(grid_file, store: Store) -> None:
     assert plan_ablation(grid, store).runs[0].name == first_run.name
 
 
-def test_rolled_back_run_active_until_fork_ends(grid_file, store: Store) -> None:
+def test_rolled_back_run_follows_fork(grid_file, store: Store) -> None:
     plan = plan_ablation(Grid.load(Path(grid_file())), store)
     name = plan.runs[0].name
     fork, look = f"{name}-rollback-3", _looking_at(store, plan)
@@ -145,7 +145,7 @@ def test_an_unknown_run_suggests_near_ones(grid_file, store: Store) -> None:
     assert "did you mean smoke-mine" in message
 
 
-def test_other_kind_of_run_is_no_base(grid_file, store: Store) -> None:
+def test_other_run_kind_is_no_base(grid_file, store: Store) -> None:
     store.runs.create("other", flow="starpo", preset=None, config={"iterations": 3})
     message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "other"')))
     assert "environment is missing" in message
@@ -196,7 +196,7 @@ RESULT = AblationResult(
 )  # fmt: skip
 
 
-def test_rows_put_the_last_beside_the_peak() -> None:
+def test_rows_show_last_beside_peak() -> None:
     ((title, (base, cell), _),) = ablation_tables(RESULT)
     assert title == "success on sokoban; last: at iteration 4"
     assert base["difference [95%], and by seed"] == "base"

@@ -74,7 +74,7 @@ class TestSql:
         assert code == 0
         assert [line.split() for line in out.splitlines() if line.strip()[:1].isdigit()] == [["0", "40"], ["1", "40"]]
 
-    def test_long_answers_are_cut_for_people_alone(self, ragen: Ragen) -> None:
+    def test_long_answers_cut_for_people_only(self, ragen: Ragen) -> None:
         _, out, _ = ragen("sql", "mine", "select range as n from range(250)")
         assert "the first 100 rows" in out
         _, out, _ = ragen("sql", "mine", "select range as n from range(250)", "--json")
@@ -214,7 +214,7 @@ class TestLineage:
             ("first", ""), ("middle", "there"), ("source", ""), ("middle", ""), ("last", ""), ("first", "there"),
         ]  # fmt: skip
 
-    def test_a_chain_of_any_length_is_drawn(self) -> None:
+    def test_chain_of_any_length_is_drawn(self) -> None:
         keys = ["root", *(f"w{number}" for number in range(1, 3000))]
         works = {key: LineageStep(key, key, ("metrics",), (), {}, (), -number) for number, key in enumerate(keys)}
         edges = tuple((older, "checkpoint", key) for key, older in itertools.pairwise(keys))

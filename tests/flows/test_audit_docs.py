@@ -53,7 +53,7 @@ def test_work_with_several_artifacts_timed_once(database: Database) -> None:
     assert database.query(query).to_pylist() == [{"stage": "update", "times": 1, "seconds": 1.5}]
 
 
-def test_the_guide_names_every_view_and_audit() -> None:
+def test_guide_names_every_view_and_audit() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert [name for name in VIEW_NAMES if f"`{name}`" not in text] == []
     assert re.findall(r"`(\w+)`", re.findall(r"standard questions: (.*?) \(", text)[0]) == list(AUDITS)

@@ -31,7 +31,7 @@ def test_inherited_settings_of_runs_are_known(tmp_path):
         assert process.stop()
 
 
-def test_one_that_has_ended_is_not_running(tmp_path):
+def test_ended_process_is_not_running(tmp_path):
     process = Process("short", tmp_path)
     process.start(sys.executable, "-c", "")
     deadline = time.monotonic() + 30

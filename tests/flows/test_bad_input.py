@@ -102,7 +102,7 @@ def test_a_store_that_cannot_be_made() -> None:
 
 
 @pytest.mark.ci
-def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
+def test_no_server_and_none_allowed(tmp_path: Path) -> None:
     message = refused("up", cwd=tmp_path, run=ragen_apart, PREFECT_API_URL="http://prefect.invalid:4200/api")
     assert "prefect.invalid" in message
 
@@ -136,7 +136,7 @@ def test_mistyped_store_is_not_empty(tmp_path: Path) -> None:
     assert f"no store was found at {tmp_path}/typo: there is no such folder" in message
 
 
-def test_folder_of_other_files_is_no_store(tmp_path: Path) -> None:
+def test_folder_of_other_files_refused(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").touch()
     assert "no runs folder" in refused("runs", "--store", "letters", cwd=tmp_path)

@@ -108,14 +108,14 @@ def test_ablation_cell_is_left_to_ablation(printed, store):
         printed(Prefect("mine", served=False))
 
 
-def test_one_that_is_over_needs_no_server(printed, store, monkeypatch):
+def test_ended_run_needs_no_server(printed, store, monkeypatch):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     store.runs.set_state("mine", "completed", "completed")
     assert printed(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
 
 
-def test_of_a_silent_server_nothing_is_claimed(printed):
+def test_silent_server_claims_nothing(printed):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     with pytest.raises(StoreError, match=r"\nWhether Prefect has .* is not known: no answer$"):
@@ -128,7 +128,7 @@ def test_an_unknown_one_suggests_near_ones(printed):
 
 
 @pytest.mark.usefixtures("_not_at_work")
-def test_an_ablation_is_known_to_prefect_alone(printed):
+def test_ablation_known_only_to_prefect(printed):
     prefect = Prefect("filter-keep")
     assert "run filter-keep is cancelled" in printed(prefect, "filter-keep")
     assert len(prefect.cancelled) == 1

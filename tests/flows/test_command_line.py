@@ -24,7 +24,7 @@ def test_usage_data_off_by_default(monkeypatch, value, holds):
     assert environments == [{"DO_NOT_TRACK": holds}]
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_version_is_the_packages() -> None:
     result = CliRunner().invoke(starpo.flows.cli.app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")
 

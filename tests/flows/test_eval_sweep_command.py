@@ -39,7 +39,7 @@ def test_a_command_line_is_a_sweep() -> None:
     assert ask(runs=["a"], iterations="every:5").iterations == "every:5"
 
 
-def test_the_same_command_continues_the_same_sweep() -> None:
+def test_same_command_continues_sweep() -> None:
     assert ask(runs=["a"], seeds="0,1").name == ask(runs=["a"], seeds="0,1").name
     assert ask(runs=["a"], seeds="0,1").name != ask(runs=["a"], seeds="0,2").name
 
@@ -89,7 +89,7 @@ def test_seed_0_keys_equal_training(store: Store) -> None:
     assert one.work != zero.work
 
 
-def test_a_sweep_without_a_run_is_refused(store: Store) -> None:
+def test_sweep_without_run_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="sweep s names no run"):
         plan_sweep(store, Sweep(name="s"))
 

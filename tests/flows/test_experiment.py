@@ -120,7 +120,7 @@ def test_missing_chat_template_one_message(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "mine.toml").exists()
 
 
-def test_lora_where_all_weights_do_not_fit(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lora_if_all_weights_too_large(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """494M parameters take 4 + 8 + 4 x 3 bytes each for weights, moments and gradients, 11 GiB; adapters 7% of that."""
     sizes = {"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151_936}  # fmt: skip

@@ -95,7 +95,7 @@ def test_gone_server_differs_from_busy_one(ended, read_fails_with):
         (409, "x" * 10_000, r"refused \(HTTP 409\): x{500}\.\.\.$"),
     ],
 )
-def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, detail, message):
+def test_server_answer_is_one_line(ended, read_fails_with, status, detail, message):
     answer = httpx.Response(status, json={"detail": detail}, request=httpx.Request("GET", "http://127.0.0.1:1"))
     read_fails_with(PrefectHTTPStatusError("no", request=answer.request, response=answer))
     with pytest.raises(ServerError, match=message) as raised:

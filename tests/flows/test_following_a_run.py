@@ -53,7 +53,7 @@ def test_eighty_columns_hold_everything(store):
         assert part in screen
 
 
-def test_without_a_terminal_a_line_says_it(store):
+def test_plain_line_without_terminal(store):
     text = followed(store, Outcome("completed", ""))
     assert text.count("\n") == 1
     assert text.startswith("iteration 52/60 panel success 0.656")
@@ -69,7 +69,7 @@ def test_old_success_shows_its_age_uncut(store):
     assert "panel success 0.656 · training" in followed(store, Outcome("completed", ""))
 
 
-def test_updates_are_counted_where_iterations_made_none(store):
+def test_updates_counted_without_empty_iterations(store):
     facts = {**FACTS, "iteration": 3.0, "updates": 1.0, "format_ok": 0.0, "evaluated_at": 2.0, "evaluated_after": 1.0}
     store.runs.set_state("a-run", "running", "rollout", facts, "since iteration 1, nothing is learned: a reason")
     first, second = followed(store, Outcome("completed", "")).splitlines()
@@ -100,7 +100,7 @@ def test_fine_tuning_steps_shown_without_terminal(tmp_path, monkeypatch):
     )
 
 
-def test_waiting_for_a_run_is_told_too(tmp_path, monkeypatch):
+def test_waiting_for_run_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.0)
     monkeypatch.setattr("starpo.flows.console.follow.PLAIN_EVERY_S", 0.0)
     answers = iter([None, Outcome("completed", "")])

@@ -116,7 +116,7 @@ def test_invalid_rows_kept_in_quarantine(store: Store, parquet: Path, tmp_path: 
     assert pq.read_table(kept)["turn"].to_pylist() == [9] * table.num_rows
 
 
-def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
+def test_taken_name_is_refused(store: Store, parquet: Path) -> None:
     run_import(store, "mine", parquet)
     again = run_import(store, "mine", parquet, "--set", "filter.keep=0.75")
     assert isinstance(again.exception, StoreError)
@@ -251,7 +251,7 @@ def test_unknown_malformedness_is_not_invented(store: Store, tmp_path: Path) -> 
     assert [member["errors"] for member in group["members"]] == [None] * 3
 
 
-def test_where_nothing_is_sound_nothing_is_imported(store: Store, tmp_path: Path) -> None:
+def test_all_unsound_imports_nothing(store: Store, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "chat.jsonl", [1, 2])
     message = refusal(store, "mine", file, "--format", "messages")
     assert "2 traces could not be imported:\n2 set aside, such as 'chat.jsonl:1' is no JSON object" in message

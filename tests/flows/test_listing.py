@@ -59,7 +59,7 @@ def test_one_evaluation_is_no_change(store, capsys):
     assert success_line(store, NAME) == "0.250 [0.250, 0.250] after 0 updates"
 
 
-def test_iteration_without_kept_groups_counts_no_update(store, capsys):
+def test_empty_iteration_counts_no_update(store, capsys):
     for stage in ("rollout", "reward", "variance_filter"):
         store.runs.record_stage(NAME, 0, stage, {})
     runs(store=store.url, as_json=True)

@@ -33,7 +33,7 @@ def test_importing_it_loads_nothing() -> None:
 
 
 @pytest.mark.ci
-def test_a_table_is_what_the_stages_stored(run: starpo.Run) -> None:
+def test_table_equals_stored_stages(run: starpo.Run) -> None:
     turns, columns = example("turns"), ["trajectory_id", "turn", "response"]
     assert run.table("turns", 1, columns).to_pylist() == turns.select(columns).to_pylist()
     everything = run.table("turns", columns=["iteration", "turn"])

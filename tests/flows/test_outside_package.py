@@ -153,7 +153,7 @@ def broken(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_commands_are_in_the_help_and_run(site: Path) -> None:
+def test_commands_in_help_and_runnable(site: Path) -> None:
     shown = starpo(site, "--help").stdout
     assert "Of installed packages" in shown
     assert "Of starpo-acme 1.5." in shown

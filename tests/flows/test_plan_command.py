@@ -74,7 +74,7 @@ def test_cpu_plan_uses_run_cores(capsys: pytest.CaptureFixture[str], monkeypatch
     assert machine == {"memory_bytes": 3 * GIB, "number": 7, "is_cpu": True}
 
 
-def test_gpus_of_unknown_memory_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_gpu_memory_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_gpu_memories", list)
     with pytest.raises(ConfigError, match="no GPU whose memory could be taken: give --gpu-memory"):
         plan("smoke", gpus=2)
@@ -88,7 +88,7 @@ def test_what_does_not_fit_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "with update.activation_checkpointing" in capsys.readouterr().out.replace("\n", " ")
 
 
-def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
+def test_default_device_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
     plan_facts = planned("sokoban-paper", capsys)
     assert plan_facts["machine"]["memory_bytes"] == 12 * GIB
     assert not plan_facts["fits"]

@@ -62,7 +62,7 @@ def test_requested_kl_takes_effect(name: str) -> None:
     assert update.kl_coefficient == 0 or (update.kl_estimator, update.kl_placement) != ("k1", "loss")
 
 
-def test_starpo_s_differs_as_the_paper_says() -> None:
+def test_starpo_s_differs_as_in_paper() -> None:
     config = preset("sokoban-starpo-s")
     assert (config.filter.strategy, config.filter.keep) == ("top_fraction", 0.25)
     assert config.update.needs_critic
@@ -136,7 +136,7 @@ def test_unknown_preset_lists_those_there_are() -> None:
         preset("sokobann")
 
 
-def test_a_missing_file_is_no_misspelt_preset() -> None:
+def test_missing_file_is_no_misspelt_preset() -> None:
     with pytest.raises(
         ConfigError, match=r"^folder/smoke\.toml: no such file; .* or a TOML file \(did you mean 'smoke'"
     ):
@@ -198,7 +198,7 @@ def test_every_method_has_description_and_source() -> None:
         assert re.search(r"\(.*(\d{4}\.\d{5}|verl).*\)$", METHODS.description(name)), name
 
 
-def test_an_unknown_method_lists_those_there_are() -> None:
+def test_unknown_method_lists_existing_ones() -> None:
     with pytest.raises(ConfigError, match=r"'gigpoo' is neither a method nor a TOML file \(did you mean 'gigpo'"):
         method("gigpoo")
 
@@ -209,7 +209,7 @@ def test_a_method_is_tables_alone(tmp_path: Path) -> None:
         method(str(tmp_path / "own.toml"))
 
 
-def test_methods_are_listed_and_validated_by_name() -> None:
+def test_methods_listed_and_validated_by_name() -> None:
     listed = CliRunner().invoke(app, ["presets", "--methods", "--json"])
     assert [row["method"] for row in json.loads(listed.stdout)] == METHODS.names()
     answer = CliRunner().invoke(

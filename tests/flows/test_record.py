@@ -50,7 +50,7 @@ def record(store: Store, policy: str, *arguments: str):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("is_rated", [False, True])
-def test_a_command_is_recorded_as_a_run(store, policy, tmp_path, is_rated):
+def test_command_recorded_as_run(store, policy, tmp_path, is_rated):
     (tmp_path / "agent.py").write_text(AGENT)
     rated = ("--reward", "output") if is_rated else ()
     made = record(store, policy, "--times", "2", *rated, "--json", "--", sys.executable, str(tmp_path / "agent.py"))

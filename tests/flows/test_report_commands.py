@@ -75,7 +75,7 @@ def test_file_appears_only_when_complete(
 
 
 @pytest.mark.ci
-def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> None:
+def test_unknown_run_or_iteration_named(store: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert "there is no run 'haf'" in str(refusal("report", "haf", "--store", store, "-o", str(path)))
     error = refusal("report", "half", "--store", store, "-o", str(path), "--embed", "7")
@@ -138,7 +138,7 @@ def test_comparison_uses_paired_initial_states(store: str, evaluated: Callable) 
     assert facts["runs"][1]["difference"]["num_pairs"] == 24
 
 
-def test_runs_on_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
+def test_other_panels_are_not_paired(store: str, evaluated: Callable) -> None:
     evaluated("half", [True] * 3 + [False] * 21)
     evaluated("quarter", [True] * 15 + [False] * 9, 500)
     output = ragen("compare", "half", "quarter", "--store", store)

@@ -50,6 +50,6 @@ def test_server_demanding_credentials_is_up(serving: Callable[[int], str], statu
         ("https://api.prefect.cloud/api/accounts/a/workspaces/w", "https://app.prefect.cloud/account/a/workspace/w"),
     ],
 )
-def test_pages_are_where_the_server_has_them(api: str, pages: str) -> None:
+def test_pages_are_at_server_address(api: str, pages: str) -> None:
     with temporary_settings({PREFECT_API_URL: api}):
         assert FlowRun(UUID(int=0)).page == f"{pages}/runs/flow-run/{UUID(int=0)}"

@@ -16,7 +16,7 @@ from starpo.tasks.warm_start import warm_start
 
 
 @pytest.mark.parametrize(("error", "is_repeated"), [(StoreError("no answer"), True), (KeyError(), False)])
-def test_what_the_outside_world_does_is_retried(error: Exception, is_repeated: bool) -> None:
+def test_external_failures_are_retried(error: Exception, is_repeated: bool) -> None:
     assert is_io_failure(None, None, Failed(data=error)) is is_repeated  # type: ignore[arg-type]
 
 

@@ -76,7 +76,7 @@ def test_gc_deletes_just_that(stored: Path) -> None:
     assert as_json("runs", "--store", str(stored))[0]["run"] == "mine"
 
 
-def test_gc_keeps_what_is_young_by_default(stored: Path) -> None:
+def test_gc_keeps_young_by_default(stored: Path) -> None:
     assert "kept: younger than 1d (shorter: --min-age AGE): 4" in ragen("store", "gc", "--store", str(stored))
 
 
@@ -95,7 +95,7 @@ def test_gc_beside_a_gap(stored: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("age", ["", "d", "1", "1y", "-1d", "1.5h", "a day"])
-def test_gc_with_an_age_that_is_none(stored: Path, age: str) -> None:
+def test_gc_with_invalid_age(stored: Path, age: str) -> None:
     message = refused("store", "gc", "--min-age", age, "--store", str(stored))
     assert "--min-age" in message
     assert "such as 12h" in message

@@ -106,7 +106,7 @@ def test_record_keeps_map_lines_indents_long():
     ]
 
 
-def test_values_are_shown_as_people_read_them():
+def test_values_shown_readably():
     row = {"a": None, "b": True, "c": 0.123456, "d": [1, 2], "e": {"k": "v"}, "f": Decimal("1.50"), "g": "\x1b[b]a[/b]"}
     assert rendered([row], 80).splitlines()[-2].split() == [
         "yes",

@@ -47,7 +47,7 @@ def test_nobody_waits_and_nothing_is_lost(run):
     assert run.num_when_finished == 5
 
 
-def test_what_cannot_be_logged_is_a_warning(run, caplog):
+def test_logging_failure_is_a_warning(run, caplog):
     run.fails = True
     run.may_log.set()
     with caplog.at_level(logging.WARNING):

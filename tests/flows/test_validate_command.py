@@ -44,12 +44,12 @@ def test_embedded_preset_with_pretrained_model(model: Path, tmp_path: Path, caps
 
 
 @pytest.mark.ci
-def test_a_model_that_a_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_run_would_download(capsys: pytest.CaptureFixture[str]) -> None:
     validate("sokoban-paper")
     assert "prompts: not counted, as the model is not on this machine" in capsys.readouterr().out
 
 
-def test_training_is_refused_before_anything_is_started() -> None:
+def test_training_refused_before_any_start() -> None:
     with pytest.raises(ConfigError, match=r"^smoke: environment: first prompts of 24 tokens and"):
         train("smoke", ["rollout.max_context_tokens=72"])
 

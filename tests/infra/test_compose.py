@@ -70,7 +70,7 @@ def test_addresses_name_services_and_their_ports(compose: Compose, root: Path) -
     assert compose["services"]["s3"]["environment"]["RUSTFS_ADDRESS"].endswith(f":{listens['s3']}")
 
 
-def test_prefect_reads_its_database_from_these_variables(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefect_reads_these_database_variables(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.settings import Settings
 
     for name, value in compose["services"]["server"]["environment"].items():
@@ -136,7 +136,7 @@ def test_secrets_match_file_and_made_once(root: Path, tmp_path: Path) -> None:
     assert made.read_text() == before
 
 
-def test_the_smoke_test_removes_what_it_started(
+def test_smoke_test_removes_its_services(
     root: Path, tmp_path: Path, stubs: Callable[..., tuple[Path, Path]], bare: dict[str, str]
 ) -> None:
     """Runs in a copy of the folder, with a stand-in for `docker` that logs its calls."""

@@ -74,13 +74,13 @@ def test_every_path_of_the_repository_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=_name)
-def test_what_is_imported_from_the_project_exists(path: Path) -> None:
+def test_project_imports_exist(path: Path) -> None:
     for module, name in re.findall(r"\bfrom (starpo[\w.]*) import (\w+)", path.read_text()):
         assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
 
 
 @pytest.mark.parametrize("path", OURS, ids=_name)
-def test_nothing_is_secret_and_no_image_floats(path: Path) -> None:
+def test_no_secrets_no_floating_images(path: Path) -> None:
     text = path.read_text()
     assert ":latest" not in text
     assert not re.search(r"(PASSWORD|SECRET_ACCESS_KEY|AUTH_TOKEN|SECRET_KEY)\"?[:=] *['\"]?[A-Za-z0-9]{6,}", text)

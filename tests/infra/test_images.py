@@ -28,7 +28,7 @@ def test_hadolint_finds_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_torch_comes_first_at_the_tested_version(path: Path) -> None:
+def test_torch_first_at_tested_version(path: Path) -> None:
     text = path.read_text()
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     assert re.findall(r"^ARG TORCH=(\S+)$", text, re.MULTILINE) == [pinned["torch"]]

@@ -78,7 +78,7 @@ def test_ray_knows_its_start_parameters(cluster: Manifest, commands_of_ray: str)
         assert set(group["rayStartParams"]) <= options
 
 
-def test_every_file_is_applied_in_the_namespace(root: Path, manifests: list[Manifest], documents: Any) -> None:
+def test_every_file_applied_in_namespace(root: Path, manifests: list[Manifest], documents: Any) -> None:
     named = documents("kubernetes/kustomization.yaml")[0]["resources"]
     there = {path.name for path in (root / "infra/kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
     assert (set(named), len(named)) == (there, len(there))

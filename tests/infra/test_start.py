@@ -129,7 +129,7 @@ def test_answers(root: Path, address: str, where: str, code: int) -> None:
     assert done.returncode == code
 
 
-def test_options_are_those_of_prefect_and_ray(root: Path, commands_of_ray: str) -> None:
+def test_options_exist_in_prefect_and_ray(root: Path, commands_of_ray: str) -> None:
     text = "".join((root / file).read_text() for file in ("infra/images/start", "infra/slurm/train.sbatch"))
     lines = text.replace("\\\n", " ").splitlines()
     prefect = Path(importlib.util.find_spec("prefect").origin).parent / "cli"
@@ -214,7 +214,7 @@ def test_failed_run_fails_job_cleanly(sbatch: Callable[..., tuple[int, list[str]
     assert not Path(environment["PREFECT_HOME"]).exists()
 
 
-def test_nodes_that_do_not_join_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:
+def test_missing_nodes_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text("raise ConnectionError")
     done = subprocess.run(
         [sys.executable, root / "infra/slurm/wait_for_ray.py", "2", "0"],

@@ -72,7 +72,7 @@ def test_cells_share_stages_and_prompts(study: tuple[Store, AblationPlan, int, s
     assert prompts[0] == prompts[1]
 
 
-def test_a_league_is_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
+def test_league_made_of_stored_runs(study: tuple[Store, AblationPlan, int, str], tmp_path: Path) -> None:
     store, grid, _, _ = study
     league = replace(grid, grid=grid.grid.model_copy(update={"figure": "league"}))
     failed = next(run.name for run in league.runs if run.cell.label == FAILED)
@@ -99,7 +99,7 @@ def test_dry_run_predicted_stage_count(study: tuple[Store, AblationPlan, int, st
     assert not any(plans[run].new or plans[run].assumed for run in runs)
 
 
-def test_running_it_again_runs_only_what_failed(study: tuple[Store, AblationPlan, int, str]) -> None:
+def test_rerun_repeats_only_failures(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     place = Path(store.url)
     before = Ablations(store.url).get("clip")

@@ -55,7 +55,7 @@ def test_fault_does_not_block_other_audits(tmp_path: Path) -> None:
     assert "bytes" in state.message
 
 
-def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
+def test_one_run_some_audits_on_demand(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store_run(store, "chosen", ("turns",))
     store_run(store, "newer", ("turns",))

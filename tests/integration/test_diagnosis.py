@@ -77,7 +77,7 @@ def test_gradients_measured_by_reward_std_bucket(folder: Path) -> None:
     assert "gradients at iteration 1" in result.output
 
 
-def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:
+def test_metrics_judged_without_reasoning(folder: Path) -> None:
     diagnosis = diagnose_run(Store(str(folder)), "mute")
     assert diagnosis.series[f"{ROWS}/num_rows"] == {0: 0.0}
     assert diagnosis.points == []
@@ -115,7 +115,7 @@ def test_diagnosis_printed_drawn_and_as_json(folder: Path, tmp_path: Path) -> No
     assert all(0 < number <= 16 for number in numbers.values())
 
 
-def test_a_run_without_a_rollout_is_refused(folder: Path) -> None:
+def test_run_without_rollout_is_refused(folder: Path) -> None:
     store = Store(str(folder))
     store.runs.create("empty", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     with pytest.raises(ConfigError, match="'empty' has no rollout"):

@@ -75,7 +75,7 @@ def test_seeds_share_prompts_not_chance(swept: Store) -> None:
     assert one["responses"] != other["responses"]
 
 
-def test_cells_carry_the_tag_that_limits_them(swept: Store) -> None:
+def test_cells_carry_the_limiting_tag(swept: Store) -> None:
     with get_client(sync_client=True) as client:
         runs = client.read_task_runs(task_run_filter=TaskRunFilter(tags=TaskRunFilterTags(all_=["gpu"])))
     assert {"live@2 sokoban T=1 seed=1", "live@0 sokoban T=1 seed=0"} <= {run.name for run in runs}

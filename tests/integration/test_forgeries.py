@@ -66,7 +66,7 @@ def test_a_forgery_is_found(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_SHOWN)
-def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
+def test_forgery_named_as_not_shown(folder: Path, name: str) -> None:
     forgery, options = NOT_SHOWN[name]
     forgery(folder)
     verification = verify(folder, **options)
@@ -101,7 +101,7 @@ def test_record_fault_names_file_and_values(folder: Path) -> None:
     assert "start the run again with the same settings" in finding.detail
 
 
-def test_starting_the_run_again_mends_its_record(folder: Path) -> None:
+def test_restart_mends_the_record(folder: Path) -> None:
     """Every message about a faulty record recommends this. Nothing is recomputed."""
     moved(EVALUATE, 0, 2)(folder)
     strip_seals(folder)
@@ -169,7 +169,7 @@ def test_a_replay_is_verified(folder: Path, options: dict[str, Any]) -> None:
     assert outcome(folder, replay(RUN, store=str(folder), **options)) == ("verified", [])
 
 
-def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
+def test_replay_over_other_rollout_is_detected(folder: Path) -> None:
     """The rollout that a replay reuses in an iteration must be the one in its base's record."""
     name = replay(RUN, should_update=False, store=str(folder))
     file = folder / "runs" / name / "iterations" / "00001.json"

@@ -54,7 +54,7 @@ def test_fork_shares_what_came_before(folder: Path) -> None:
     assert made["entropy_coefficient"] == 0.3
 
 
-def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
+def test_dropped_fork_checkpoint_is_derived(folder: Path) -> None:
     store = Store(str(folder))
     third = store.runs.iteration("base", 2)["update"]["checkpoint"]
     samples = store.runs.iteration("fork", 3)["update"]["samples"]

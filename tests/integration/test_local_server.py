@@ -110,7 +110,7 @@ def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
     assert runs[0]["state"]["type"] == "SCHEDULED"
 
 
-def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
+def test_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
     listed = json.loads(shell.look("runs", "--json").stdout)
     (row_of_run,) = [row for row in listed if row["run"] == run]
     assert (row_of_run["state"], row_of_run["iterations"], row_of_run["preset"]) == ("completed", 1, "smoke")
@@ -118,7 +118,7 @@ def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> No
 
 
 @pytest.mark.thorough
-def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None:
+def test_same_settings_continue_same_run(shell: Shell, run: str) -> None:
     again = shell("starpo", "train", "smoke", "--iterations", "1", "--run", run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "report" in again.stdout
@@ -150,7 +150,7 @@ def test_prefect_shows_name_files_and_lines(shell: Shell, run: str) -> None:
 
 
 @pytest.mark.thorough
-def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
+def test_down_names_runs_ending_with_it(shell: Shell, run: str) -> None:
     """Must be the last test here, since it stops the server."""
     long = ["starpo", "train", "smoke", "--iterations", "500", "--run", "long"]
     with subprocess.Popen(

@@ -50,7 +50,7 @@ def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict
     return metric_values(table)
 
 
-def test_shares_are_exact_and_parts_filtered_apart(folder: Path) -> None:
+def test_shares_exact_parts_filtered_apart(folder: Path) -> None:
     store, config = Store(str(folder)), preset("smoke", SETTINGS)
     stages = store.runs.iterations(RUN)[0]
     turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))
@@ -86,7 +86,7 @@ def test_the_run_is_verified(folder: Path) -> None:
     assert [f for f in verification.findings if f.verdict is not Verdict.SAME] == []
 
 
-def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:
+def test_run_replayed_from_its_turns(folder: Path) -> None:
     store = Store(str(folder))
     run = replay(RUN, store=store.url)
     recorded, replayed = store.runs.iterations(RUN)[0], store.runs.iterations(run)[0]

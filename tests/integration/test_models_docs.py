@@ -39,7 +39,7 @@ def test_page_leads_from_name_to_run(shell: dict[str, str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0])
-def test_the_table_is_what_the_plan_says(row: tuple[str, ...], tmp_path: Path, capsys: Any) -> None:
+def test_table_equals_plan_output(row: tuple[str, ...], tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('extends = ["sokoban-smollm2", "gpu"]')
     settings = [f"policy.name_or_path={row[0]}", "update.micro_batch_tokens=8192", "policy.dtype=bfloat16"]

@@ -33,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     return folder
 
 
-def test_norms_are_those_of_the_learners_gradients(folder: Path) -> None:
+def test_norms_equal_learners_gradients(folder: Path) -> None:
     store = Store(str(folder))
     lab = compare_objectives(store, "plain", ["gigpo", "dr_grpo"], 1)
     assert list(lab.comparison.values) == ["run", "gigpo", "dr_grpo"]
@@ -71,7 +71,7 @@ def test_critic_methods_measured_with_a_critic(folder: Path) -> None:
     assert list(compare_objectives(store, "critic", ["trico", "grpo"], 1).comparison.values) == ["run", "trico", "grpo"]
 
 
-def test_it_is_said_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
+def test_comparison_printed_and_as_json(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('extends = ["grpo"]\n[update]\nloss_on = "answer"')
     arguments = ["objectives", "plain", "--store", str(folder), "--with", f"gspo,ppo,{tmp_path / 'mine.toml'}"]
     result = CliRunner().invoke(app, arguments)

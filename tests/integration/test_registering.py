@@ -13,7 +13,7 @@ NAME = "starpo/smoke"
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_deployment_of_other_settings_is_registered_anew() -> None:
+def test_changed_deployment_is_registered_again() -> None:
     (made,) = [deployed.to_runner() for deployed in deployments() if deployed.full_name == NAME]
     schema = made._parameter_openapi_schema
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})

@@ -119,7 +119,7 @@ def test_changed_filter_trains_on_other_groups(base: Store, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_reward_and_filter_alone_need_no_checkpoint(copied: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reward_and_filter_need_no_checkpoint(copied: Store, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(Path(copied.url) / "checkpoint")
     run = replay("base", overrides={"reward.format_penalty": -5.0}, should_update=False, store=copied.url)
     for iteration, stages in copied.runs.iterations(run).items():

@@ -196,7 +196,7 @@ def test_slow_or_silent_server_given_up(
     assert time.monotonic() - started < 10
 
 
-def test_an_outage_of_seconds_is_waited_for(location: Location, proxy: FaultyProxy) -> None:
+def test_short_outage_is_waited_for(location: Location, proxy: FaultyProxy) -> None:
     proxy.schedule = scripted([Fault.RESET_BEFORE] * 12)
     assert location.read("a/file") == b"content"
 
@@ -213,7 +213,7 @@ def test_an_outage_of_seconds_is_waited_for(location: Location, proxy: FaultyPro
     ],
 )
 @pytest.mark.parametrize("method", ["read", "replace", "names", "create"])
-def test_what_cannot_pass_is_not_tried_again(
+def test_permanent_failure_not_retried(
     location: Location, proxy: FaultyProxy, fault: Fault, message: str, method: str
 ) -> None:
     before = len(proxy.requests)

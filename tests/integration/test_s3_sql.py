@@ -73,7 +73,7 @@ def sent(log: Path, since: int) -> list[tuple[str, str, int]]:
     return [(path, byte_range, int(size)) for path, byte_range, size in reads]
 
 
-def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+def test_only_queried_columns_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
     store, manifest = stored
     since = len(log.read_text())
     with open_database(store, ["mine"]) as database:
@@ -88,7 +88,7 @@ def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], l
     assert sum(size for _, _, size in requests) < 0.15 * whole  # including the footers, 64 KiB per file
 
 
-def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+def test_only_queried_iterations_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
     store, _ = stored
     since = len(log.read_text())
     with open_database(store, ["mine"]) as database:

@@ -74,7 +74,7 @@ def test_rollouts_not_shown_rest_verified(finished: Path) -> None:
     assert {"reward", "variance_filter", "update", "rollout", "diagnose"} <= same.keys()
 
 
-def test_forged_rewards_are_found_all_the_same(folder: Path) -> None:
+def test_forged_rewards_still_detected(folder: Path) -> None:
     def change(rows: list[dict[str, Any]]) -> None:
         rows[0]["total"] += 1.0
 

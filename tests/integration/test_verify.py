@@ -53,7 +53,7 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
 
 
-def test_untouched_run_is_verified_and_stays_untouched(folder: Path) -> None:
+def test_untouched_run_verified_and_unchanged(folder: Path) -> None:
     before, visits = snapshot(folder), []
     verification = verify(folder, on_visit=lambda done, total, visit: visits.append((done, total)))
     assert faults(verification) == {}
@@ -66,7 +66,7 @@ def test_untouched_run_is_verified_and_stays_untouched(folder: Path) -> None:
     assert snapshot(folder) == before
 
 
-def test_episodes_are_played_here_not_by_actors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_played_here_not_by_actors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actors on other nodes cannot read checkpoints from the scratch store, which is a folder on this machine."""
 
     def no_actors(*_: object) -> None:
@@ -120,7 +120,7 @@ def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sloppy_learner")
-def test_difference_does_not_reach_the_next_update(folder: Path) -> None:
+def test_difference_not_passed_to_next_update(folder: Path) -> None:
     by_place = faults(verify(folder, stages=["update"]))
     assert set(by_place) == {(0, "update", "checkpoint")}
     finding = by_place[0, "update", "checkpoint"]
@@ -129,7 +129,7 @@ def test_difference_does_not_reach_the_next_update(folder: Path) -> None:
     assert "by at most 0.001" in finding.detail
 
 
-def test_other_version_of_the_stage_is_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_stage_version_is_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_stage, "STAGE", Stage(name="reward", version=99))
     assert faults(verify(folder, last=0, stages=["reward"])) == {}
     forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
@@ -170,7 +170,7 @@ def test_command_prints_table_and_exits_0(
     assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 
-def test_the_command_says_which_iterations_it_sampled(
+def test_command_names_sampled_iterations(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (RUN, "--store", str(finished), "--stage", "variance_filter", "--sample", "1%")

@@ -70,7 +70,7 @@ def test_an_image_is_stored_once(store, played):
     assert (Image.from_png(png).pixels == room.render_rgb()).all()
 
 
-def test_prompts_hold_placeholders_and_readers_see_images(store, played):
+def test_stored_placeholders_read_as_images(store, played):
     turns = store.read_table("turns", played["turns"])
     turns_read, table = read_turns(store, {"turns": played["turns"]})
     places = {
@@ -86,7 +86,7 @@ def test_prompts_hold_placeholders_and_readers_see_images(store, played):
         assert len(read["prompt_ids"]) == len(stored["prompt_ids"])
 
 
-def test_the_learner_scores_as_the_engine_did(store, played):
+def test_learner_scores_equal_engines(store, played):
     data = {kind: played[kind] for kind in ("turns", "rewards", "selection")}
     made = update(CONFIG, 0, played["checkpoint"], played["checkpoint"], data).carry_out(store)
     metrics = metric_values(store.read_table("metrics", made["metrics"]))
@@ -132,7 +132,7 @@ def copied(store: Store, key: str, url: Path, images: pa.Table) -> Store:
     return other
 
 
-def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
+def test_missing_or_other_image_noticed(store, played, tmp_path):
     key = played["turns"]
     images = store.read_table("images", key)
     with pytest.raises(ArtifactDamagedError, match=r"shows image [0-9a-f]{32}, which is not in images"):
@@ -154,12 +154,12 @@ def test_a_missing_or_another_image_is_noticed(store, played, tmp_path):
     ],
     ids=["blind prompt", "blind policy", "engine"],
 )
-def test_settings_that_do_not_fit_are_refused(settings, message):
+def test_unfit_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         preset("smoke", settings)
 
 
-def test_true_statements_about_a_picture_are_paid(store, played):
+def test_true_picture_statements_are_paid(store, played):
     """`grounding` reads the text that is stored beside the image."""
     turns = store.read_table("turns", played["turns"]).slice(0, 1)
     room = scene(turns["observation"][0].as_py(), (), {})
@@ -190,7 +190,7 @@ def test_vagens_recipe_updates_on_images(tmp_path):
     assert {"grounding", "world_model", "reasoning_format"} <= set(names)
 
 
-def test_another_picture_in_a_prompt_is_found(store, played):
+def test_swapped_picture_is_detected(store, played):
     key = played["turns"]
     tokenizer = load_tokenizer(store.local_folder("checkpoint", played["checkpoint"]))
     turns, places = (store.read_table(kind, key) for kind in ("turns", "turn_images"))

@@ -196,7 +196,7 @@ def test_damaged_weights_stop_the_run(facts):
 
 
 @pytest.mark.thorough
-def test_long_prompts_with_seeds_do_not_crash(facts):
+def test_long_seeded_prompts_do_not_crash(facts):
     assert facts["num_long_prompts_answered"] == 12
 
 

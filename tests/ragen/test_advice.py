@@ -33,7 +33,7 @@ def test_embedded_policy_gets_no_advice(name: str) -> None:
     assert advise(preset(name), []) == []
 
 
-def test_an_exported_embedded_policy_keeps_its_settings() -> None:
+def test_exported_embedded_policy_keeps_settings() -> None:
     assert advise(of(), [], TINY_PARAMETERS - 1) == []
     assert len(advise(of(), [], TINY_PARAMETERS)) == 2
 

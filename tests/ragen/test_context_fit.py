@@ -29,7 +29,7 @@ def test_what_fits_is_no_misfit() -> None:
     assert fit(positions=None).misfit is None
 
 
-def test_turns_of_a_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_turns_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fit(context=200).shortage is not None
     monkeypatch.setattr(Sokoban, "plays", "mine:play")
     assert fit(context=200).shortage is None

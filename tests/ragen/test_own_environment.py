@@ -75,7 +75,7 @@ def test_words_are_tokens_of_its_policies(config: StarPOConfig) -> None:
     assert vocabulary_digest() != vocabulary_digest(extra_vocabulary(config.policy, config.environment))  # type: ignore[arg-type]
 
 
-def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:
+def test_code_is_part_of_keys(config: StarPOConfig) -> None:
     assert warm_start(config).code["demonstrator"] == f"{NAME}:demonstrate"
     assert rollout(0, config, "c" * 32).code["environment"] == TARGET
 

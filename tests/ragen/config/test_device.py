@@ -81,7 +81,7 @@ def test_manifest_without_gpu_means_cpu() -> None:
 @pytest.mark.parametrize(
     ("device", "is_strict"), [(H200, True), (replace(H200, is_repeatable=False), False), (Device(), False)]
 )
-def test_micro_batches_run_on_deterministic_kernels_alone(device: Device, is_strict: bool) -> None:
+def test_micro_batches_use_deterministic_kernels(device: Device, is_strict: bool) -> None:
     with MicroBatchRunner(device, 1, "float32").alone():
         assert torch.are_deterministic_algorithms_enabled() == is_strict
     assert not torch.are_deterministic_algorithms_enabled()

@@ -81,7 +81,7 @@ def test_extends_accepts_relative_path(presets):
     assert load_config(folder / "own" / "run.toml", [folder], {}).iterations == 9
 
 
-def test_a_changed_alternative_replaces_the_inherited_one(presets):
+def test_changed_alternative_replaces_inherited_one(presets):
     config = _load(presets({"run": 'extends = ["base"]\n[environment]\ntype = "bandit"'}))
     assert config.environment.type == "bandit"  # `size` and `slip`, which a bandit does not have, are dropped
 
@@ -92,7 +92,7 @@ def test_changed_plain_table_type_keeps_settings(presets):
     assert (config.update.optimiser.type, config.update.optimiser.learning_rate) == ("adamw", 3e-4)
 
 
-def test_an_empty_table_empties_the_inherited_one(presets):
+def test_empty_table_empties_inherited_one(presets):
     assert set(_load(presets({}), "base").evaluation.variants) == {"Slippery"}
     config = _load(presets({"run": 'extends = ["base"]\n[evaluation]\nvariants = {}'}))
     assert config.evaluation.variants == {}
@@ -106,7 +106,7 @@ def test_overrides_come_last(presets):
     assert set(config.evaluation.variants) == {"Slippery", "Large"}
 
 
-def test_overrides_do_not_depend_on_their_order(presets):
+def test_overrides_are_order_independent(presets):
     """A changed `type` and its settings are applied together."""
     one = {"environment.names": "held_out", "environment.type": "bandit"}
     other = dict(reversed(one.items()))
@@ -235,7 +235,7 @@ def test_all_wrong_settings_named_with_file(presets):
     ]
 
 
-def test_overrides_that_contradict_each_other_are_refused(presets):
+def test_contradictory_overrides_are_refused(presets):
     message = "override filter.keep = 0.5: another override sets 'filter' to 3, not a table"
     assert _message(presets({}), "base", {"filter": 3, "filter.keep": 0.5}) == message
 
@@ -253,7 +253,7 @@ def test_unknown_preset_suggests_near_names(presets):
 
 
 @pytest.mark.parametrize("extends", ['"base"', "[1]", "{ base = true }"])
-def test_extends_must_be_a_list_of_names(presets, extends):
+def test_extends_must_be_list_of_names(presets, extends):
     assert "expected a list of names or paths" in _message(presets({"run": f"extends = {extends}"}))
 
 
@@ -313,7 +313,7 @@ def test_unreachable_price_is_refused() -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "override"])
-def test_options_go_with_what_they_are_of(presets, where):
+def test_options_go_with_their_owner(presets, where):
     """As with a table and its `type`: options of another estimator are dropped, those of the same one are merged."""
     folder = presets({
         "run": 'extends = ["base"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { depth = 2 }',

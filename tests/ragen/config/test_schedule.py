@@ -24,7 +24,7 @@ def test_change_holds_until_the_next() -> None:
     assert [phase.update.entropy_coefficient for phase in config.phases] == [0.01, 0.05, 0.0]
 
 
-def test_options_go_with_what_they_are_of() -> None:
+def test_options_go_with_their_owner() -> None:
     changes = [{"iteration": 3, "set": {"update.advantage": "grpo"}}]
     gigpo = {"update.advantage": "gigpo", "update.advantage_options": {"step_weight": 2.0}}
     config = preset("sokoban", {**gigpo, "schedule": changes})

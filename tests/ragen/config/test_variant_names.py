@@ -57,6 +57,6 @@ def test_what_can_is_a_panel(name: str) -> None:
     assert list(with_variant(name).panels) == ["sokoban", name]
 
 
-def test_the_training_environments_own_name_is_taken() -> None:
+def test_training_environments_name_is_taken() -> None:
     message = refusal("sokoban")
     assert "evaluation.variants.sokoban: the panel of the training environment already has that name" in message

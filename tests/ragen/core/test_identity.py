@@ -59,7 +59,7 @@ def identify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     forget()
 
 
-def test_it_is_the_same_in_every_process(identify: Callable[..., str]) -> None:
+def test_identity_equal_in_every_process(identify: Callable[..., str]) -> None:
     here = identify()
     code = "from starpo.ragen.core.identity import code_identity; print(code_identity('mine.reward:bonus'), end='')"
     env = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
@@ -298,7 +298,7 @@ def test_shared_namespace_split_by_distribution(
     assert identify(reward=text) != first
 
 
-def test_package_of_the_target_counts_by_text(
+def test_targets_package_counts_by_text(
     identify: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
@@ -381,7 +381,7 @@ def project(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.ci
-def test_this_projects_methods_are_followed_not_floors(project: Callable[..., str]) -> None:
+def test_project_methods_followed_not_floors(project: Callable[..., str]) -> None:
     first = project()
     assert len(first) == 16
     assert first == code_identity("starpo.ragen.envs.sokoban.environment:Sokoban")

@@ -56,7 +56,7 @@ def test_killed_writer_leaves_folder_free(tmp_path: Path, point: str, is_new: bo
 
 
 @pytest.mark.parametrize("point", ["middle", "end"])
-def test_a_killed_writer_leaves_the_earlier_file(tmp_path: Path, point: str) -> None:
+def test_killed_writer_leaves_earlier_file(tmp_path: Path, point: str) -> None:
     path = tmp_path / "page.html"
     kill("file", path, point)
     assert not path.exists()

@@ -16,7 +16,7 @@ from starpo.ragen.store.records.leases import _myself
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
-def test_a_process_is_itself_until_it_ends() -> None:
+def test_process_is_itself_until_end() -> None:
     child = subprocess.Popen(SLEEP)
     try:
         started = process_start(child.pid)

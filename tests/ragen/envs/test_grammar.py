@@ -101,7 +101,7 @@ def test_non_json_number_is_no_call() -> None:
     "hostile", ["[" * 100_000, "9" * 100_000, '{"a":' * 50_000, " " * 1_000_000, "search[" * 99_999]
 )
 @pytest.mark.parametrize("grammar", [*GRAMMARS, ToolCalls((SEARCH,), max_chars=1_000_000)])
-def test_hostile_text_is_refused_in_linear_time(grammar, hostile):
+def test_hostile_text_refused_in_linear_time(grammar, hostile):
     begun = time.process_time()
     assert grammar.read(hostile) is None
     assert time.process_time() - begun < 2

@@ -20,7 +20,7 @@ def digest(settings, seed):
     return environment.state_digest()
 
 
-def test_without_exclusions_it_is_the_derived_seed():
+def test_seed_is_derived_without_exclusions():
     assert fresh_env_seed(LAKE, 5, "environment", 2, 3, excluded=frozenset()) == derive_seed(5, "environment", 2, 3)
     assert fresh_env_seed(LAKE, 5, excluded=frozenset({"0" * 16})) == derive_seed(5)
 

@@ -41,7 +41,7 @@ def verdict(settings, **options):
     return replay_fault(settings, findings), {finding.rule for finding in findings}
 
 
-def test_what_gives_the_same_episodes_is_replayable():
+def test_repeating_environment_is_replayable():
     assert verdict(BanditSettings(), should_start_process=False) == ("", set())
     assert make(BanditSettings()).is_replayable
 

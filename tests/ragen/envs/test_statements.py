@@ -106,7 +106,7 @@ def test_claiming_all_sides_scores_nothing():
     cells=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4),
     sides=st.lists(st.sampled_from(SIDES), max_size=6),
 )
-def test_only_saying_just_what_is_scores_one(player, cells, sides):
+def test_only_exact_statements_score_one(player, cells, sides):
     scene = Scene(player, {"box": cells})
     statements = read_statements(". ".join(f"the box is {side} the player" for side in sides))
     value = score(statements, scene, {})

@@ -196,7 +196,7 @@ def test_templates_opening_reasoning_or_unended() -> None:
     assert "does not end a message of the assistant" in examples(tokenizer, talk)[2][0]
 
 
-def test_rows_without_tokens_are_conversations_by_context() -> None:
+def test_tokenless_rows_are_conversations() -> None:
     """A row of a new context holds what it repeats; repeated responses and empty ones are not learned."""
     rows = [
         {"trajectory_id": "t", "observation": "a", "response": "b", "is_context_start": True, "info": "{}"},

@@ -68,7 +68,7 @@ def test_muon_has_the_matrices(folder: str, tmp_path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
-def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
+def test_fine_tuning_learns_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
     before, progress = torch.get_rng_state(), []
     headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: progress.append((done, total)))
     assert torch.equal(torch.get_rng_state(), before)
@@ -95,7 +95,7 @@ def test_fine_tuning_repeats_bytes_on_gpu(folder: str, tmp_path: Path, config: F
 
 
 @pytest.mark.ci
-def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> None:
+def test_dropout_model_learns_without_it(folder: str, tmp_path: Path) -> None:
     """Dropout would draw from torch's global generator: the bytes would differ, and so would the generator's state."""
     dropping, before = tmp_path / "dropping", torch.get_rng_state()
     shutil.copytree(folder, dropping)

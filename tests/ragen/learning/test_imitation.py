@@ -87,7 +87,7 @@ def test_formed_player_same_decisions_true_places(settings) -> None:
     assert max(len(ids) for ids in played.responses) < 200  # one token per word
 
 
-def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
+def test_demonstrated_prompts_equal_rollout_prompts() -> None:
     played = demonstrate(turns=1)
     contexts = ContextBuilder(TOKENIZER, AGENT, 64)
     world = make(SOKOBAN)

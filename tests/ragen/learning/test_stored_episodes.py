@@ -83,6 +83,6 @@ def test_empty_choice_lists_available_episodes(rollout) -> None:
         ({"episodes": "kept"}, "name their runs"),
     ],
 )
-def test_settings_that_name_no_episodes_are_refused(settings: dict, message: str) -> None:
+def test_settings_naming_no_episodes_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FineTuning(**settings)

@@ -45,7 +45,7 @@ def test_base_weights_with_adapters_other_files(store, tmp_path):
     assert complete_folder(store, BASE) == store.local_folder("checkpoint", BASE)
 
 
-def test_a_base_that_is_missing_is_said(store, tmp_path):
+def test_missing_base_is_reported(store, tmp_path):
     put(store, tmp_path, ADAPTER, {"base.json": json.dumps({"checkpoint": BASE})})
     with pytest.raises(ArtifactMissingError, match=BASE):
         complete_folder(store, ADAPTER)

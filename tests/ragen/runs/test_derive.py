@@ -67,7 +67,7 @@ def test_next_derivation_continues_from_learner(
     assert [made.key for made in find_recipe(adapted_store, key_of(2), held=key_of(1)).updates] == [key_of(2)]
 
 
-def test_what_cannot_be_derived_is_tried_once(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_underivable_checkpoint_tried_once(adapted_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many who need later checkpoints do not each walk back to the one that is kept."""
     walked: list[str] = []
     monkeypatch.setattr(recipes, "how_made", lambda store, key: walked.append(key) or how_made(store, key))
@@ -127,7 +127,7 @@ def test_without_proof_nothing_stays(
     assert POLICIES.find(key_of(2)) is None
 
 
-def test_another_result_is_refused_and_leaves_nothing(
+def test_different_result_refused_leaving_nothing(
     adapted_store: Store, learners: list[Adapted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files(adapted_store)

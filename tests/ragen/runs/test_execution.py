@@ -37,7 +37,7 @@ def failing(error: Exception, times: int) -> Work:
 
 
 @pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError("disk")])
-def test_what_the_outside_world_does_is_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+def test_external_failures_are_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     work = failing(error, NUM_ATTEMPTS - 1)
     assert InProcess().carry_out(str(tmp_path), work, "000 diagnose") == work.keys
     assert Store(str(tmp_path)).has("metrics", work.key)

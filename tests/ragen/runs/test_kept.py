@@ -81,7 +81,7 @@ def test_killed_between_outputs_is_repeated(
     assert file.stat().st_mtime_ns == before
 
 
-def test_another_result_is_refused_and_not_played(
+def test_different_result_refused_not_played(
     adapted_store: Store, learner: Adapted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = work(is_kept=False)

@@ -102,7 +102,7 @@ def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
     assert training_states(lineage.store, orphan) == TrainingStates(frozenset({digest("d")}), 1)
 
 
-def test_a_pretrained_policy_has_begun_nowhere_here(lineage: Lineage) -> None:
+def test_pretrained_policy_has_no_states(lineage: Lineage) -> None:
     first = lineage.first("0" * 32, None, {"policy": {"type": "pretrained"}})
     assert training_states(lineage.store, first) == TrainingStates(frozenset(), 0)
 

@@ -56,7 +56,7 @@ def test_work_done_once_with_provenance(tmp_path: Path) -> None:
     assert not work(outputs=("metrics", "samples")).is_stored(store)
 
 
-def test_runs_record_it_by_stage_and_part() -> None:
+def test_runs_record_stage_and_part() -> None:
     assert (work().name, work(part="sokoban").name) == ("reward", "reward:sokoban")
 
 

@@ -40,7 +40,7 @@ def both(cell, reference):
     return {**{(BASE, seed): reference for seed in range(3)}, **{(HALF, seed): cell for seed in range(3)}}
 
 
-def test_first_last_peak_and_difference_by_hand(base):
+def test_first_last_peak_difference_by_hand(base):
     reference = run(bandit={0: [0, 0, 0, 0], 2: [1, 0, 0, 0], 4: [1, 0, 0, 0]})
     cell = run(bandit={0: [0, 0, 0, 0], 2: [1, 1, 1, 0], 4: [1, 1, 0, 0]})
     ours, theirs = (summary(base, both(cell, reference)).cells[at].panels["bandit"] for at in (1, 0))

@@ -34,7 +34,7 @@ def test_overrides_reach_cells_seeds_reach_runs(base):
     assert cells[1].configuration(7).online_k == 5
 
 
-def test_axes_of_one_name_are_told_apart(base):
+def test_axes_of_one_name_distinguished(base):
     axes = {"update.optimiser.learning_rate": [1e-4], "update.critic.optimiser.learning_rate": [1e-5]}
     label = cells_of(base, axes)[0].label
     assert label == "update.optimiser.learning_rate=0.0001 critic.optimiser.learning_rate=1e-05"
@@ -60,7 +60,7 @@ def test_unknown_axis_names_file_and_suggestions(base):
 
 
 @pytest.mark.parametrize(("value", "expected"), [("much", "valid number"), (1.5, "less than or equal to 1")])
-def test_wrong_value_names_cell_setting_and_bounds(base, value, expected):
+def test_wrong_value_names_cell_and_bounds(base, value, expected):
     message = refused(base, {"filter.keep": [0.5, value]})
     assert message.startswith(f"mine.toml, cell keep={value}: filter.keep = {value!r}")
     assert expected in message
@@ -76,7 +76,7 @@ def test_cells_of_the_same_settings(base):
     assert "have the same settings" in refused(base, {"filter": [{"keep": 0.5}, {"keep": 0.5, "metric": "std"}]})
 
 
-def test_cells_on_different_panels_cannot_be_compared(base):
+def test_cells_on_different_panels_refused(base):
     message = refused(base, {"evaluation.panel_seed": [1, 2]})
     assert "cells panel_seed=1 and panel_seed=2 are evaluated on different panels" in message
     assert len(cells_of(base, {"evaluation.temperature": [0.5, 1.0]})) == 2

@@ -80,7 +80,7 @@ def test_unknown_environment_suggests_near_ones(store: Store, begin: Callable[..
         expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store)
 
 
-def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_one_name_two_environments_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment__max_solution=4)]
     with pytest.raises(
         ConfigError, match=r"'sokoban' means one environment in run one and another .* max_solution = 3 and 4"
@@ -95,7 +95,7 @@ def test_panels_of_different_sizes_are_refused(store: Store, begin: Callable[...
     assert len(expand(Sweep(name="s", runs=runs, num_prompts=4), store).cells) == 2
 
 
-def test_runs_without_a_common_panel_are_refused(store: Store, begin: Callable[..., str]) -> None:
+def test_runs_without_common_panel_refused(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", environment={"type": "frozen_lake"})]
     with pytest.raises(ConfigError, match="no panel in common"):
         expand(Sweep(name="s", runs=runs), store)

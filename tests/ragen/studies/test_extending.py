@@ -80,7 +80,7 @@ def test_grids_that_extend_each_other(write):
         Grid.load(write('extends = "one"', "other"))
 
 
-def test_shipped_grid_is_found_after_a_neighbour(write, tmp_path):
+def test_shipped_grid_found_after_neighbour(write, tmp_path):
     shipped, mine = tmp_path / "shipped", tmp_path / "own"
     for folder in (shipped, mine):
         folder.mkdir()

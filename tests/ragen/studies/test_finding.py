@@ -42,7 +42,7 @@ def test_cells_are_alike_within_the_margin(low, high, verdict) -> None:
     assert judge_alike(Difference(mean=(low + high) / 2, low=low, high=high), 0.05).startswith(verdict + " (")
 
 
-def test_what_was_not_measured_has_no_verdict() -> None:
+def test_unmeasured_has_no_verdict() -> None:
     assert judge_alike(None, 0.05) == judge_order(None) == "not measured"
 
 

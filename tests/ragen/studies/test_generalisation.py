@@ -50,7 +50,7 @@ def test_only_lowest_temperature_counts(result) -> None:
     assert entries(result.model_copy(update={"leaderboard": [*hot, *cold]}))["s", "bandit"].first is None
 
 
-def test_table_has_row_per_run_and_panel(result) -> None:
+def test_table_row_per_run_and_panel(result) -> None:
     rows = generalisation_table(result).rows
     assert len(rows) == 6
     assert rows[1] == {

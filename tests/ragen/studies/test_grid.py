@@ -29,7 +29,7 @@ def test_a_file_says_all(write):
     assert grid.overrides == {"iterations": 3}
 
 
-def test_quoted_and_nested_paths_are_the_same(write):
+def test_quoted_and_nested_paths_equal(write):
     nested = Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = [0.5]\n[axes.update]\nclip_high = [0.2, 0.3]"))
     quoted = Grid.load(write('seeds = [0]\n[axes]\n"filter.keep" = [0.5]\n"update.clip_high" = [0.2, 0.3]'))
     assert nested == quoted
@@ -62,7 +62,7 @@ def test_named_cells_are_dotted_paths(write):
     assert grid.cells == {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25}}
 
 
-def test_a_name_that_cannot_be_a_folders(write):
+def test_name_unusable_as_folder(write):
     with pytest.raises(ConfigError, match=r"name = '\.\./up'"):
         Grid.load(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
 
@@ -99,5 +99,5 @@ def test_repeated_seeds_are_named():
         ({"axes": {}, "cells": {"gspo": {}}, "methods": ["gspo"]}, "the cell 'gspo' appears twice"),
     ],
 )
-def test_what_cannot_be_a_grid_is_refused(changes, message):
+def test_invalid_grid_is_refused(changes, message):
     assert message in refused(**changes)

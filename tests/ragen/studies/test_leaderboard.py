@@ -68,7 +68,7 @@ def test_one_seed_has_wilsons_interval() -> None:
     assert (score.low, score.high) == pytest.approx(wilson_interval(7, 10))
 
 
-def test_best_comes_first_and_others_are_compared() -> None:
+def test_best_first_others_compared() -> None:
     result = summed([cell("a"), cell("b"), cell("c")], [outcome(3), outcome(9), outcome(9)])
     assert [(s.rank, s.run, s.success) for s in result.leaderboard] == [(1, "b", 0.9), (1, "c", 0.9), (3, "a", 0.3)]
     first, equal, last = (standing.difference for standing in result.leaderboard)
@@ -103,7 +103,7 @@ def test_environments_count_equally_in_differences() -> None:
     assert -1 <= second.difference.low < -0.25 < second.difference.high
 
 
-def test_training_is_judged_from_first_to_last() -> None:
+def test_training_judged_first_to_last() -> None:
     cells = [*(cell("a", iteration) for iteration in (4, 0, 8)), cell("b", 0)]
     outcomes = [outcome(9), outcome(2), outcome(6), outcome(5)]
     gains = {

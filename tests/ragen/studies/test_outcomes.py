@@ -76,7 +76,7 @@ def set_seconds(artifact, seconds):
     (artifact / "manifest.json").write_text(json.dumps(manifest))
 
 
-def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
+def test_training_seconds_count_stages_once(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)
     records = store.runs.iterations("mine")

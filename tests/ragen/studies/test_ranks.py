@@ -26,7 +26,7 @@ def rates(*shares: float) -> np.ndarray:
     return np.array([[[float(prompt < share * 40) for prompt in range(40)]] * 3 for share in shares])
 
 
-def test_cells_far_apart_stand_in_their_order() -> None:
+def test_distant_cells_keep_their_order() -> None:
     correlation = order_of_cells(rates(0.1, 0.4, 0.6, 0.9))
     assert correlation is not None
     assert (correlation.rho, correlation.num) == (pytest.approx(1.0), 4)

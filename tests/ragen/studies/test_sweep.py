@@ -27,7 +27,7 @@ def test_every_nth_includes_available_last() -> None:
 
 
 @given(st.sets(st.integers(0, 50)), st.integers(0, 50), st.sampled_from(["last", "all", "ends", "every:3", "every:7"]))
-def test_what_is_chosen_is_there_and_ascending(numbers: set[int], last: int, iterations: str) -> None:
+def test_chosen_iterations_exist_ascending(numbers: set[int], last: int, iterations: str) -> None:
     chosen = Sweep(name="s", iterations=iterations).chosen(numbers, last)
     assert set(chosen) <= numbers
     assert chosen == sorted(chosen)

@@ -20,7 +20,7 @@ def test_small_change_is_no_change():
     assert comparison.p_value == 1.0  # one prompt differs: 2 * 1/2
 
 
-def test_a_difference_that_pairs_show_is_apart():
+def test_paired_difference_is_apart():
     # 12 prompts are gained and none is lost: p = 2 / 2**12
     comparison = compare_counts(panel([1] * 15 + [0] * 9), panel([1] * 3 + [0] * 21))
     assert comparison.is_apart

@@ -67,13 +67,13 @@ def test_bootstrap_resamples_whole_prompts():
     assert high - low > 2.5 * (naive_high - naive_low)
 
 
-def test_bootstrap_without_spread_does_not_claim_certainty():
+def test_bootstrap_without_spread_claims_no_certainty():
     assert cluster_bootstrap_interval([4] * 10, [4] * 10, seed=0) == wilson_interval(10, 10)
     assert cluster_bootstrap_interval([0] * 10, [4] * 10, seed=0) == wilson_interval(0, 10)
     assert cluster_bootstrap_interval([2] * 10, [4] * 10, seed=0) == wilson_interval(5, 10)
 
 
-def test_bootstrap_is_a_function_of_its_seed():
+def test_bootstrap_depends_on_seed():
     successes, trials = [n // 3 for n in range(1, 30)], list(range(1, 30))
     assert cluster_bootstrap_interval(successes, trials, 3) == cluster_bootstrap_interval(successes, trials, 3)
     assert cluster_bootstrap_interval(successes, trials, 3) != cluster_bootstrap_interval(successes, trials, 4)

@@ -92,7 +92,7 @@ def test_interval_coverage_as_stated():
     assert 180 <= held <= 199
 
 
-def test_a_seed_without_a_pair_is_refused():
+def test_seed_without_pair_is_refused():
     with pytest.raises(ValueError, match="for every seed"):
         paired_difference(np.array([[1.0, 1.0], [np.nan, np.nan]]), np.zeros((2, 2)))
     with pytest.raises(ValueError, match="of one shape"):

@@ -48,7 +48,7 @@ def few_states(monkeypatch):
     return FewStatesSettings()
 
 
-def test_states_differ_and_belong_to_their_seeds():
+def test_states_distinct_and_from_seeds():
     settings = FrozenLakeSettings()
     panel = make_panel(settings, 64, panel_seed=3)
     assert len(panel.env_seeds) == len(set(panel.env_seeds)) == 64

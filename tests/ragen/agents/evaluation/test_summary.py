@@ -47,7 +47,7 @@ def test_several_samples_a_prompt(make_turns):
     assert (values["evaluation/lake/success_low"], values["evaluation/lake/success_high"]) == (0.0, 1.0)
 
 
-def test_errors_are_counted_and_are_no_failures(make_turns):
+def test_errors_counted_not_as_failures(make_turns):
     good = _episodes(make_turns, {0: [True], 1: [False]})
     bad = _episodes(make_turns, {2: [False], 3: [False]}, status="timeout")
     values = summarise(pa.concat_tables([good, bad]))

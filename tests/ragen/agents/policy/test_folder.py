@@ -208,7 +208,7 @@ def test_million_added_tokens_refused_quickly(folder: Path) -> None:
         load.load_tokenizer(folder)
 
 
-def test_end_tokens_of_both_configurations_are_declared(folder: Path) -> None:
+def test_end_tokens_of_both_configurations_declared(folder: Path) -> None:
     edit(folder / "generation_config.json", eos_token_id=[2, 0])
     edit(folder / "config.json", eos_token_id=5)
     expected = {2: "generation_config.json", 0: "generation_config.json", 5: "config.json"}

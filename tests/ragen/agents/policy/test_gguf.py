@@ -72,7 +72,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_a_gguf_file_becomes_a_plain_folder(tmp_path: Path, cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_gguf_file_becomes_plain_folder(tmp_path: Path, cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
     written = write_gguf(tmp_path / "m.gguf")
     policy = PretrainedPolicy(name_or_path=str(tmp_path / "m.gguf"))
     folder = Path(resolve_policy(policy))

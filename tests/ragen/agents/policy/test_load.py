@@ -34,7 +34,7 @@ def test_qwen2_tokenizer_splits_as_saved(folder: Path) -> None:
     assert load.load_policy(folder)[1].tokenize("#____#\n") == ["#____#Ċ"]
 
 
-def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_and_saving_without_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
     load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), complete.parent / "quiet")
     assert capfd.readouterr().err == ""
     with save.without_progress_bars():
@@ -42,7 +42,7 @@ def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.
     assert transformers.utils.logging.is_progress_bar_enabled()
 
 
-def test_weights_come_in_the_type_asked_for(complete: Path) -> None:
+def test_weights_have_requested_type(complete: Path) -> None:
     assert {p.dtype for p in load.load_policy(complete, "bfloat16")[0].parameters()} == {torch.bfloat16}
     assert {p.dtype for p in load.load_policy(complete, torch.float32)[0].parameters()} == {torch.float32}
 
@@ -62,7 +62,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
         load.load_policy(str(tmp_path / "absent"))
 
 
-def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+def test_file_in_place_of_folder(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("")
     with pytest.raises(PolicyError, match="is a file, not a folder"):
         load.load_policy(str(tmp_path / "model"))
@@ -139,7 +139,7 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
         load.load_policy(folder)
 
 
-def test_a_copied_policy_is_complete_by_itself(complete: Path, tmp_path: Path) -> None:
+def test_copied_policy_is_complete(complete: Path, tmp_path: Path) -> None:
     headline = load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), tmp_path / "copy")
     model, tokenizer = load.load_policy(tmp_path / "copy")
     assert headline == {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}

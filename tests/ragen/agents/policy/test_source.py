@@ -55,7 +55,7 @@ def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_policy(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
 
 
-def test_a_name_that_is_no_model_name() -> None:
+def test_invalid_model_name() -> None:
     with pytest.raises(PolicyError, match="neither a local folder nor a model that can be read on the hub"):
         resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
 
@@ -103,13 +103,13 @@ def test_package_folder_found_without_running_it(package: Path, complete: Path) 
     assert "carrier" not in sys.modules
 
 
-def test_a_package_without_a_model_is_named(package: Path) -> None:
+def test_package_without_model_is_named(package: Path) -> None:
     record(package, "carrier/__init__.py")
     with pytest.raises(PolicyError, match=r"'package:carrier': version 1\.2 of this package carries no model"):
         resolve_policy(PretrainedPolicy(name_or_path="package:carrier"))
 
 
-def test_a_package_with_several_models_is_refused(package: Path) -> None:
+def test_package_with_several_models_refused(package: Path) -> None:
     for name in ("a.gguf", "b.gguf"):
         (package / "carrier" / name).write_bytes(b"GGUF")
     record(package, "carrier/a.gguf", "carrier/b.gguf")

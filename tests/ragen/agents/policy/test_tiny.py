@@ -11,7 +11,7 @@ TOKENIZER = make_tokenizer()
 SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 48}
 
 
-def test_end_and_padding_tokens_are_the_tokenizers() -> None:
+def test_end_and_padding_from_tokenizer() -> None:
     config = make_model(TinyPolicy(**SMALL), TOKENIZER).config
     assert (config.eos_token_id, config.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)
     assert config.vocab_size == len(TOKENIZER)

@@ -248,7 +248,7 @@ def test_configured_template_replaces_models(make_tokenizer, words, tmp_path):
         AgentConfig(chat_template=str(tmp_path / "missing.jinja"))
 
 
-def test_chat_template_is_found_by_its_name(make_tokenizer):
+def test_chat_template_found_by_name(make_tokenizer):
     assert AgentConfig(chat_template="hermes").chat_template == CHAT_TEMPLATES["hermes"].read_text()
     qwen, agent = make_tokenizer("qwen2.5"), AgentConfig(chat_template="tool_use")
     with pytest.raises(

@@ -32,7 +32,7 @@ def test_think_and_answer():
     assert parsed == ParsedResponse("box is above", "Up || Left", ("Up", "Left"), ("Up", "Left"), True)
 
 
-def test_white_space_may_stand_around_the_tags():
+def test_whitespace_around_tags_allowed():
     parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse(" t\nt ", "\nup\n", ("Up",), ("Up",), True)
 
@@ -98,7 +98,7 @@ def test_unrequested_thinking_is_malformed():
     assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=NO_THINK) == MALFORMED
 
 
-def test_prefilled_tag_is_prompt_and_not_response():
+def test_prefilled_tag_belongs_to_prompt():
     assert parse("t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED).think == "t"
     assert parse("Up</answer>", grammar=ACTIONS, agent=PREFILLED_NO_THINK).format_ok
     assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED) == MALFORMED

@@ -144,7 +144,7 @@ def test_prompt_ids_match_template_rendering(template, kind, settings, has_tools
 
 
 @pytest.mark.parametrize("response", RESPONSES)
-def test_reasoning_stays_while_results_of_tools_follow(response):
+def test_reasoning_stays_through_tool_results(response):
     """As in Qwen3's template, until the next query; a context goes on where a response stays as it was."""
     contexts = ContextBuilder(tokenizer_of("qwen3", "bytes"), AgentConfig(prompt="state", **DROPPED), 50)
     world = Words()

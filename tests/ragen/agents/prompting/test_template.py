@@ -84,7 +84,7 @@ def test_template_stripping_reasoning_refused_with_texts(make_tokenizer):
         ),
     ],
 )
-def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, actual):
+def test_template_changing_earlier_text_refused(make_tokenizer, name, expected, actual):
     with pytest.raises(TemplateError) as error:
         derive_pieces(make_tokenizer(name), AgentConfig())
     before, after = str(error.value).split("found")
@@ -92,7 +92,7 @@ def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, exp
     assert actual in after
 
 
-def test_template_without_an_end_token_is_refused(make_tokenizer):
+def test_template_without_end_token_refused(make_tokenizer):
     with pytest.raises(TemplateError, match="does not begin with a special token"):
         derive_pieces(make_tokenizer("no_end_token"), AgentConfig())
 
@@ -102,7 +102,7 @@ def test_tokenizer_without_a_template_is_refused(make_tokenizer):
         derive_pieces(make_tokenizer(None), AgentConfig())
 
 
-def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
+def test_template_refusing_plain_messages_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ raise_exception('tools are needed') }}"
     with pytest.raises(TemplateError, match="tools are needed"):
@@ -116,7 +116,7 @@ def test_template_refusing_roles_names_them(make_tokenizer):
         derive_pieces(make_tokenizer("gemma"), AgentConfig(system_prompt="Be brief."))
 
 
-def test_a_response_ends_at_every_declared_token(make_tokenizer):
+def test_response_ends_at_declared_tokens(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
     bos = tokenizer.bos_token_id
     letter = tokenizer.encode("a", add_special_tokens=False)[0]
@@ -162,7 +162,7 @@ def test_system_prompt_replacements_are_exclusive():
         AgentConfig(system_prompt="Be brief.", template_system_prompt="empty")
 
 
-def test_template_that_hides_user_messages_is_refused(make_tokenizer):
+def test_template_hiding_user_messages_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ messages[-1]['content'] }}<|im_end|>"
     with pytest.raises(TemplateError, match="does not show the user message 'state probe 0'"):

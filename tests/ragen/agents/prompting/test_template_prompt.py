@@ -28,7 +28,7 @@ def turn_message(text: str, **changes: object) -> str:
     return prompt_of(agent).turn_message("P {{ rules }}", agent=agent, grammar=NAMES, **(facts | changes))
 
 
-def test_blocks_are_rendered_and_observations_are_not():
+def test_blocks_rendered_observations_not():
     agent = AgentConfig(prompt="template", prompt_template=TEXT)
     assert prompt_of(agent).introduction(" Walk.\n", NAMES, agent) == "Walk.\nYour available actions are: Up, Down"
     assert turn_message(TEXT) == "Turn 1 of 5: P {{ rules }}"
@@ -53,7 +53,7 @@ def test_unrenderable_template_says_where(text, message):
         turn_message(text)
 
 
-def test_names_of_a_templates_own_are_known():
+def test_templates_own_names_are_known():
     text = TEXT.replace(
         "{% endif %}\n{% endblock %}", "{% endif %}{% for n in range(2) %}{{ loop.index + n }}{% endfor %}"
     )

@@ -56,7 +56,7 @@ class Player(_Worker):
         ),
     ],
 )
-def test_the_end_of_a_worker_is_explained(job, step, message):
+def test_workers_end_is_explained(job, step, message):
     with pytest.raises(WorkerLostError, match=message):
         Player(step).play(job)
 
@@ -105,7 +105,7 @@ def test_forked_child_closes_killed_workers_pipe(job):
 
 
 @pytest.mark.ci
-def test_a_busy_worker_ends_with_its_parent(job):
+def test_busy_worker_ends_with_parent(job):
     player = Player()
     process = psutil.Process(player._process.pid)
     stream = player._process.stdin

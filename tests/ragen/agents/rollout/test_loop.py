@@ -215,7 +215,7 @@ def test_limits_of_actions_and_turns(played):
     assert [row["truncated"] for row in rows] == [False, False, True]  # 3 turns
 
 
-def test_truncated_means_a_limit_and_not_failure(played):
+def test_truncated_means_limit_not_failure(played):
     """Reaching the goal with the last action of the last turn: terminated and successful, not truncated."""
     agent = AgentConfig(prompt="state", max_turns=1, max_actions=3)
     row = played(lambda *_: say("Right || Right || Right"), agent=agent).rows[0]
@@ -338,7 +338,7 @@ def test_no_episodes_give_no_rows(played):
     assert played(lambda *_: "", episodes=[]).table.equals(TURNS.schema.empty_table())
 
 
-def test_engine_that_breaks_its_protocol_is_named(tokenizer, corridor):
+def test_protocol_breaking_engine_is_named(tokenizer, corridor):
     contexts = ContextBuilder(tokenizer, STATE, 60)
     for responses, message in [
         ([], "0 responses to 1 requests"),

@@ -152,7 +152,7 @@ def test_length_limit_uses_server_parameter(server, play):
     assert "max_tokens" not in body
 
 
-def test_chat_gets_the_messages_of_the_context(server, play):
+def test_chat_gets_context_messages(server, play):
     turns, _ = play(AgentConfig(prompt="state", should_prefill_think=True, should_show_reward=False), protocol="chat")
     assert set(turns["status"].to_pylist()) == {"ok"}  # a tag that the model writes itself is not doubled
     path, messages = max(((entry[2], entry[3]["messages"]) for entry in server.requests), key=lambda pair: len(pair[1]))

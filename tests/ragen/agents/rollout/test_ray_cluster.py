@@ -87,7 +87,7 @@ def test_non_custom_resources_are_refused(monkeypatch, who, resources, reason):
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')")
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
+def test_wrong_address_reported_at_once(monkeypatch, scheme):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{probe.getsockname()[1]}"

@@ -137,7 +137,7 @@ def test_rows_read_where_actor_wrote(job, pool):
 
 
 @pytest.mark.thorough
-def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
+def test_dead_idle_actor_is_replaced(job, pool, reference):
     play_shards(pool, job, SHARDS)
     victims = actors()
     for victim in victims:
@@ -148,7 +148,7 @@ def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
 
 
 @pytest.mark.thorough
-def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
+def test_lost_actors_shard_is_replayed(job, pool, reference, caplog):
     play_shards(pool, job, SHARDS)
     victims = actors()
     num_lost = pool.num_lost

@@ -60,7 +60,7 @@ def test_equals_numpy_in_double_precision(logits, uniform, temperature):
 
 
 @given(st.integers(1, 6), st.floats(0, 1, exclude_max=True))
-def test_a_row_does_not_notice_the_others(num_others, uniform):
+def test_rows_are_independent(num_others, uniform):
     rows = torch.randn(num_others + 1, 11, generator=torch.Generator().manual_seed(num_others))
     alone = draw_tokens(rows[:1], torch.tensor([uniform], dtype=torch.float64), 1.0, 0.9)
     uniforms = torch.full((num_others + 1,), uniform, dtype=torch.float64)

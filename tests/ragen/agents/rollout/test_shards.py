@@ -36,7 +36,7 @@ def run(engine, tokenizer_folder, environment, shards, num_workers=2, on_shard=N
     return play_shards(LocalPlayer(engine, num_workers), job, shards, on_shard)
 
 
-def test_groups_are_dealt_whole_and_in_order():
+def test_groups_assigned_whole_in_order():
     shards = make_episodes(GROUPS, group_size=2, shard_groups=2)
     assert [[(e.group_id, e.member) for e in shard] for shard in shards] == [
         [("g0", 0), ("g0", 1), ("g1", 0), ("g1", 1)],
@@ -94,7 +94,7 @@ def test_rows_independent_of_shard_size(tokenizer_folder, corridor, scripted_eng
     assert tables[0].combine_chunks().equals(tables[2].combine_chunks())
 
 
-def test_progress_counts_shards_in_the_calling_thread(tokenizer_folder, corridor, scripted_engine):
+def test_progress_counted_in_calling_thread(tokenizer_folder, corridor, scripted_engine):
     calls = []
     run(
         scripted_engine(script),
@@ -231,9 +231,7 @@ def test_few_failed_episodes_reported_and_excluded(
 
 
 @pytest.mark.parametrize(("share", "script"), [(0.6, RIGHT), (1.0, RIGHT), (1.0, None)])
-def test_a_rollout_whose_environment_fails_is_refused(
-    scripted_engine, tokenizer_folder, corridor, monkeypatch, share, script
-):
+def test_failing_environment_refuses_rollout(scripted_engine, tokenizer_folder, corridor, monkeypatch, share, script):
     """Also if it fails whenever it is acted in, and most responses are malformed and do not act."""
     monkeypatch.setattr(Corridor, "step", failing_step(RuntimeError("no floor"), share))
     answer = (lambda name, turn: script) if script else (lambda name, turn: RIGHT if name < "g3" else "nonsense")

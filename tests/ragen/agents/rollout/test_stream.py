@@ -150,7 +150,7 @@ def test_usage_travels_with_rows():
     assert total([{"a": 1.0}, {"a": 2.0, "b": 3.0}]) == {"a": 3.0, "b": 3.0}
 
 
-def test_spec_makes_the_engine_of_the_settings():
+def test_spec_makes_configured_engine():
     spec = EngineSpec.of(RolloutConfig(engine="vllm", max_context_tokens=640, vllm={"max_num_seqs": 7}))
     assert spec.is_continuous
     assert EngineSpec("torch") == EngineSpec.of(RolloutConfig())

@@ -131,7 +131,7 @@ def test_responses_end_at_stop_or_limit(engines, name):
 
 
 @pytest.mark.parametrize("context", ["window", "full"])
-def test_another_batch_composition_gives_the_same_tokens(engines, context):
+def test_batch_composition_keeps_tokens(engines, context):
     together = play(engines["qwen2"].session(SAMPLING, STOPS), context)
     for number in range(6):
         alone = play(engines["qwen2"].session(SAMPLING, STOPS), context, only=[number])
@@ -213,7 +213,7 @@ def test_threads_set_and_restored(policies):
     assert (num_threads, torch.get_num_threads()) == ([2], before)
 
 
-def test_reload_is_noop_new_weights_end_sessions(policies, tmp_path):
+def test_reload_keeps_sessions_new_weights_end(policies, tmp_path):
     engine = TorchEngine(device="cpu")
     engine.load(policies["qwen2"][0], "first")
     engine.load("/nowhere", "first")
@@ -315,7 +315,7 @@ def test_unsupported_cache_architectures_are_named(name, settings):
         ([("s", [30] * 250)], "exceed the policy's maximum context, 256"),
     ],
 )
-def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
+def test_unanswerable_requests_are_named(engines, requests, message):
     given = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
     with pytest.raises(EngineError, match=message):
         engines["qwen2"].session(SAMPLING, STOPS).generate(given)
@@ -349,7 +349,7 @@ def test_bfloat16_follows_float32(policies):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gpu_gives_the_same_bytes_again(policies, dtype):
+def test_gpu_repeats_same_bytes(policies, dtype):
     played = []
     for _ in range(2):
         engine = TorchEngine(dtype=dtype)

@@ -54,7 +54,7 @@ def test_one_undefined_logprob_is_enough(place):
         compare(engine, [0.0] * 127, 0.1, "key")
 
 
-def test_rounding_passes_whose_largest_difference_would_not():
+def test_rounding_passes_despite_largest_difference():
     # bfloat16 on an H200: mean .032, 95th percentile .089; others measure .48 at the rarest token
     gaps = [0.02] * 115 + [0.089] * 11 + [0.48]
     assert compare(gaps, [0.0] * 127, 0.08, "key") == pytest.approx((2.3 + 0.979 + 0.48) / 127)
@@ -63,7 +63,7 @@ def test_rounding_passes_whose_largest_difference_would_not():
 @pytest.mark.parametrize(
     "gaps", [[0.09] * 100, [0.25] * 6 + [0.0] * 94], ids=["a mean above its limit", "a tail above three times that"]
 )
-def test_what_is_more_than_rounding_does_not(gaps):
+def test_more_than_rounding_fails(gaps):
     with pytest.raises(EngineError, match=r"at most 0\.08 and 0\.24 are allowed"):
         compare(gaps, [0.0] * 100, 0.08, "key")
 
@@ -96,7 +96,7 @@ def test_smollm2_passes_swapped_layers_fail(smollm2):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_encoder_of_images_is_probed_too(tmp_path, family):
+def test_image_encoder_is_probed(tmp_path, family):
     save_random(family, tmp_path)
     probe = Probe.of(str(tmp_path), 1000)
     (place,) = probe.images

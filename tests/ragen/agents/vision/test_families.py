@@ -133,7 +133,7 @@ def test_shared_prefixes_equal_plain_passes(folder, shown, monkeypatch):
 
 
 @pytest.mark.ci
-def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
+def test_tokenizer_without_image_tokens_refused(tmp_path):
     model, processor = smolvlm(make_tokenizer())
     model.base_model.image_processor = processor
     save_policy(model, make_tokenizer(), tmp_path)
@@ -141,7 +141,7 @@ def test_a_tokenizer_without_its_tokens_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_a_folder_without_its_processor_is_refused(folder, tmp_path):
+def test_folder_without_processor_is_refused(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "policy")
     (tmp_path / "policy" / "preprocessor_config.json").unlink()
     with pytest.raises(PolicyError, match=r"the image processor in .* cannot be loaded"):

@@ -96,7 +96,7 @@ def test_logprobs_equal_forward_with_pixels(session, tokenizer, model, pictures)
         assert np.abs(plain_logprobs(model, blind, pairs[0][1]) - pairs[0][1].logprobs).max() > 0.01
 
 
-def test_features_are_computed_once_for_each_image(session, tokenizer, pictures):
+def test_features_computed_once_per_image(session, tokenizer, pictures):
     computed = []
     features = session._decoder.image_features
     session._decoder.image_features = lambda images: computed.extend(images) or features(images)

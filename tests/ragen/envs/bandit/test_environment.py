@@ -15,7 +15,7 @@ def start(seed=0, dynamics_seed=0, **settings):
     return environment
 
 
-def test_pairs_are_for_training_or_held_out():
+def test_pairs_for_training_or_held_out():
     assert len(set(NAME_PAIRS["train"])) == 12
     assert len(set(NAME_PAIRS["held_out"])) == 8
     assert not {frozenset(p) for p in NAME_PAIRS["train"]} & {frozenset(p) for p in NAME_PAIRS["held_out"]}
@@ -27,7 +27,7 @@ def test_names_keep_their_risk_across_pairs():
 
 
 @pytest.mark.parametrize(("names", "count"), [("train", 24), ("held_out", 16), ("phoenix_dragon", 2)])
-def test_every_pair_is_drawn_in_both_orders(names, count):
+def test_pairs_drawn_in_both_orders(names, count):
     digests = set()
     for seed in range(400):
         digests.add(start(seed, names=names).state_digest())
@@ -45,7 +45,7 @@ def test_members_have_own_chance():
     assert np.mean(paid) == pytest.approx(0.25, abs=0.027)
 
 
-def test_risky_pay_is_independent_of_the_state():
+def test_risky_payment_independent_of_state():
     environment = Bandit(BanditSettings())
     pays = set()
     for seed in range(40):
@@ -65,7 +65,7 @@ def test_success_is_risky_arm_despite_payment(is_reversed, high_risk):
 
 
 @pytest.mark.parametrize("low_reward", [0.15, 0.1])
-def test_low_risk_arm_always_pays_the_constant(low_reward):
+def test_low_risk_arm_pays_constant(low_reward):
     for dynamics_seed in range(20):
         environment = start(0, dynamics_seed, names="phoenix_dragon", low_reward=low_reward)
         assert environment.step("Phoenix")[1:4] == (low_reward, True, False)

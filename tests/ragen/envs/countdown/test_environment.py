@@ -69,7 +69,7 @@ def test_every_puzzle_has_a_solution(settings):
             assert solve(environment.numbers, environment.target) is not None
 
 
-def test_targets_that_cannot_be_made_are_refused():
+def test_unreachable_targets_are_refused():
     with pytest.raises(ValidationError, match="must not exceed max_target"):
         CountdownSettings(min_target=11, max_target=10)
     with pytest.raises(ValidationError, match="2 numbers up to 9 make no more than 81"):
@@ -100,7 +100,7 @@ def test_player_gives_true_last_attempt():
 
 
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.02, 0.3), (1.0, 0.96, 1.0)])
-def test_it_is_as_good_as_its_skill(skill, least, most):
+def test_success_equals_skill(skill, least, most):
     environment, successes = make(SMALL), 0
     for seed in range(300):
         environment.reset(seed=seed)

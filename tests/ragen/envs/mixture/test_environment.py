@@ -30,7 +30,7 @@ WET, ARM = (next(seed for seed in range(99) if MIXTURE.tag_of(seed) == tag) for 
 
 
 @pytest.mark.ci
-def test_it_keeps_the_conventions_in_every_process():
+def test_conventions_hold_in_every_process():
     assert check(MIXTURE) == []
 
 
@@ -135,7 +135,7 @@ def test_preset_survives_json_and_part_swap():
         apply_overrides(config, needy)
 
 
-def test_each_part_is_demonstrated_in_its_share():
+def test_parts_demonstrated_by_share():
     lessons = resolve(Mixture.lessons)(MIXTURE)
     assert Counter(lesson.type for lesson in lessons) == {"frozen_lake": 45, "bandit": 15}
     rare = MixtureSettings(parts={**PARTS, "wet": {"share": 99.0, "environment": LAKE}})

@@ -78,7 +78,7 @@ def test_24_ways_to_hold_a_cube():
     assert {upright(permuted(SOLVED, rotation)) for rotation in ROTATIONS} == {SOLVED}
 
 
-def test_turn_is_that_of_the_face_behind():
+def test_turn_is_opposite_faces_turn():
     for face, behind in ("UD", "LR", "FB"):
         assert upright(after(SOLVED, face)) == upright(after(SOLVED, behind))
         assert is_solved(after(SOLVED, face, f"{behind}'"))

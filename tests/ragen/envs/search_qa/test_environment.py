@@ -123,7 +123,7 @@ def test_any_text_can_be_searched_for(text, expected):
 
 @pytest.mark.parametrize("actions", ["text", "tools"])
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.05, 0.3), (1.0, 1.0, 1.0)])
-def test_player_is_as_good_as_its_skill(actions, skill, least, most):
+def test_success_equals_skill(actions, skill, least, most):
     environment, successes = make(SearchQASettings(actions=actions)), 0
     sentences = {fact.sentence for document in environment.library.documents for fact in read_facts(document.text)}
     for seed in range(200):
@@ -139,7 +139,7 @@ def test_player_is_as_good_as_its_skill(actions, skill, least, most):
 
 
 @pytest.mark.parametrize("skill", [0.0, 1.0])
-def test_a_users_questions_can_be_demonstrated_too(mine, skill):
+def test_users_questions_can_be_demonstrated(mine, skill):
     environment, won = make(mine), 0
     for seed in range(20):
         environment.reset(seed=seed)

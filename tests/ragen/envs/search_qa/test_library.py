@@ -63,7 +63,7 @@ def test_documents_answer_every_question(hops):
     assert len({question.text for question in questions}) == len(questions)
 
 
-def test_every_document_is_found_by_its_title():
+def test_documents_found_by_title():
     library = made_up(60, (1,), 0)
     for document in library.documents:
         assert library.search(document.title, 1) == [document]

@@ -47,7 +47,7 @@ def test_one_of_two_boxes_no_success():
     assert environment.step("Right")[2] is True
 
 
-def test_info_tells_walks_pushes_and_losses_apart():
+def test_info_distinguishes_walks_pushes_losses():
     environment = playing(Board.from_text("######\n#__O_#\n#PX__#\n#____#\n######"))
     blocked = environment.step("Left")[4]
     assert blocked == {"effective": False, "moved_box": False, "num_boxes_on_target": 0, "has_lost_box": False}
@@ -57,7 +57,7 @@ def test_info_tells_walks_pushes_and_losses_apart():
     assert lost == {"effective": True, "moved_box": True, "num_boxes_on_target": 0, "has_lost_box": True}
 
 
-def test_digest_names_the_state_and_nothing_else():
+def test_digest_names_state_only():
     environment = playing(TWO_BOXES)
     start = environment.state_digest()
     assert len(start) == 16
@@ -76,7 +76,7 @@ def test_grid_in_both_vocabularies():
     assert playing(board, vocabulary="new").render() == "WWWWWWW\nW@.BG.W\nW.C.B.W\nWWWWWWW"
 
 
-def test_coordinates_are_zero_based_rows_and_columns():
+def test_coordinates_zero_based_row_column():
     assert playing(TWO_BOXES, observation="coord").render() == (
         "########\n#PX_O__#\n#___√__#\n########\nPlayer: (1, 1)\nBoxes: (1, 2) (2, 4)\nTargets: (1, 4) (2, 4)"
     )
@@ -128,7 +128,7 @@ def test_impossible_settings_refused_with_advice(settings, message):
         SokobanSettings(**settings)
 
 
-def test_picture_shows_every_kind_of_cell_differently():
+def test_picture_distinguishes_cell_kinds():
     picture = playing(Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")).render_rgb()
     assert picture.dtype == np.uint8
     assert picture.shape == (4 * TILE_SIZE, 7 * TILE_SIZE, 3)

@@ -34,7 +34,7 @@ def test_unsolvable_is_none_solved_is_empty():
     assert solve(Board.from_text("######\n#√__P#\n######")) == []
 
 
-def test_gives_up_at_its_limit_of_states():
+def test_solver_stops_at_state_limit():
     board = Board.from_text("#######\n#P____#\n#__X__#\n#____O#\n#######")
     assert len(solve(board)) == shortest_by_brute_force(board)
     assert solve(board, max_states=5) is None
@@ -102,7 +102,7 @@ def test_live_cells_by_hand():
 
 
 @given(seed=st.integers(0, 10_000))
-def test_box_on_a_dead_cell_is_unsolvable(seed):
+def test_box_on_dead_cell_unsolvable(seed):
     rng = python_random(seed)
     cells = topology(rng, 5, 5)
     target = rng.choice(cells)

@@ -86,13 +86,13 @@ class TestDuplicates:
         assert (row["responses"], row["distinct_responses"], row["top_response_share"]) == (5, 0.6, 0.6)
         assert (row["top_response"], row["top_reasoning"], row["distinct_reasoning"]) == ("a", "a", 0.6)
 
-    def test_one_reasoning_for_everything_is_a_warning(self, tables: Ask) -> None:
+    def test_single_reasoning_for_all_warns(self, tables: Ask) -> None:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "I must win"})
         finding = audited("duplicates", tables(turns=turns))
         assert finding.severity == "warning"
         assert "in 1 iteration one reasoning makes up half or more" in finding.summary
 
-    def test_one_reasoning_for_one_board_is_none(self, tables: Ask) -> None:
+    def test_single_reasoning_for_one_board_passes(self, tables: Ask) -> None:
         turns = changed(played_turns(num_groups=12), lambda *_: {"think": "same", "observation": "same"})
         assert audited("duplicates", tables(turns=turns)).severity == "note"
 
@@ -241,7 +241,7 @@ class TestGroups:
 class TestErrors:
     ERROR: ClassVar = {"status": "env_error", "info": '{"error": "KeyError", "message": "\'x\'", "where": "step:12"}'}
 
-    def test_errors_are_counted_by_what_they_say(self, tables: Ask) -> None:
+    def test_errors_counted_by_message(self, tables: Ask) -> None:
         turns = changed(played_turns(), lambda n, _: self.ERROR if n in (2, 5) else {})
         finding = audited("errors", tables(turns=turns))
         assert finding.severity == "warning"

@@ -49,7 +49,7 @@ def test_excluded_error_is_sound(tables: Ask) -> None:
     assert (finding.severity, finding.summary[-35:]) == ("note", "trajectories; 1 incomplete ones are left out."[-35:])
 
 
-def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
+def test_counted_full_context_is_a_warning(tables: Ask) -> None:
     turns = last_turn_of(one_group(), "g0000-3", **NO_RESPONSE, status="truncated", truncated=True)
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(turns)))
     assert finding.severity == "warning"
@@ -65,7 +65,7 @@ def test_full_context_that_counts_is_a_warning(tables: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", ["env_error", "timeout"])
-def test_an_error_that_counts_is_a_fault(tables: Ask, status: str) -> None:
+def test_counted_error_is_a_fault(tables: Ask, status: str) -> None:
     sound = one_group()
     turns = last_turn_of(sound, "g0000-0", status=status)  # after its reward was computed
     finding = incomplete_in_baselines(tables(turns=turns, rewards=paid(sound)))

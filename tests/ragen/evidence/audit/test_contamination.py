@@ -127,7 +127,7 @@ def test_counted_seen_states_are_a_fault(tmp_path: Path) -> None:
     assert finding.summary.endswith("; success of 1 counts them.")
 
 
-def test_training_counts_up_to_the_evaluated_policy(tmp_path: Path) -> None:
+def test_training_counted_up_to_policy(tmp_path: Path) -> None:
     """The first checkpoint was shown a and b, but not yet trained on c."""
     run = Evaluated(tmp_path)
     run.evaluate(0, {"a": True, "c": True}, apart="a", checkpoint=0)
@@ -145,7 +145,7 @@ def test_panel_with_few_states_covers_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_part", [False, True])
-def test_task_with_few_states_is_not_contaminated(tmp_path: Path, is_part: bool) -> None:
+def test_few_state_task_is_uncontaminated(tmp_path: Path, is_part: bool) -> None:
     """The map of FrozenLake-v1 is always the same; that depends on the settings, not on the suite."""
     pytest.importorskip("gymnasium", reason="pip install 'starpo[gymnasium]'")
     run, lake = Evaluated(tmp_path), VARIANTS["GymFrozenLake"].settings.model_dump(mode="json")

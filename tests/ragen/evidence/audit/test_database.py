@@ -70,7 +70,7 @@ def test_files_are_out_of_reach(tables: Ask, tmp_path: Path, sql: str) -> None:
     assert not file.exists()
 
 
-def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
+def test_python_variables_out_of_reach(tables: Ask) -> None:
     secret = pa.table({"x": [1]})
     assert secret.num_rows
     with pytest.raises(QueryError, match="secret"):
@@ -125,7 +125,7 @@ def test_errors_precede_any_loading() -> None:
         ("pivot turns on status in ('ok') using count(*)", {"turns"}),
     ],
 )
-def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> None:
+def test_only_queried_views_are_loaded(sql: str, loaded: set[str]) -> None:
     views: list[str] = []
 
     def load(view: str, _: Path) -> pa.Table:
@@ -138,7 +138,7 @@ def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> No
     assert sorted(views) == sorted(loaded)
 
 
-def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
+def test_equal_column_names_are_distinguished(tables: Ask) -> None:
     answer = tables().query("select 1 as a, 2 as a, 3 as a_1, 4 as a")
     assert answer.schema.names == ["a", "a_2", "a_1", "a_3"]
     assert answer.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]

@@ -23,7 +23,7 @@ def key(store: Store, iteration: int, stage: str) -> str:
     return next(iter(store.runs.iteration("mine", iteration)[stage].values()))
 
 
-def test_ancestors_and_descendants_of_a_reused_rollout(filled: Store) -> None:
+def test_ancestors_and_descendants_of_reused_rollout(filled: Store) -> None:
     whole = lineage(filled, "mine:0:rollout")
     assert whole.root.names == ("mine:0:rollout", "mine:1:rollout")
     ahead = {work.names[0]: work.distance for work in whole.works.values() if work.distance > 0}

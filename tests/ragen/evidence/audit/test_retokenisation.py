@@ -86,7 +86,7 @@ def test_another_spelling_is_counted_and_shown(audit: Callable[..., Finding]) ->
     assert row["again"].split()[0] == str(SAID[0])
 
 
-def test_tokens_that_are_absent_are_no_agreement(audit: Callable[..., Finding]) -> None:
+def test_absent_tokens_are_no_agreement(audit: Callable[..., Finding]) -> None:
     bare = {"finish_reason": UNKNOWN_FINISH, "prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}
     finding = audit(changed(turns_of([SAID, SAID]), lambda *_: bare))
     assert finding.severity == "note"

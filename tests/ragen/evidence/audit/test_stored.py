@@ -61,7 +61,7 @@ def test_many_file_views_are_read_once(filled: Store, monkeypatch: pytest.Monkey
     assert len(opened) == len({*opened}) + 3  # the reused rollout, rewards and selection, which are there twice
 
 
-def test_a_damaged_file_among_many_is_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_file_among_many_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "MAX_FILES", 1)
     file = parquet(copied, "rewards")
     file.write_bytes(b"\0" * file.stat().st_size)
@@ -145,7 +145,7 @@ def test_several_runs_are_told_apart(tmp_path: Path) -> None:
     assert matching_runs(store, ["a-*"]) == ["a-0", "a-1"]  # a damaged run hides none of the others
 
 
-def test_a_dropped_artifact_is_listed_as_such(tmp_path: Path) -> None:
+def test_dropped_artifact_listed_as_dropped(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, num_iterations=1)
     folder = tmp_path / "weights"
@@ -175,7 +175,7 @@ def test_missing_artifact_named_with_place(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0.1, 0.5, 0.9])
-def test_one_flipped_byte_is_named_when_verifying(copied: Path, offset: float) -> None:
+def test_flipped_byte_named_when_verifying(copied: Path, offset: float) -> None:
     flip(parquet(copied, "turns"), offset)
     with open_database(Store(str(copied)), ["mine"], should_verify=True) as database:
         assert database.query("from rewards").num_rows
@@ -217,12 +217,12 @@ class TestRemote:
         yield Store("memory://sql")
         memory.rm("/sql", recursive=True)
 
-    def test_answers_are_those_of_the_local_store(self, remote: Store, filled: Store) -> None:
+    def test_answers_equal_local_stores(self, remote: Store, filled: Store) -> None:
         for question in (JOINED, "from trajectories order by all", "from metrics order by all"):
             with open_database(remote, ["mine"]) as there, open_database(filled, ["mine"]) as here:
                 assert there.query(question) == here.query(question)
 
-    def test_only_the_columns_in_question_are_read(self, remote: Store) -> None:
+    def test_only_queried_columns_are_read(self, remote: Store) -> None:
         manifest = put_large(remote)
         with open_database(remote, ["large"]) as database:
             assert database.query("select avg(turn), count(distinct status) from turns").num_rows == 1

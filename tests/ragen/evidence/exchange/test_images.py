@@ -59,7 +59,7 @@ def played(request):
     return Played(0, rows, None, None, messages, opening, places)
 
 
-def test_messages_hold_texts_and_images_in_order(played):
+def test_messages_hold_text_images_in_order(played):
     shown = [
         {
             "type": "image_url",
@@ -73,7 +73,7 @@ def test_messages_hold_texts_and_images_in_order(played):
     assert contents == [[shown[0], text], f"b{MARK}", [shown[1], text], f"b{MARK}"]
 
 
-def test_atif_names_the_files_of_its_images(visual_run, tmp_path):
+def test_atif_names_its_image_files(visual_run, tmp_path):
     """A stored run, exported: the images are files, and the tokens are those that were stored."""
     folder = tmp_path / "exported"
     export_run(Recorded(visual_run, "seen"), "atif", folder, parse_choice([]))

@@ -195,7 +195,7 @@ def test_atif_round_trip_is_exact(store, put_run, take: TakeIn, tmp_path: Path, 
     assert turns.equals(table)
 
 
-def test_an_export_that_was_changed_is_told(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+def test_changed_export_is_reported(store, put_run, take: TakeIn, tmp_path: Path) -> None:
     put_run(agent=FULL)
     export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
     file = next((tmp_path / "out").rglob("*.json"))
@@ -247,7 +247,7 @@ def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_pat
     assert turns.select(columns).equals(table.select(columns))
 
 
-def test_a_success_without_a_reward_is_one(take: TakeIn) -> None:
+def test_success_without_reward_counts(take: TakeIn) -> None:
     line = {"prompt": "q", "completion": "a", "group_id": "g"}
     values = [{**line, "success": success} for success in (True, False, None)]
     turns, _, taken = take(values, "messages")
@@ -350,7 +350,7 @@ def test_an_unknown_format_is_named(take: TakeIn) -> None:
         take([], "slime")
 
 
-def test_messages_keep_what_a_chat_template_needs(take: TakeIn) -> None:
+def test_messages_keep_chat_template_fields(take: TakeIn) -> None:
     """OpenAI's fine-tuning format of today and of old: calls, tools, weights, parts, reasoning."""
     look = {"name": "look", "parameters": {"type": "object"}}
     messages = [

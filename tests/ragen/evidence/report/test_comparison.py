@@ -11,7 +11,7 @@ def drawn(curves: list[Curve], title: str = "title") -> str:
     return draw_comparison(curves, title).decode()
 
 
-def test_points_are_placed_by_updates_and_success() -> None:
+def test_points_placed_by_updates_and_success() -> None:
     ((first, second, third),) = lines(drawn([Curve("a-s0", POINTS)]), "curve")
     assert second[0] - first[0] == pytest.approx(2 * (third[0] - second[0]), rel=1e-3)
     assert first[1] - second[1] == pytest.approx(2 * (third[1] - second[1]), rel=1e-3)

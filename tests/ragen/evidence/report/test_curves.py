@@ -64,7 +64,7 @@ def test_gradient_norms_above_zero_are_logarithmic() -> None:
     assert not main_panels({"update/gradient_norm": {0: 0.0, 1: 9.0}})[0].is_log
 
 
-def test_panel_in_unknown_symbols_expects_0_percent():
+def test_unknown_symbols_panel_expects_zero():
     config = preset("sokoban").model_dump(mode="json")
     run = RunRecord(name="a", flow="starpo", preset="sokoban", created=datetime(2026, 1, 1, tzinfo=UTC), config=config)
     remark = strange_panels(run)

@@ -82,7 +82,7 @@ def test_tokens_spell_the_response_as_sampled(data) -> None:
                 assert turn["surprisals"][:4] == [0, 500, 1000, 1500][: len(turn["ids"])]
 
 
-def test_evaluated_episodes_are_embedded_with_their_boards(data, stored_run: Store) -> None:
+def test_evaluated_episodes_embedded_with_boards(data, stored_run: Store) -> None:
     assert [(e.iteration, e.cell, e.num_trajectories) for e in data.evaluations] == [
         (i, "sokoban", 3) for i in (0, 2, 4)
     ]

@@ -45,7 +45,7 @@ def test_batches_taken_until_one_overflows() -> None:
     assert (taken[0].num_trajectories, taken[0].num_all, taken[0].num_not_drawn) == (8, 8, 2)
 
 
-def test_large_first_batch_is_cut_to_fit() -> None:
+def test_large_first_batch_is_truncated() -> None:
     whole = embed([batch(0, 16)], 10**9)[0]
     (part,) = embed([batch(0, 16)], len(whole.packed) // 2)
     assert len(part.packed) <= len(whole.packed) // 2

@@ -105,7 +105,7 @@ def test_tab_reaches_every_kind_of_control(page) -> None:
         assert page.run("return document.activeElement.matches(arguments[0])", selector), selector
 
 
-def test_the_page_may_not_connect_to_anything(page) -> None:
+def test_page_may_not_connect(page) -> None:
     blocked = page.run(
         """
         return new Promise((done) => {

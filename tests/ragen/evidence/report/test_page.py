@@ -72,7 +72,7 @@ def test_hostile_text_adds_no_markup(page: str, hostile_texts: tuple[str, ...]) 
             assert text not in page
 
 
-def test_only_the_pages_own_script_may_run(page: str) -> None:
+def test_only_own_script_may_run(page: str) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
     script = Elements(page).scripts[-1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -103,7 +103,7 @@ def test_new_run_has_a_page(tmp_path) -> None:
 
 
 @pytest.mark.ci
-def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) -> None:
+def test_embedded_parts_stated_with_counts(page: str, stored_run: Store) -> None:
     assert "All 24 training trajectories of the run are in this page." in page
     assert "All 9 episodes of its 3 evaluations are included." in page
     small = render_report(gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1))
@@ -125,7 +125,7 @@ def test_artifacts_listed_with_key_and_origin(page: str, data: ReportData) -> No
         assert shown["origins"][row[11]]["versions"].startswith("python "), place
 
 
-def test_the_same_data_give_the_same_page(page: str, data: ReportData) -> None:
+def test_same_data_same_page(page: str, data: ReportData) -> None:
     assert render_report(data) == page
 
 

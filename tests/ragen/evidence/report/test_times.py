@@ -24,7 +24,7 @@ def place(iteration: int, stage: str, key: str = "") -> Place:
 
 
 @pytest.mark.ci
-def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
+def test_stage_seconds_from_manifests(stored_run: Store) -> None:
     seconds = stage_seconds(gather(stored_run, "hostile").manifests)
     assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
     assert seconds["evaluate:sokoban"][4] == 1.0
@@ -38,7 +38,7 @@ def test_reused_work_counted_once(damaged_run: Store) -> None:
     assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
 
 
-def test_what_no_stage_worked_in_lies_between() -> None:
+def test_idle_time_lies_between_stages() -> None:
     # 10 (end of iteration 0) .. 11 nothing, 11 .. 14 rollout, 14 .. 16 nothing, 16 .. 20 update
     manifests = {
         place(0, "update"): manifest(10, 4.0),
@@ -69,7 +69,7 @@ def test_earlier_iterations_work_not_counted() -> None:
     assert seconds_between(manifests) == {1: pytest.approx(1.0)}
 
 
-def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:
+def test_unreadable_manifest_is_left_out(damaged_run: Store) -> None:
     turns = damaged_run.runs.iteration("hostile", 1)["rollout"]["turns"]
     Path(damaged_run.url, "turns", turns, "manifest.json").write_text("{")
     times = {row["stage"]: row["times"] for row in times_of(damaged_run, "hostile")}

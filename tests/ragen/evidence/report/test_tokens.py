@@ -53,7 +53,7 @@ def test_truncated_text_keeps_shown_tokens(stored_run: Store, monkeypatch: pytes
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_spelt_by_its_tokens(text: str) -> None:
+def test_any_text_spelt_by_tokens(text: str) -> None:
     ids = encode(text)
     recorded = TOKENIZER.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     lengths = LENGTHS.measure([*ids, TOKENIZER.eos_token_id], recorded)
@@ -62,7 +62,7 @@ def test_any_text_is_spelt_by_its_tokens(text: str) -> None:
     assert len(lengths) == len(ids) + 1
 
 
-def test_tokens_of_another_text_have_no_lengths() -> None:
+def test_tokens_of_other_text_no_lengths() -> None:
     assert LENGTHS.measure(encode("Up || Left"), "Down") is None
     assert LENGTHS.measure([], "Down") is None
     assert LENGTHS.measure([], "") == []

@@ -169,7 +169,7 @@ def test_entropy_is_watched_on_both_sides(last, word):
     assert word in verdict.words
 
 
-def test_a_spike_is_remembered_and_then_forgotten():
+def test_spike_is_remembered_then_forgotten():
     # Median before the spike 1, factor 5: 5.5 is a spike. It holds for 10 more points, until iteration 6 + 10.
     norms = [1.0] * 6 + [5.5] + [1.0] * 20
     assert diagnose({GRADIENT: _series(norms[:12])}).status == "warning"
@@ -181,7 +181,7 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (idle.severity, idle.iteration, idle.ended) == ("standstill", 0, 8)
 
 
-def test_drift_is_told_until_it_is_back():
+def test_drift_reported_until_it_returns():
     drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # a value equal to the bound, 0.2, raises no signal
     (signal,) = diagnose({DRIFT: drift}).signals
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)

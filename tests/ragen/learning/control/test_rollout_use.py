@@ -41,7 +41,7 @@ def test_without_thresholds_every_kth_iteration_collects(online_k: int, iteratio
         ),
     ],
 )
-def test_a_threshold_collects_early_and_is_counted(setting: Any, metrics: Any, words: str) -> None:
+def test_threshold_collects_early_and_counts(setting: Any, metrics: Any, words: str) -> None:
     use = RolloutUse(config(online_k=4, **setting))
     assert use.should_collect(0)
     assert use.served(NEAR) is None

@@ -48,7 +48,7 @@ def _kept(selection: pa.Table) -> list[str]:
     return [row["group_id"] for row in selection.to_pylist() if row["kept"]]
 
 
-def test_a_deviation_may_be_the_public_codes(make_turns):
+def test_deviation_option_of_public_code(make_turns):
     """Returns 0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former for either metric."""
     turns = _turns(make_turns, {"g": [0.0, 0.0, 0.0, 8.0]})
     plain, public = (_select(turns, metric=metric).to_pylist()[0] for metric in ("std", "sample_std"))
@@ -92,7 +92,7 @@ def test_metrics_of_responses(make_turns):
     assert _select(turns, metric="entropy_std")["score"].to_pylist() == [0.0]
 
 
-def test_the_spread_of_entropies_is_over_trajectories(make_turns):
+def test_entropy_spread_is_over_trajectories(make_turns):
     """Means of 1 and 5 nats per token, over 7 and 2 tokens: mean 3, variance (4 + 4) / 2. No tokens: skipped."""
     turns = make_turns(
         [
@@ -194,7 +194,7 @@ def test_variance_below_rounding_is_none(make_turns):
     assert _kept(_select(make_turns(rows))) == []
 
 
-def test_zero_variance_may_be_kept_when_asked(make_turns):
+def test_zero_variance_kept_on_request(make_turns):
     turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
     assert _kept(_select(turns, strategy="none", should_drop_zero_variance=False)) == ["a", "b"]
 
@@ -304,7 +304,7 @@ def test_surplus_groups_keep_first_played(make_turns):
     assert _kept(_select(turns, strategy="none", num_wanted=9, num_before=3)) == ["b", "d", "e"]
 
 
-def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
+def test_strategy_chooses_before_surplus_drop(make_turns):
     """top_k keeps the two best, c and a; one is wanted, and a was played first."""
     turns = _turns(make_turns, {"a": [0.0, 4.0], "b": [0.0, 1.0], "c": [0.0, 8.0]})
     selection = _select(turns, strategy="top_k", num_wanted=1)

@@ -218,12 +218,12 @@ def test_metrics_table_and_back():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_metrics_table_refuses_what_is_not_finite(value):
+def test_metrics_table_refuses_infinite_values(value):
     with pytest.raises(DataError, match=r"stage 'update' at iteration 7 are not finite: \{'update/loss'"):
         metrics_table(7, "update", {"update/loss": value, "update/fine": 1.0})
 
 
-def test_a_greedy_trajectory_is_in_no_metric(make_turns):
+def test_greedy_trajectory_in_no_metric(make_turns):
     rows = [{"member": n, "action_rewards": [float(n)]} for n in range(2)]
     greedy = {"member": 2, "action_rewards": [9.0], "origin": "greedy", "success": True, "response": "x", "think": None}
 

@@ -20,7 +20,7 @@ def row_of(group: str, member: int = 0, turn: int = 0, **other: object) -> dict:
     }  # fmt: skip
 
 
-def test_the_context_ends_where_the_reasoning_begins(make_turns) -> None:
+def test_context_ends_where_reasoning_begins(make_turns) -> None:
     [choice] = pick(make_turns([row_of("a")]), "first_turn", 8, 0, decode)
     assert choice == Reasoned((1, ord("a"), 10), (11, 12))
 
@@ -64,7 +64,7 @@ def test_groups_come_before_members(make_turns) -> None:
     assert len(pick(make_turns(rows), "first_turn", 64, 0, decode)) == 6
 
 
-def test_scores_are_laid_out_reasoning_by_context() -> None:
+def test_scores_ordered_reasoning_by_context() -> None:
     rows = [Reasoned((1,), (5, 6)), Reasoned((2, 3), (7,))]
     trajectories = crossed(rows)
     tokens = [segment.token_ids.tolist() for trajectory in trajectories for segment in trajectory.segments]

@@ -19,7 +19,7 @@ def test_two_prompts_that_are_told_apart() -> None:
     assert "retrieval_at_2" not in metrics  # two of two prompts always include the right one
 
 
-def test_an_equal_prompt_is_the_reasonings_own() -> None:
+def test_equal_prompt_counts_as_own() -> None:
     scores = np.array([[-3.0, -1.0, -2.0], [-3.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
     metrics = template_metrics(scores, ["a", "a", "b"])
     assert metrics["retrieval_at_1"] == pytest.approx(2 / 3)
@@ -33,7 +33,7 @@ def test_uninformative_matrix_reaches_chance() -> None:
 
 
 @pytest.mark.parametrize("prompts", [[], ["a"], ["a", "a"]])
-def test_among_equal_prompts_nothing_can_be_told(prompts: list[str]) -> None:
+def test_equal_prompts_are_indistinguishable(prompts: list[str]) -> None:
     assert template_metrics(np.zeros((len(prompts), len(prompts))), prompts) == {}
 
 

@@ -41,7 +41,7 @@ def test_truncated_importance_caps_above_only():
     assert not truncated_importance(old.requires_grad_(), behaviour, 2.0).requires_grad
 
 
-def test_entropy_of_uniform_and_of_certain_distributions():
+def test_entropy_of_uniform_and_certain():
     uniform = torch.full((2, 8), -math.log(8))
     assert_close(entropy(uniform), torch.full((2,), math.log(8)))
     certain = torch.tensor([0.0, -math.inf, -math.inf])

@@ -25,7 +25,7 @@ def test_by_hand_ignoring_outside_nan():
     assert whiten(VALUES, MASK).tolist() == [-1, 0, 1, 0]
 
 
-def test_empty_mask_and_equal_values_give_zeros():
+def test_empty_or_equal_values_give_zeros():
     nothing = torch.zeros(4, dtype=torch.bool)
     assert masked_mean(VALUES, nothing).item() == 0
     assert masked_std(VALUES, nothing).item() == 0

@@ -58,7 +58,7 @@ def test_ppo_by_hand():
     assert result.is_high_M.nonzero().tolist() == [[0]]
 
 
-def test_loop_is_symmetric_in_the_log_ratio():
+def test_loop_symmetric_in_log_ratio():
     # bounds 1 / 1.28 = 0.78125 and 1.28: a ratio of 0.79 is inside, where PPO's 0.8 clips it
     result, _ = terms("loop", [0.79, 0.5, 1.5], [-1.0, -1.0, 1.0])
     close(result.loss_M.detach(), [0.79, 0.78125, -1.28])
@@ -161,7 +161,7 @@ def test_covariances_by_hand():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_step_begins_as_the_policy_gradient(name):
+def test_first_step_is_policy_gradient(name):
     """At ratio 1 a token's gradient is minus its advantage for every surrogate; kl_cov's penalty has none there."""
     result, logprobs = terms(name, [1.0, 1.0, 1.0], [2.0, -3.0, 0.5], units=[0, 1, 1], ranks=[0.9] * 3)
     result.loss_M.sum().backward()

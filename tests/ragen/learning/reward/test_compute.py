@@ -88,7 +88,7 @@ def test_normalised_by_batch(make_turns):
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
-def test_the_deviation_may_be_the_public_codes(make_turns, scope):
+def test_deviation_option_of_public_code(make_turns, scope):
     """Returns 0 0 0 8: mean 2, standard deviation sqrt(48 / 3) = 4 with ddof 1. A single return becomes 0."""
     config = RewardConfig(normalisation="mean_std", normalisation_scope=scope, std_ddof=1)
     for returns, expected in (([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]), ([3.0], [0.0])):
@@ -172,7 +172,7 @@ def test_invalid_group_has_no_nan(make_turns):
     shift=st.integers(-64, 64),
     scale=st.sampled_from([0.5, 2.0, 8.0]),
 )
-def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shift, scale):
+def test_normalisation_ignores_shift_and_scale(make_turns, returns, shift, scale):
     config = RewardConfig(normalisation="mean_std")
     moved = [scale * (value + shift) for value in returns]
     plain = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)["normalised_return"]

@@ -72,7 +72,7 @@ def test_state_after_last_turn_is_derived(make_turns):
     np.testing.assert_array_equal(world_model(make_turns(slid), config("world_model")), [0.5, 0.0])
 
 
-def test_only_a_well_formed_response_is_paid(make_turns):
+def test_only_well_formed_response_is_paid(make_turns):
     rows = [turn(format_ok=False, status="format_error"), turn(think=None, member=1), turn(think=TRUE, member=2)]
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.0, 0.0, 0.0])
 

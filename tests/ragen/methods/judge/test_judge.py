@@ -119,7 +119,7 @@ def test_what_is_asked(make_turns, server, store):
 
 
 @pytest.mark.parametrize("columns", [{"think": HOSTILE}, {"executed_actions": [HOSTILE]}], ids=["reasoning", "action"])
-def test_a_turn_cannot_answer_for_the_judge(make_turns, server, store, columns):
+def test_turn_cannot_answer_for_judge(make_turns, server, store, columns):
     """A judge that obeys any line 'Answer: ...' does not obey the turn's text, which has no line of its own."""
     server.say = lambda prompt: next(
         (line.removeprefix("Answer: ") for line in prompt.splitlines() if line.startswith("Answer: ")), "NO"
@@ -174,7 +174,7 @@ def test_failing_judge_stops_keeping_answers(make_turns, server, store, answer, 
     assert len(server.requests) == 4 - int(match[1])
 
 
-def test_an_unclear_answer_is_asked_for_again(make_turns, server, store):
+def test_unclear_answer_is_asked_again(make_turns, server, store):
     answers = ["Well", "Let me think", "YES"]
     server.say = lambda prompt: answers.pop(0)
     assert judge(thoughts(make_turns, "a"), config(server, max_retries=2), store).tolist() == [0.5]

@@ -148,7 +148,7 @@ def test_tool_conversation_equals_chat_template(template):
     assert num_ends == whole(here, messages, tools).count(end) - 2  # what the two calls hold is text
 
 
-def test_declarations_are_shown_as_they_were_sent():
+def test_declarations_shown_as_sent():
     body = {"model": "policy", "messages": [{"role": "user", "content": "a"}], "tools": ODD}
     request = read_request(json.dumps(body).encode(), RunSampling())
     assert request.tools == json.dumps(ODD)
@@ -175,7 +175,7 @@ SPOKEN = {
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", FORM_OF)
-def test_a_conversation_with_tools_grows_by_appending(template):
+def test_tool_conversation_grows_by_appending(template):
     here = policy(template)
     conversations = Conversations(here.spelling, keeps_thoughts=True)
     _, (call,), _ = parse_calls(SPOKEN[FORM_OF[template]], here.spelling.call_form, TOOLS)

@@ -320,7 +320,7 @@ def test_hostile_bodies_refused_before_memory(body):
     assert peak < 50 << 20
 
 
-def test_a_body_in_single_bytes_is_refused():
+def test_byte_by_byte_body_refused():
     with answering() as endpoint:
         key = endpoint.admit("t")
         lines = ("POST /v1/chat/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}")
@@ -335,7 +335,7 @@ def test_a_body_in_single_bytes_is_refused():
         assert "2,000 chunks" in next(iter(endpoint.retire(key).refused))
 
 
-def test_after_so_many_refusals_nothing_is_read(monkeypatch):
+def test_nothing_read_after_many_refusals(monkeypatch):
     monkeypatch.setattr(served, "MAX_REFUSED", 3)
     with answering() as endpoint:
         key = endpoint.admit("t")
@@ -366,7 +366,7 @@ PNG = png()
         (data_url(png("P", (1 << 13, 1 << 13), bits=1)), "expected 1 to"),
     ],
 )
-def test_what_is_no_image_is_one_refusal(url, word):
+def test_non_image_is_one_refusal(url, word):
     body = HELLO | {"messages": [{"role": "user", "content": [shown(url)]}]}
     with pytest.raises(Refusal, match=word) as refused:
         read_request(json.dumps(body).encode(), RunSampling(), Album())
@@ -441,7 +441,7 @@ def test_key_opens_only_its_trajectory():
         assert post(endpoint, keys["right"], HELLO, "/v1/../admin")[0] == 404
 
 
-def test_a_hundred_megabytes_are_refused_after_four():
+def test_huge_body_refused_early():
     with answering() as endpoint:
         key = endpoint.admit("t")
         sent = 0

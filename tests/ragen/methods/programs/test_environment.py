@@ -15,7 +15,7 @@ from starpo.ragen.methods.programs.environment import Program
 from starpo.ragen.methods.programs.settings import ProgramSettings
 
 
-def test_tasks_are_states_held_out_by_panels(program):
+def test_tasks_are_states_of_panels(program):
     settings = program("")
     panel = make_panel(settings, 3, 11)
     assert len(set(panel.state_digests)) == 3
@@ -101,7 +101,7 @@ def test_unstartable_program_refused_before_work(program, changed, message):
         make(program("", **changed)).reset(seed=0)
 
 
-def test_it_is_no_part_of_a_mixture(program):
+def test_program_cannot_join_mixture(program):
     parts = {"mine": {"environment": program("").model_dump(), "share": 1.0}}
     with pytest.raises(ValidationError, match="part 'mine' is a 'program', which plays its episodes itself"):
         TypeAdapter(EnvironmentConfig).validate_python({"type": "mixture", "parts": parts})

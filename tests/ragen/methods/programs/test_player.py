@@ -244,7 +244,7 @@ def test_reward_belongs_to_last_turn(run):
 
 
 @pytest.mark.ci
-def test_call_limit_truncates_and_can_be_caught(run):
+def test_call_limit_truncates_catchably(run):
     program = "answers = [ask(user(str(n))) for n in range(3)]; end(1)"
     last = run(program, max_calls=2)[1]
     assert (last["truncated"], last["status"], last["action_rewards"]) == (True, "ok", [0.0])

@@ -175,7 +175,7 @@ def pids_in(folder: Path) -> list[int]:
     return [int(pid) for pid in (until(folder / "pids") + until(folder / "orphan")).split()]
 
 
-def test_children_end_with_program_in_any_session(folder, program):
+def test_children_in_any_session_end(folder, program):
     ended = run(program(TREE, command=[sys.executable, "agent.py", str(folder)]))
     assert ended.status == "done"
     assert all(gone(pid) for pid in pids_in(folder))
@@ -195,7 +195,7 @@ def test_kill_ends_processes_and_folder(folder, program):
 
 
 @pytest.mark.ci
-def test_where_its_parent_is_killed_nothing_stays(folder, program):
+def test_nothing_outlives_killed_parent(folder, program):
     program(TREE + "    time.sleep(600)\n")
     parent = f"""
         import sys, time

@@ -70,7 +70,7 @@ def test_a_function_of_transcript_and_task(folder, program):
         of("broken")
 
 
-def test_a_command_that_reads_both_as_json(folder, program):
+def test_reward_command_reads_json(folder, program):
     (folder / "judge.py").write_text(
         "import json, sys\ngiven = json.load(sys.stdin)\n"
         "print(0.5 if str(given['task']['answer']) in given['transcript'][0]['content'] else -1)\n"

@@ -97,7 +97,7 @@ def test_text_beside_calls_is_kept():
         ("llama", "{" * 100_000),
     ],
 )
-def test_call_that_cannot_be_read_is_text(form, text):
+def test_unreadable_call_is_text(form, text):
     started = time.monotonic()
     assert parse_calls(text, form, TOOLS) == (text, (), False)
     assert time.monotonic() - started < 2
@@ -144,7 +144,7 @@ def test_value_has_declared_type(form, schema, text, value):
 
 
 @pytest.mark.parametrize("parameters", [None, {}, {"properties": 5}, {"properties": {"text": {}}}])
-def test_tool_may_say_nothing_of_its_arguments(parameters):
+def test_tool_may_leave_arguments_undeclared(parameters):
     tools = json.dumps([{"type": "function", "function": {"name": "search", "parameters": parameters}}])
     _, (call,), _ = parse_calls(WRITTEN["xml"].replace("7", "seven"), "xml", tools)
     assert json.loads(call.arguments) == {"text": "seven", "number": "seven"}

@@ -49,7 +49,7 @@ def test_directions_by_hand() -> None:
     assert compare_directions("x", pairs) == pytest.approx({"x_cosine": 0.48, "x_norm_ratio": 2.0})
 
 
-def test_a_vector_of_zeros_has_no_direction() -> None:
+def test_zero_vector_has_no_direction() -> None:
     zeros, ones = np.zeros(3), np.ones(3)
     assert compare_directions("x", [(zeros, ones)]) == {}
     assert compare_directions("x", [(ones, zeros)]) == {"x_norm_ratio": 0.0}
@@ -57,7 +57,7 @@ def test_a_vector_of_zeros_has_no_direction() -> None:
 
 
 @given(VECTORS, VECTORS, st.integers(0, 6), st.floats(0.01, 100))
-def test_a_cosine_knows_neither_pieces_nor_lengths(base, branch, cut, scale) -> None:
+def test_cosine_ignores_pieces_and_lengths(base, branch, cut, scale) -> None:
     assume(base.any() and branch.any())
     whole = compare_directions("x", [(base, branch)])
     pieces = compare_directions("x", [(base[cut:], branch[cut:]), (base[:cut], branch[:cut])])

@@ -103,7 +103,7 @@ def test_near_names_of_an_unknown_setting(base) -> None:
         plan_replay(base, "base", overrides={"fliter.keep": 0.5})
 
 
-def test_a_wrong_value_says_what_is_allowed(base) -> None:
+def test_wrong_value_says_what_is_allowed(base) -> None:
     with pytest.raises(ConfigError, match=r"filter\.keep = 1\.5 .*less than or equal to 1"):
         plan_replay(base, "base", overrides={"filter.keep": 1.5})
 
