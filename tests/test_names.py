@@ -53,17 +53,20 @@ def test_public_class_names_are_unique() -> None:
 
 
 def test_local_names_are_nouns() -> None:
-    """Variables, parameters and fields are named after the value: row, message, states; not found, said, seen."""
+    """Variables, parameters, fields and helpers are named after the value: row, message; not found, said, seen."""
     places = []
     for file, node in nodes(*SOURCES, "tests"):
-        name: str | None = None
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
         elif isinstance(node, ast.arg):
             name = node.arg
-        elif isinstance(node, ast.ExceptHandler):
-            name = node.name
-        if name in VERBS:
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ExceptHandler):
+            name = node.name or ""
+        else:
+            continue
+        if name.strip("_") in VERBS:
             places.append(f"{file}:{node.lineno}: {name}")  # type: ignore[attr-defined]
     assert not places, "name the value by a noun:\n" + "\n".join(sorted(places))
 

@@ -80,7 +80,7 @@ class Scene:
         """Return the position of each such thing relative to the player."""
         return [_relation(self.player, cell) for cell in self.things[thing]]
 
-    def said_of(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
+    def stated_relations(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
         """Return the relations stated of a thing, also under a synonym that names nothing else in this scene."""
         return [statement.relation for statement in statements if self._meant(statement.thing) == thing]
 
@@ -101,7 +101,7 @@ def read_statements(text: str) -> list[Statement]:
         what, other = match["what"], match["other"]
         if (what == "player") == (other in ("player", "me", "you")):
             continue
-        relation = _said(match["one"], match["two"], match["line"], is_exact=bool(match["directly"]))
+        relation = _sided(match["one"], match["two"], match["line"], is_exact=bool(match["directly"]))
         statements.append(Statement(other, _turned(relation)) if what == "player" else Statement(what, relation))
     for match in _ALIGNED.finditer(text):
         if match["what"] != "player":
@@ -150,7 +150,7 @@ def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, f
     """
     total = weight_sum = 0.0
     for thing in scene.things:
-        stated, true = scene.said_of(thing, statements), scene.relations(thing)
+        stated, true = scene.stated_relations(thing, statements), scene.relations(thing)
         if stated or true:
             weight = weights.get(thing, 0.0) if weights else 1.0
             total += weight * f1(stated, true)
@@ -179,7 +179,7 @@ def _relation(player: Cell, cell: Cell) -> tuple[Vertical, Horizontal]:
     )
 
 
-def _said(one: str, two: str | None, line: str | None, *, is_exact: bool) -> Relation:
+def _sided(one: str, two: str | None, line: str | None, *, is_exact: bool) -> Relation:
     halves: list[list[str]] = [[], []]
     for side in filter(None, (one, two)):
         word = _SIDE_WORD.search(side)
@@ -198,7 +198,7 @@ def _aligned(line: str, side: str | None) -> Relation:
         return ("same", "same")
     if side is None:
         return ("same", None) if line == "row" else (None, "same")
-    return _said(side, None, line, is_exact=False)
+    return _sided(side, None, line, is_exact=False)
 
 
 def _turned(relation: Relation) -> Relation:

@@ -170,7 +170,7 @@ def _agent_step(row: Row, context: Sequence[int], step_id: int, shown: Sequence[
 
 def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[TraceTurn]:
     answering = [step for step in steps if step.get("source") == "agent" and not step.get("is_copied_context")]
-    are_recorded = all(_tokens(step, "completion_token_ids") or _own(step) for step in answering)
+    are_recorded = all(_tokens(step, "completion_token_ids") or _own_columns(step) for step in answering)
     turns: list[TraceTurn] = []
     messages: list[Message] = []
     chat: list[ChatMessage] = []
@@ -184,11 +184,11 @@ def _turns(steps: Sequence[Mapping[str, Any]], images: ImageParts) -> list[Trace
             chat.append({"role": source, "content": messages[-1][1]})
             continue
         response, think = response_of(step.get("message"), step.get("reasoning_content"), step.get("tool_calls"))
-        chat.append(_said(step))
+        chat.append(_assistant_message(step))
         if step.get("is_copied_context"):
             messages.append(("assistant", response))
             continue
-        columns = _own(step)
+        columns = _own_columns(step)
         turn = TraceTurn(messages, response, think, chat=chat)
         if are_recorded:
             turn, context = _recorded(step, turn, context, columns)
@@ -245,7 +245,7 @@ def _replaced(turn: TraceTurn, **changes: Any) -> TraceTurn:
     return TraceTurn(**{**vars(turn), **changes})
 
 
-def _own(step: Mapping[str, Any]) -> dict[str, Any]:
+def _own_columns(step: Mapping[str, Any]) -> dict[str, Any]:
     ours = _object(_object(step.get("extra")).get("ragen"))
     return {name: ours[name] for name in (*_OF_TURN, "prompt_ids") if name in ours}
 
@@ -257,7 +257,7 @@ def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
     return value or []
 
 
-def _said(step: Mapping[str, Any]) -> ChatMessage:
+def _assistant_message(step: Mapping[str, Any]) -> ChatMessage:
     """Return the message of an agent's step, whose calls have names of their own."""
     calls = [
         {"id": call.get("tool_call_id"), "function": {**call, "name": call.get("function_name")}}

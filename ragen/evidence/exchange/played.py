@@ -199,7 +199,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
         for first, last in _trajectories(rows):
             trajectory = rows[first:last]
             places = [shown.get((row["trajectory_id"], row["turn"]), []) for row in trajectory] if shown else []
-            messages, opening = _told(trajectory, transcriber, places)
+            messages, opening = _messages(trajectory, transcriber, places)
             yield Played(
                 iteration,
                 trajectory,
@@ -211,7 +211,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
             )
 
 
-def _told(
+def _messages(
     rows: Sequence[Row], transcriber: Transcriber | None, places: Sequence[Sequence[PlacedImage]]
 ) -> tuple[list[list[ExportedMessage]], str]:
     """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""

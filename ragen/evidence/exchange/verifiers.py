@@ -156,7 +156,7 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
                 logprobs,
                 is_context_start=not goes_on,
                 finish_reason=finish.get(number, UNKNOWN_FINISH),
-                chat=[*(chat_message(nodes[place]["message"]) for place in path), _said(nodes[number])],
+                chat=[*(chat_message(nodes[place]["message"]) for place in path), _assistant_message(nodes[number])],
             )
         )
         before = number
@@ -208,7 +208,7 @@ def _response(node: Node, number: int) -> tuple[str, str | None]:
     return response_of(*assistant_parts(message))
 
 
-def _said(node: Node) -> ChatMessage:
+def _assistant_message(node: Node) -> ChatMessage:
     message = node["message"]
     return chat_message({"content": message} if isinstance(message, str) else message, "assistant")
 

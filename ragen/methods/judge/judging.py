@@ -58,7 +58,7 @@ class Judge:
         missing = [prompt for prompt in different if prompt not in known]
         if missing:
             _log.info("%s: %d of %d questions are new to the store", self._settings, len(missing), len(different))
-            known |= self._asked(missing)
+            known |= self._new_answers(missing)
         return known
 
     def _stored(self, prompts: Sequence[str]) -> dict[str, bool]:
@@ -68,7 +68,7 @@ class Judge:
             answers = list(threads.map(lambda prompt: self._store.answers.get(self._question(prompt)), prompts))
         return {prompt: answer == "YES" for prompt, answer in zip(prompts, answers, strict=True) if answer is not None}
 
-    def _asked(self, prompts: Sequence[str]) -> dict[str, bool]:
+    def _new_answers(self, prompts: Sequence[str]) -> dict[str, bool]:
         """Send the prompts concurrently, up to the limit; the first failure stops it, and answers so far are stored."""
         with open_client(self._options, self._settings) as client:
             threads = ThreadPoolExecutor(self._options.max_concurrent, thread_name_prefix="judge")

@@ -282,7 +282,7 @@ class RelayedTrajectory(ProgramTrajectory):
 
     def take(self, sequence_id: str, answer: Answer | Refusal) -> None:
         """Answer the call that a request was made for."""
-        number, call, prompt = self._asked.pop(sequence_id)
+        number, call, prompt = self._pending.pop(sequence_id)
         if call.is_abandoned or isinstance(answer, Refusal):
             self._conversations.withdrawn(prompt)
             if isinstance(answer, Refusal):

@@ -102,7 +102,7 @@ class ProgramTrajectory:
         self._context = context
         self._opening = prefilled_tag(context.contexts.agent)
         self._conversations = Conversations(context.spelling, context.contexts.agent.earlier_thoughts == "kept")
-        self._asked: dict[str, tuple[int, PendingCall, ConversationPrompt]] = {}
+        self._pending: dict[str, tuple[int, PendingCall, ConversationPrompt]] = {}
         self._turns: dict[int, Turn] = {}
         self._num_calls = self._num_abandoned = 0
         self._limit = ""
@@ -110,7 +110,7 @@ class ProgramTrajectory:
     @property
     def is_waiting(self) -> bool:
         """Whether the program waits for a response."""
-        return bool(self._asked)
+        return bool(self._pending)
 
     def ask(self, call: PendingCall, spelled: "Future[ConversationPrompt]") -> Request | None:
         """Return the request for a call; None if the call was refused instead.
@@ -127,7 +127,7 @@ class ProgramTrajectory:
         number, seed = self._num_calls, self.episode.sampling_seed
         self._num_calls += 1
         sequence_id = f"{self.episode.trajectory_id}/{prompt.number}"
-        self._asked[sequence_id] = number, call, prompt
+        self._pending[sequence_id] = number, call, prompt
         uniforms = token_uniforms(seed, number, self._context.sampling.max_response_tokens)
         turn_seed = derive_seed(seed, "turn", number)
         return Request(sequence_id, prompt.ids, uniforms, turn_seed, call.request.plain, prompt.images)
@@ -184,7 +184,7 @@ class ProgramTrajectory:
             response: The response.
             text: Its text without the end token.
         """
-        number, call, prompt = self._asked.pop(sequence_id)
+        number, call, prompt = self._pending.pop(sequence_id)
         if call.is_abandoned:
             self._num_abandoned += 1
             self._conversations.withdrawn(prompt)

@@ -38,9 +38,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda.tunable, "enable", lambda _: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    module._found.cache_clear()
+    module._device.cache_clear()
     yield
-    module._found.cache_clear()
+    module._device.cache_clear()
 
 
 @pytest.mark.usefixtures("gpu")

@@ -23,7 +23,7 @@ from starpo.ragen.evidence.exchange.choosing import parse_choice
 from starpo.ragen.evidence.exchange.exporting import export_run
 from starpo.ragen.evidence.exchange.intake import take_in
 from starpo.ragen.evidence.exchange.messages import message_lines
-from starpo.ragen.evidence.exchange.played import Played, Recorded, _told
+from starpo.ragen.evidence.exchange.played import Played, Recorded, _messages
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.learning.reward.compute import compute_rewards
@@ -55,7 +55,7 @@ def played(request):
             }
         )  # fmt: skip
         places.append(added.images)
-    messages, opening = _told(rows, Transcriber(tokenizer, agent.model_dump()), places)
+    messages, opening = _messages(rows, Transcriber(tokenizer, agent.model_dump()), places)
     return Played(0, rows, None, None, messages, opening, places)
 
 
