@@ -68,7 +68,7 @@ def large(smollm2: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("model", ["smollm2", "large"])
-def test_what_is_not_kept_costs_little(
+def test_unkept_checkpoints_cost_little(
     played: tuple[Store, Keys], model: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (store, data), folder = played, request.getfixturevalue(model)

@@ -62,7 +62,7 @@ def imitation(name: str, store: Path) -> float:
 
 
 @pytest.mark.parametrize("name", ["sokoban", "frozen-lake"])
-def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
+def test_training_improves_on_imitation(name: str, store: Path) -> None:
     gain = {"sokoban": 0.60, "frozen-lake": 0.30}[name]
     seed_curves = curves(name, store)
     best_imitation = imitation(name, store)
@@ -77,7 +77,7 @@ def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
     ("name", "gain"),
     [("countdown", 0.25), ("metamath-qa", 0.25), ("search-qa", 0.5), ("reasoning-gym", 0.4), ("rubik", 0.5)],
 )
-def test_other_environments_are_learned(name: str, gain: float, store: Path) -> None:
+def test_further_environments_are_learned(name: str, gain: float, store: Path) -> None:
     for curve in curves(name, store, seeds=(0, 1)):
         assert curve[-1]["success"] - curve[0]["success"] >= gain
 

@@ -37,7 +37,7 @@ def database() -> Database:
     return Database(load)
 
 
-def test_there_are_queries() -> None:
+def test_guide_has_queries() -> None:
     assert len(QUERIES) >= 8
 
 

@@ -38,7 +38,7 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
     assert due_runs(store) == ["damaged", "new"]
 
 
-def test_it_is_a_scheduled_deployment() -> None:
+def test_audit_is_a_scheduled_deployment() -> None:
     (deployed,) = [made for made in deployments() if made.flow.name == "audit"]
     made = deployed.to_runner()
     assert made.name == "hourly"

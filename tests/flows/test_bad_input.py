@@ -81,7 +81,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     assert "mine.toml: is not TOML: Invalid value (at line 1" in refused("validate", "mine.toml", cwd=tmp_path)
 
 
-def test_one_flipped_byte(stored: Path) -> None:
+def test_flipped_byte_is_one_message(stored: Path) -> None:
     file = next(stored.glob("*.parquet"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1

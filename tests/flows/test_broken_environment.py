@@ -50,7 +50,7 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("command", "answer"),
     [(("runs",), "no runs"), (("validate", "smoke"), "valid")],
 )
-def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], answer: str) -> None:
+def test_commands_without_environment_still_work(folder: Path, command: tuple[str, ...], answer: str) -> None:
     result = ragen(folder, *command)
     assert (result.returncode, result.stderr) == (0, "")
     assert answer in result.stdout

@@ -27,7 +27,7 @@ def put_run(store: Store, name: str, flow: str, successes: list[float]) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("successes", "at"), [([0.8] * 8 + [0.1] * 8, 8), ([0.8] * 16, None)])
-def test_when_success_halved_is_said(tmp_path, successes: list[float], at: int | None) -> None:
+def test_halved_success_is_reported(tmp_path, successes: list[float], at: int | None) -> None:
     store = Store(str(tmp_path / "store"))
     put_run(store, "mine", "starpo", successes)
     arguments = ["diagnose", "mine", "--every", "0", "--store", store.url]

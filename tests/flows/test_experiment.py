@@ -58,7 +58,7 @@ def written(model: Path, environment: str) -> dict[str, Any]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("environment", ["Bandit", "sokoban", "FrozenLakeNoSlip", "Rubik", "SearchQATools"])
-def test_what_is_written_validates(
+def test_written_experiment_validates(
     model: Path, environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -142,7 +142,7 @@ def test_gpu_machine_gets_gpu_sizes(model: Path, monkeypatch: pytest.MonkeyPatch
     assert settings["policy"]["fine_tuning"]["batch_size"] == 32
 
 
-def test_nothing_is_overwritten(model: Path, tmp_path: Path) -> None:
+def test_existing_file_is_not_overwritten(model: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
         experiment(str(model), "bandit", tmp_path / "mine.toml")

@@ -156,7 +156,7 @@ def test_every_command_is_here() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_nothing_raw_gets_out(
+def test_output_holds_no_raw_control_characters(
     command: str, ragen: Ragen, original: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the terminal, which is coloured, and on pages; data are exported as they are."""
@@ -203,7 +203,7 @@ def test_active_run_is_followed(store: Path, is_terminal: bool, capsys: pytest.C
     assert_nothing_raw(out)
 
 
-def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
+def test_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
     for file in (store / "episodes").glob("*/manifest.json"):
         file.write_text("{")
     rows = {row["run"]: row for row in json.loads(ragen("runs", "--json")[1])}
@@ -214,7 +214,7 @@ def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
     assert f"{BROKEN} is damaged: " in out
 
 
-def test_a_headline_without_success_is_told(tmp_path: Path, make_run: Callable[..., object], ragen: Ragen) -> None:
+def test_missing_success_is_reported(tmp_path: Path, make_run: Callable[..., object], ragen: Ragen) -> None:
     other = Store(str(tmp_path / "other"))
     make_run(other, "mine")
     stage = Stage(name="evaluate", version=1)
@@ -276,7 +276,7 @@ def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) ->
     assert "STARPO_SQL_MEMORY_GB" in err
 
 
-def test_what_people_can_see_stays() -> None:
+def test_visible_characters_stay() -> None:
     text = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
     assert visible(text) == text
     assert visible("a\u200db\x9b") == "a\ufffdb\ufffd"
@@ -284,7 +284,7 @@ def test_what_people_can_see_stays() -> None:
     assert quoted("a" * 10, 5) == "'aaaa... (12 characters)"
 
 
-def test_one_door() -> None:
+def test_commands_print_through_terminal_module() -> None:
     """Every command prints through `flows/console/terminal.py` only."""
     folder = Path(cli.__file__).parents[1]
     others = re.compile(
@@ -295,7 +295,7 @@ def test_one_door() -> None:
             assert not others.search(file.read_text()), f"{file}: print through flows/console/terminal.py"
 
 
-def test_what_is_logged_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7")
     try:
         raise ConnectionError("proxy http://me:hunter2@proxy:3128 refused; key wJalrXUtnFEMIK7")

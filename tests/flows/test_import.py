@@ -83,7 +83,7 @@ def test_imported_run_names_its_unknowns(store: Store, parquet: Path) -> None:
         plan_replay(store, "mine")
 
 
-def test_another_form_is_refused(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_unknown_format_is_refused(store: Store, parquet: Path, tmp_path: Path) -> None:
     (tmp_path / "turns.csv").write_text("a,b\n1,2\n")
     assert "trajectories are read from .parquet, " in refusal(store, "mine", tmp_path / "turns.csv")
     (tmp_path / "text.parquet").write_text("no Parquet")
@@ -93,7 +93,7 @@ def test_another_form_is_refused(store: Store, parquet: Path, tmp_path: Path) ->
     assert "there is no such file" in refusal(store, "mine", tmp_path / "absent.parquet")
 
 
-def test_other_columns_are_named(store: Store, tmp_path: Path) -> None:
+def test_unexpected_columns_are_named(store: Store, tmp_path: Path) -> None:
     table = example_turns(3)
     other = table.rename_columns(["reply" if name == "response" else name for name in table.column_names])
     pq.write_table(other, tmp_path / "other.parquet")
@@ -258,7 +258,7 @@ def test_all_unsound_imports_nothing(store: Store, tmp_path: Path) -> None:
     assert "are kept in " in message
 
 
-def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_path: Path) -> None:
+def test_export_is_imported_again(store: Store, parquet: Path, tmp_path: Path) -> None:
     run_import(store, "mine", parquet)
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["export", "mine", "--format", "atif", "-o", str(out), "--store", store.url])
@@ -280,7 +280,7 @@ def test_whole_export_keeps_its_iterations(store: Store, parquet: Path, tmp_path
     assert store.runs.get("again").parameters["files"] == ["iteration-00000", "iteration-00001"]
 
 
-def test_folders_of_others_are_one_iteration(store: Store, tmp_path: Path) -> None:
+def test_foreign_folders_are_one_iteration(store: Store, tmp_path: Path) -> None:
     for name, beside in {"trial-1": None, "iteration-00000": "trial-1"}.items():
         document = {
             "schema_version": "ATIF-v1.4", "trajectory_id": name, "session_id": name, "agent": {"name": "a"},

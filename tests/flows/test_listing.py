@@ -51,7 +51,7 @@ def test_panel_is_of_training_environment(store, capsys):
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
 
 
-def test_one_evaluation_is_no_change(store, capsys):
+def test_single_evaluation_shows_no_change(store, capsys):
     show(NAME, store=store.url)
     out = capsys.readouterr().out
     assert "0.250" in out

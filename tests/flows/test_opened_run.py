@@ -89,7 +89,7 @@ def test_table_checked_without_reading_other_iterations(run: starpo.Run, nothing
         (lambda run: starpo.play("smoke", {"rollout.engine": "openai"}), ConfigError, "openai.base_url"),
     ],
 )
-def test_what_is_wrong_is_one_error(
+def test_wrong_requests_are_one_error(
     ask: Callable[[starpo.Run], object], error: type[Exception], message: str, run: starpo.Run
 ) -> None:
     with pytest.raises(starpo.StarPOError, match=message) as caught:

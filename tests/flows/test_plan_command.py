@@ -80,7 +80,7 @@ def test_unknown_gpu_memory_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None
         plan("smoke", gpus=2)
 
 
-def test_what_does_not_fit_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_oversized_plan_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     plan_facts = planned("sokoban-paper", capsys, gpu_memory="24GB")
     assert not plan_facts["fits"]
     assert "each has 24.0 GiB" in plan_facts["reasons"][0]

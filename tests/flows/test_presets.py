@@ -27,7 +27,7 @@ def test_every_preset_resolves_and_survives_json(name: str) -> None:
     assert type(config).model_validate(config.model_dump(mode="json")) == config  # as Prefect validates parameters
 
 
-def test_every_preset_says_what_it_is() -> None:
+def test_every_preset_has_a_description() -> None:
     for name in [*names(), *FRAGMENTS]:
         assert (FOLDER / f"{name}.toml").read_text().startswith("# "), name
 

@@ -30,6 +30,6 @@ def test_places_with_gaps_are_no_range(places, listed):
     assert merged_reasons(given) == [(len(places), f"dropped: number {listed} of 8")]
 
 
-def test_other_words_are_another_reason():
+def test_different_words_are_different_reasons():
     assert merged_reasons(["kept: no filter", "dropped", "kept: no filter"]) == [(2, "kept: no filter"), (1, "dropped")]
     assert merged_reasons([]) == []

@@ -147,7 +147,7 @@ def test_listings_are_whole(command, width, store, monkeypatch):
 
 
 @WIDTHS
-def test_one_reason_is_said_once(width, store):
+def test_shared_reason_is_shown_once(width, store):
     text = " ".join(ragen(width, "show", LONG, "--iteration", "0", "--store", store).split())
     groups = json.loads(ragen(width, "show", LONG, "--iteration", "0", "--store", store, "--json"))["groups"]
     assert len(groups) == 48

@@ -83,7 +83,7 @@ def test_unknown_run_or_iteration_named(store: str, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_comparison_names_what_differs(store: str) -> None:
+def test_comparison_names_differing_settings(store: str) -> None:
     output = ragen("compare", "half", "quarter", "--store", store)
     assert "success by run" in output
     assert "keep" in output

@@ -74,7 +74,7 @@ def test_json_turn_has_prompt_messages(store, capsys):
     assert [row["response"] for row in rows] == [row["response"] for row in turns()]
 
 
-def test_without_a_tokenizer_that_is_said(store, capsys):
+def test_missing_tokenizer_is_reported(store, capsys):
     store.drop("checkpoint", stage_key(STAGE, {}, {}, 0))
     assert "no checkpoint with the run's tokenizer" in shown(store, capsys, should_show_prompts=True)
     assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
@@ -108,6 +108,6 @@ def test_turn_reward_shown_by_component(store, capsys):
         ({"success": True, "terminated": True}, "goal reached"),
     ],
 )
-def test_why_an_episode_ended_is_said(facts, ending):
+def test_end_of_episode_is_explained(facts, ending):
     last = turns()[-1] | {"success": False, "terminated": False, "truncated": False, **facts}
     assert _ending(last | {"executed_actions": ["Up", "Left"]}).startswith(ending)

@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_prints_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     validate("smoke")
     first, lengths = capsys.readouterr().out.splitlines()
     assert first == "smoke: valid; 2 iterations of sokoban. --json shows it all."

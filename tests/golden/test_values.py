@@ -108,7 +108,7 @@ def close(old: Any, new: Any) -> bool:
 
 
 @pytest.mark.parametrize("new", [{}, {"a": [1.0, 2.0], "b": 1}, {"a": [1.0]}, {"a": [1.0, 2.0 + 1e-11]}, {"a": None}])
-def test_a_small_difference_is_one(new: dict[str, Any]) -> None:
+def test_small_difference_is_detected(new: dict[str, Any]) -> None:
     assert close({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-13]})
     assert not close({"a": [1.0, 2.0]}, new)
 

@@ -28,7 +28,7 @@ def schema() -> jsonschema.protocols.Validator:
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "compose.gpu.yaml"])
-def test_it_is_valid(name: str, schema: Any, documents: Callable[[str], list[Any]]) -> None:
+def test_compose_files_are_valid(name: str, schema: Any, documents: Callable[[str], list[Any]]) -> None:
     assert [error.message for error in schema.iter_errors(documents(f"compose/{name}")[0])] == []
 
 
@@ -38,7 +38,7 @@ def test_ports_are_published_on_loopback_alone(compose: Compose) -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-def test_what_is_waited_for_can_come(compose: Compose, root: Path) -> None:
+def test_awaited_conditions_are_reachable(compose: Compose, root: Path) -> None:
     services = compose["services"]
     own_check = "HEALTHCHECK" in (root / "infra/images/cpu.Dockerfile").read_text()
     adopted = set()

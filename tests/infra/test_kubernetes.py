@@ -45,7 +45,7 @@ def _pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_they_are_valid(manifests: list[Manifest], release: str) -> None:
+def test_manifests_are_valid(manifests: list[Manifest], release: str) -> None:
     for manifest in manifests:
         if manifest["kind"] != "RayCluster":
             _validate(manifest, release)

@@ -92,7 +92,7 @@ def test_computing_roles_keep_freed_memory(
     assert (tmp_path / "malloc").read_text().strip() == (tunables or KEEP_FREED_MEMORY)
 
 
-def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
+def test_missing_variables_are_named(start: Callable[..., list[str]]) -> None:
     assert "PREFECT_API_URL: names the Prefect server" in start("setup", code=1)[-1]
     assert "RAY_ADDRESS: names the head" in start("ray-worker", code=1)[-1]
 

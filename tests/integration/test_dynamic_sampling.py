@@ -113,7 +113,7 @@ def test_the_plan_knows_every_stage(finished: tuple[Store, str], tmp_path: Path)
     assert [stage.name for stage in before.stages if stage.stage.name == "rollout"] == ["rollout"] * 2
 
 
-def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
+def test_run_with_attempts_is_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
     checked = {(f.stage, str(f.verdict)) for f in verification.findings if f.check in ("turns", "selection", "tokens")}
@@ -136,7 +136,7 @@ def test_record_missing_an_attempt_is_rejected(copied: tuple[Store, str]) -> Non
 
 
 @pytest.mark.thorough
-def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
+def test_run_with_attempts_is_replayed(finished: tuple[Store, str]) -> None:
     """Unchanged settings give the same updates. With fewer groups wanted, those of later attempts are surplus."""
     store, run = finished
     name = replay(run, store=store.url)
@@ -221,7 +221,9 @@ def test_resumed_run_has_same_digests(finished: tuple[Store, str], tmp_path: Pat
     assert digests(store, run) == digests(original, run)
 
 
-def test_exhausted_attempts_train_on_what_varies(finished: tuple[Store, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_exhausted_attempts_train_on_varying_groups(
+    finished: tuple[Store, str], caplog: pytest.LogCaptureFixture
+) -> None:
     overrides = {"rollout.max_attempts": 2, "filter.num_wanted": 100, "iterations": 1}
     store, run = train(Path(finished[0].url), **overrides)
     data = recorded_data(store.runs.iteration(run, 0))

@@ -80,7 +80,7 @@ def test_forged_warm_start_time_is_detected(folder: Path) -> None:
     assert verify(folder, **WARM_START).exit_code == 1
 
 
-def test_what_was_not_forged_is_verified(folder: Path) -> None:
+def test_unforged_run_is_verified(folder: Path) -> None:
     """The options that find the forgeries find nothing in an intact run."""
     for options in (RECORD, UPDATE, WARM_START, REWARD, FILTER, DIAGNOSE, ROLLOUT, LAST):
         verification = verify(folder, **options)

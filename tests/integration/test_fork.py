@@ -43,7 +43,7 @@ def train(store: Store, run: str, iteration: int, change: dict[str, object], nam
     starpo(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
 
 
-def test_fork_shares_what_came_before(folder: Path) -> None:
+def test_fork_shares_earlier_stages(folder: Path) -> None:
     store = Store(str(folder))
     base, fork = (store.runs.iterations(name) for name in ("base", "fork"))
     assert {n: fork[n] for n in (0, 1, 2)} == {n: base[n] for n in (0, 1, 2)}
@@ -93,7 +93,7 @@ def test_nested_fork_omits_later_changes(copied: Store) -> None:
         (2, {"rollout.staleness": 1}, "it decides which policy plays which rollout"),
     ],
 )
-def test_what_cannot_be_forked_is_said(folder: Path, iteration: int, change: dict[str, object], message: str) -> None:
+def test_impossible_fork_is_explained(folder: Path, iteration: int, change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_fork(Store(str(folder)), "base", iteration, change)
 
@@ -106,7 +106,7 @@ def test_missing_or_untrained_run_not_forked(copied: Store) -> None:
         plan_fork(copied, branch, 1, CHANGE)
 
 
-def test_other_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward, "STAGE", Stage(name="reward", version=reward.STAGE.version + 1))
     with pytest.raises(ConfigError, match=r"would not make checkpoint 2 .*\n  reward: was '\d+', is '\d+'"):
         plan_fork(Store(str(folder)), "base", 2, CHANGE)

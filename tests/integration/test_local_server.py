@@ -89,7 +89,7 @@ def test_runs_survive_busy_server(shell: Shell) -> None:
     assert sum(2**retry for retry in range(1, retries + 1)) > 8 * 60  # Prefect waits 2, 4, 8, ... s
 
 
-def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
+def test_scheduled_deployment_gets_runs(shell: Shell) -> None:
     """With SQLAlchemy 2.1, Prefect 3.8 cannot insert scheduled runs, so nothing with a schedule would ever run."""
     query = {
         "deployments": {"name": {"any_": ["hourly"]}},

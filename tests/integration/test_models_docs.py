@@ -58,7 +58,7 @@ def test_the_table_has_three_sizes() -> None:
     assert len(ROW.findall(PAGE)) == 3
 
 
-def test_every_command_names_what_there_is() -> None:
+def test_commands_on_page_name_existing_things() -> None:
     """Of the commands that the test in the second tier runs, the presets and settings exist."""
     for name, settings in re.findall(r"^starpo (?:train|validate) (\S+-smollm2)(.*)$", PAGE, re.MULTILINE):
         assigned = dict(text.split("=") for text in re.findall(r"--set (\S+)", settings))

@@ -49,7 +49,7 @@ def test_norms_equal_learners_gradients(folder: Path) -> None:
     assert lab.comparison.cosines["run"]["run"] == 1.0
 
 
-def test_it_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objectives_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(folder))
     first = compare_objectives(store, "plain", ["rloo", "grpo"], 0)
     monkeypatch.setattr(TorchLearner, "at_start", lambda *_: pytest.fail("it was computed again"))
@@ -94,7 +94,7 @@ def test_comparison_printed_and_as_json(folder: Path, tmp_path: Path) -> None:
         ("critic", ["ppo"], 0, "no objective can be measured: run: 'gae' needs a critic"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(folder: Path, run, methods, iteration, message) -> None:
+def test_unmeasurable_objective_is_refused(folder: Path, run, methods, iteration, message) -> None:
     store = Store(str(folder))
     store.runs.create("empty", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
     with pytest.raises(ConfigError, match=re.escape(message)):

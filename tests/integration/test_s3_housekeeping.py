@@ -53,7 +53,7 @@ def test_run_round_trip_s3_is_bytewise(bucket: Any, make_run: MakeRun, tmp_path:
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun) -> None:
+def test_unneeded_artifacts_are_deleted(bucket: Any, make_run: MakeRun) -> None:
     store = Store(f"s3://{bucket.name}/store")
     location = Location(store.url)
     make_run(store, "mine", 1)

@@ -113,7 +113,7 @@ def dies_after(number: int) -> Schedule:
 
 
 @pytest.mark.ceph
-def test_on_ceph(
+def test_run_is_stored_on_ceph(
     config: StarPOConfig,
     expected: Digests,
     ceph: dict[str, str],

@@ -143,7 +143,7 @@ def test_listings_are_of_one_folder(bucket: Any) -> None:
     assert Location(f"s3://{bucket.name}/empty").names("") == Location(f"s3://{bucket.name}/empty").files("") == []
 
 
-def test_of_creators_at_once_one_wins(bucket: Any) -> None:
+def test_one_of_concurrent_creators_wins(bucket: Any) -> None:
     location = Location(f"s3://{bucket.name}")
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda number: location.create("marker", b"%d" % number), range(8)))

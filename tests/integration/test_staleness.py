@@ -48,7 +48,7 @@ def test_later_rollouts_use_previous_checkpoint(finished: tuple[Store, str]) -> 
     assert played_by == [before[0], before[0], before[1]]
 
 
-def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
+def test_every_turn_records_staleness(finished: tuple[Store, str]) -> None:
     store, run = finished
     assert staleness(store, run) == {0: 0, 1: 1, 2: 1}
     with open_database(store, [run]) as database:
@@ -56,7 +56,7 @@ def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
     assert [(row["iteration"], row["staleness"]) for row in rows] == [(0, 0), (1, 1), (2, 1)]
 
 
-def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
+def test_update_corrects_for_staleness(finished: tuple[Store, str]) -> None:
     """The policy's log-probs equal the sampling policy's on its own rollout, but not on the previous policy's."""
     store, run = finished
     gaps = []
@@ -68,7 +68,7 @@ def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
     assert min(gaps[1:]) > 0.01
 
 
-def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
+def test_stale_run_is_verified(finished: tuple[Store, str]) -> None:
     verification = verify_run(*finished)
     assert verification.is_faultless
     checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]

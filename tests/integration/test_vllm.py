@@ -161,13 +161,13 @@ def test_worker_that_died_is_replaced(job, pool, vllm_interpreter):
     assert len(workers(vllm_interpreter)) == 1
 
 
-def test_missing_interpreter_is_said(monkeypatch):
+def test_missing_interpreter_is_reported(monkeypatch):
     monkeypatch.setenv("STARPO_VLLM_PYTHON", "/nowhere/python")
     with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(STARPO_VLLM_PYTHON\).*make vllm"):
         VLLMEngineConfig().python()
 
 
-def test_interpreter_without_vllm_is_said(job, monkeypatch):
+def test_interpreter_without_vllm_is_reported(job, monkeypatch):
     with pytest.raises(EngineError, match="engine 'vllm' needs vLLM, which this environment does not have"):
         play_shards(WorkerPool(EngineSpec.of(ROLLOUT), 1), job, SHARDS)
 

@@ -22,7 +22,7 @@ def fit(*, turns: int = 3, response: int = 64, context: int = 1000, positions: i
     return ContextFit("environment", "sokoban", lengths, AgentConfig(max_turns=turns), rollout, positions)
 
 
-def test_what_fits_is_no_misfit() -> None:
+def test_fitting_context_has_no_misfit() -> None:
     assert (fit().misfit, fit().shortage, fit().num_needed) == (None, None, 352)
     assert fit(context=352).shortage is None
     assert fit(positions=352).misfit is None

@@ -67,6 +67,6 @@ def test_options_completed_and_passed_on() -> None:
         ({"reward.options.elsewhere.k": 1}, "'elsewhere' is not one of components"),
     ],
 )
-def test_wrong_ones_are_one_message(overrides: dict[str, object], message: str) -> None:
+def test_wrong_options_are_one_message(overrides: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)

@@ -123,7 +123,7 @@ def test_names_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / f"test_{NAME}.py").write_text("mine")
     with pytest.raises(ConfigError, match="already exists, and nothing was written"):
         environment(NAME, tmp_path)

@@ -29,7 +29,7 @@ def of(model: Path | str = "nobody/none", **settings: Any) -> StarPOConfig:
     return preset("smoke", {"policy.type": "pretrained", "policy.name_or_path": str(model), **named})
 
 
-def test_what_rows_say(make_turns: Callable[..., pa.Table]) -> None:
+def test_summary_by_hand(make_turns: Callable[..., pa.Table]) -> None:
     """Two groups of two: in g0 one member pulls 1.0 and the other is cut; in g1 both earn the same."""
     rows = [
         {"trajectory_id": "g0-0", "group_id": "g0", "action_rewards": [1.0], "success": True, "response_ids": [3] * 4},
@@ -59,7 +59,7 @@ def test_a_cut_response_needs_room() -> None:
     assert "--set rollout.max_response_tokens=128" in sentence  # twice the preset's 64
 
 
-def test_a_form_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_responses_suggest_fine_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     babbling = replace(SEEN, well_formed=0.1, num_differing=0)
     assert "fine-tune first, with a table [policy.fine_tuning]" in advice(babbling, of())
     tuned = of(policy__fine_tuning={})

@@ -18,7 +18,7 @@ def test_the_same_environment_is_read_once(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["STARPO_STORE", "starpo_store"])
-def test_a_changed_environment_is_read_anew(monkeypatch, name):
+def test_changed_environment_is_reread(monkeypatch, name):
     monkeypatch.delenv("STARPO_STORE", raising=False)
     assert Runtime.current().store == "var/store"
     monkeypatch.setenv(name, "there")

@@ -61,6 +61,6 @@ def test_later_phase_code_belongs_to_run() -> None:
         ([{"iteration": 5, "set": {"filter.keep": 1.0}}] * 2, r"iterations \[5, 5\]: expected ascending, each once"),
     ],
 )
-def test_what_cannot_be_is_said(changes: list[dict[str, Any]], message: str) -> None:
+def test_invalid_schedule_is_explained(changes: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         preset("sokoban", {"schedule": changes})

@@ -46,14 +46,14 @@ def test_invalid_name_parts_are_refused(name: str) -> None:
     assert message.isprintable()
 
 
-def test_many_are_one_short_message() -> None:
+def test_many_faults_are_one_message() -> None:
     with pytest.raises(ConfigError, match=r"is named '/0', '/1', '/2' \(100 in all\): expected a name") as caught:
         apply_overrides(preset("smoke"), {"evaluation.variants": {f"/{number}": BANDIT for number in range(100)}})
     assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("name", ["a", "7", "SokobanNewVocab", "6x6 rooms", "v1.2-b_c", "a" * 64])
-def test_what_can_is_a_panel(name: str) -> None:
+def test_valid_name_is_a_panel(name: str) -> None:
     assert list(with_variant(name).panels) == ["sokoban", name]
 
 

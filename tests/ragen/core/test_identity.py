@@ -170,7 +170,7 @@ def test_every_edit_matters(identify: Callable[..., str], kind: str) -> None:
         "from mine import shared as s",
     ],
 )
-def test_what_is_imported_anywhere_matters(identify: Callable[..., str], block: str, statement: str) -> None:
+def test_every_import_counts(identify: Callable[..., str], block: str, statement: str) -> None:
     text = block.replace("IMPORT", statement) + R
     assert identify(reward=text) != identify(reward=text, shared=SHARED.replace("RATE = 2", "RATE = 3"))
 
@@ -222,7 +222,7 @@ def test_non_python_source_counts_as_text(identify: Callable[..., str]) -> None:
     assert identify(tables="def (:\n") != identify(tables="def ):\n")
 
 
-def test_nothing_is_carried_out(identify: Callable[..., str]) -> None:
+def test_code_is_never_executed(identify: Callable[..., str]) -> None:
     assert is_reusable(identify(__init__="raise SystemExit(3)\n", reward="import sys\nsys.exit(4)\n"))
 
 

@@ -37,6 +37,6 @@ def test_few_states_shared_with_panel():
     assert fresh_env_seed(bandit, "train", 0, excluded=everything) == derive_seed("train", 0)
 
 
-def test_everything_excluded_ends_the_search():
+def test_search_ends_if_all_excluded():
     with pytest.raises(EnvironmentFault, match=r"101 initial states drawn.*lower evaluation\.num_prompts"):
         fresh_env_seed(TINY, "train", excluded=frozenset({digest(TINY, 0)}))

@@ -39,7 +39,7 @@ SIDES = [
         ("the box is above the player in the same row", "box", (None, None)),
     ],
 )
-def test_what_is_read(text, thing, relation):
+def test_reading_statements_by_hand(text, thing, relation):
     assert read_statements(text) == [Statement(thing, relation)]
 
 
@@ -56,7 +56,7 @@ def test_what_is_read(text, thing, relation):
         "Player: (2, 2)\nGoal: (3, 3)",
     ],
 )
-def test_what_is_no_statement(text):
+def test_other_text_is_no_statement(text):
     assert read_statements(text) == []
 
 
@@ -129,7 +129,7 @@ def test_written_statements_are_true_and_complete(player, goals, holes):
 @given(
     st.text(), st.lists(st.sampled_from(["the box is ", "above ", "and ", "player", "1 row ", "-", ", "])).map("".join)
 )
-def test_nothing_makes_it_raise(text, soup):
+def test_reading_never_raises(text, soup):
     read_statements(text + soup)
 
 

@@ -49,7 +49,7 @@ def test_external_failures_are_repeated(error: Exception, tmp_path: Path, pauses
 @pytest.mark.parametrize(
     "error", [ConfigError("wrong"), ArtifactMissingError("gone"), ArtifactDamagedError("edited"), KeyError("a bug")]
 )
-def test_what_is_wrong_is_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
+def test_own_errors_are_not_repeated(error: Exception, tmp_path: Path, pauses: list[float]) -> None:
     with pytest.raises(type(error)):
         InProcess().submit(str(tmp_path), failing(error, 1), "000 diagnose").result()
     assert pauses == []

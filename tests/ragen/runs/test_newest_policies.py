@@ -54,7 +54,7 @@ def test_policies_in_memory_if_ample(policies: NewestPolicies, places: list[Path
     assert add(policies, "a", size_bytes=10**18).is_relative_to(places[0])
 
 
-def test_one_that_fails_leaves_nothing(policies: NewestPolicies) -> None:
+def test_failing_policy_leaves_nothing(policies: NewestPolicies) -> None:
     add(policies, "a")
     with (
         pytest.raises(StoreError, match=r"(?s)cannot be written to .*No space left.*TMPDIR"),

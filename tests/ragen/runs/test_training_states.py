@@ -93,7 +93,7 @@ def test_a_dropped_checkpoint_hides_nothing(lineage: Lineage) -> None:
     assert training_states(lineage.store, third) == TrainingStates(frozenset(map(digest, "abc")), 0)
 
 
-def test_what_is_not_there_is_counted(lineage: Lineage) -> None:
+def test_missing_stages_are_counted(lineage: Lineage) -> None:
     """Two origins are unknown: a warm start that recorded no states and a missing rollout. The other rollout counts."""
     second = lineage.update("1" * 32, lineage.first("0" * 32, None), "f" * 32)
     third = lineage.update("2" * 32, second, "b" * 32, "c")

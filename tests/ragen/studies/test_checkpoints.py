@@ -11,7 +11,7 @@ from starpo.ragen.studies.checkpoints import expand
 from starpo.ragen.studies.sweep import Sweep
 
 
-def test_everything_is_multiplied_out(store: Store, begin: Callable[..., str]) -> None:
+def test_all_combinations_are_cells(store: Store, begin: Callable[..., str]) -> None:
     runs = [begin("one"), begin("two", done=1)]
     sweep = Sweep(name="s", runs=runs, iterations="all", temperatures=[0.0, 1.0], seeds=[0, 3])
     cells = expand(sweep, store).cells

@@ -14,7 +14,7 @@ def records(request, tmp_path):
     return Ablations(str(tmp_path) if request.param == "local" else f"memory://{tmp_path.name}/store")
 
 
-def test_what_is_saved_is_read(records):
+def test_saved_result_is_read(records):
     records.begin(GRID)
     assert records.names() == []
     records.save(RESULT)

@@ -27,7 +27,7 @@ def test_wilson_of_no_success_in_ten():
     assert wilson_interval(10, 10) == pytest.approx((1 - 0.277533, 1.0), abs=1e-6)
 
 
-def test_without_trials_nothing_is_known():
+def test_no_trials_give_widest_interval():
     assert wilson_interval(0, 0) == (0.0, 1.0)
     assert cluster_bootstrap_interval([], [], seed=0) == (0.0, 1.0)
 

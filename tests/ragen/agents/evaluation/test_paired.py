@@ -27,7 +27,7 @@ def test_one_seed_interval_bootstraps_prompts():
     assert (interval.low, interval.high) == pytest.approx((0.2 - 0.0832, 0.2 + 0.0832), abs=0.006)
 
 
-def test_seeds_that_disagree_widen_it():
+def test_disagreeing_seeds_widen_interval():
     # No spread over prompts: a resample is the mean of two draws from (0, 0.5), so 0, 0.25 or 0.5.
     difference = paired_difference(np.repeat([[0.0], [0.5]], 50, axis=1), np.zeros((2, 50)))
     assert (difference.mean, difference.low, difference.high) == pytest.approx((0.25, 0.0, 0.5))

@@ -154,7 +154,7 @@ def test_a_missing_reader_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.thorough
-def test_smollm2_is_what_its_package_carries(smollm2: str) -> None:
+def test_smollm2_has_its_packages_sizes(smollm2: str) -> None:
     check_folder(smollm2)
     config = json.loads((Path(smollm2) / "config.json").read_text())
     sizes = config["model_type"], config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]

@@ -69,7 +69,7 @@ def test_whitespace_around_inner_tags_allowed():
     assert parts(think) == {"observation": " o ", "reasoning": "r"}
 
 
-def test_parts_of_what_has_none():
+def test_formless_reasoning_has_no_parts():
     assert parts(None) == parts("t") == parts("<reasoning>r</reasoning>") == {}
 
 

@@ -30,7 +30,7 @@ def test_texts_are_those_of_transformers(make_tokenizer, name, tools):
     assert render(tokenizer.chat_template, [CONVERSATION], variables) == [(expected, "")]
 
 
-def test_what_templates_use_beyond_plain_jinja():
+def test_template_extensions_beyond_jinja():
     template = (
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"

@@ -217,7 +217,7 @@ def test_unknown_model_suggests_near_ones(server, play):
     assert not server.requests
 
 
-def test_nobody_there(play):
+def test_missing_server_is_one_error(play):
     with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:9/v1 cannot be reached"):
         play(base_url="http://127.0.0.1:9/v1")
 
@@ -228,7 +228,7 @@ def test_server_without_token_ids_refused(server, play):
     assert server.requests[0][3]["return_token_ids"] is True
 
 
-def test_settings_name_what_is_missing():
+def test_incomplete_settings_name_the_missing():
     with pytest.raises(ValueError, match=r"engine = 'openai' needs openai\.base_url"):
         RolloutConfig(engine="openai")
     with pytest.raises(ValueError, match="base_url"):

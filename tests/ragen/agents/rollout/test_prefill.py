@@ -74,7 +74,7 @@ def test_equal_draws_are_read_once(policy):
     assert all(response == responses[0] for response in responses)
 
 
-def test_a_closed_session_begins_anew(policy):
+def test_closed_session_restarts(policy):
     engine, counter = counting_engine(policy)
     session = engine.session(SAMPLING, STOPS)
     (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])

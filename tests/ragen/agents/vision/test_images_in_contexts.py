@@ -140,7 +140,7 @@ def test_contexts_place_their_images(tokenizer, pictures, where, form):
             context.respond([pad, 31])  # a sampled placeholder is a token like any other
 
 
-def test_what_cannot_be_seen_is_said(tokenizer, folder, pictures):
+def test_unseeable_images_are_refused(tokenizer, folder, pictures):
     blind = load_tokenizer(folder)
     blind.image_tokens = None
     with pytest.raises(PolicyError, match=r"sees none, .*: set policy\.type"):

@@ -21,7 +21,7 @@ MANY_COLOURS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
 @pytest.mark.parametrize("is_compressed", [True, False])
 @given(st.tuples(st.integers(1, 9), st.integers(1, 9)).flatmap(lambda s: arrays(np.uint8, (*s, 3))))
-def test_what_was_written_is_read(is_compressed, pixels):
+def test_png_round_trip(is_compressed, pixels):
     assert (decode_png(encode_png(pixels, is_compressed=is_compressed)) == pixels).all()
 
 
@@ -111,6 +111,6 @@ def test_other_files_are_refused(file, message):
         decode_png(file)
 
 
-def test_what_is_not_base64_is_refused():
+def test_invalid_base64_is_refused():
     with pytest.raises(ValueError, match="base64"):
         Image.from_png("*" + base64.b64encode(encode_png(PIXELS)).decode())

@@ -40,7 +40,7 @@ def puzzle(numbers, target):
         ("-(2 - 3 - 5)", 0.1),
     ],
 )
-def test_what_an_answer_pays(answer, reward):
+def test_rewards_of_answers(answer, reward):
     environment = puzzle((2, 3, 5), 16)
     _, paid, terminated, truncated, info = environment.step(answer)
     assert (paid, terminated, truncated) == (reward, True, False)

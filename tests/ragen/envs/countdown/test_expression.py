@@ -118,7 +118,7 @@ def test_values(text, expected):
         *("1234567890", "-" * 70 + "1", "(" * 70 + "1" + ")" * 70, "1 + " * 60 + "1"),
     ],
 )
-def test_what_has_no_value(text):
+def test_texts_without_value(text):
     assert evaluate(text) is None
 
 
@@ -170,7 +170,7 @@ def test_any_text_is_survived(text):
 
 
 @given(st.text("0123456789+-*/()", max_size=14))
-def test_it_agrees_with_python(text):
+def test_evaluation_agrees_with_python(text):
     """The value is Python's, in exact fractions, for texts of these four operations; other texts have none."""
     try:
         readable = re.sub(r"\b0+(?=\d)", "", text)  # Python rejects 007

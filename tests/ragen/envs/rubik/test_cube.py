@@ -103,7 +103,7 @@ def test_scrambles_need_exact_turn_count(seed, num_turns):
         assert (distance(turned(cube, action)) == num_turns - 1) == (action in best_actions(cube))
 
 
-def test_too_far_is_not_known():
+def test_distant_cubes_have_no_distance():
     far = after(SOLVED, "R", "U", "F", "R", "U", "F", "R", "U", "F")
     assert distance(far) is None
     assert solve(far) is None

@@ -50,7 +50,7 @@ def test_f1(answer, gold, expected):
         ("nothing", 0.0),
     ],
 )
-def test_what_is_paid(answer, paid):
+def test_score_by_hand(answer, paid):
     assert score(answer, ("Golden Gate Bridge",), 0.3) == pytest.approx(paid)
 
 

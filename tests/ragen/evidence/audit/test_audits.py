@@ -60,7 +60,7 @@ def test_run_without_rows_has_no_fault(tables: Ask, name: str) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in AUDITS if name not in ("groups", "staleness")])  # those count uses
-def test_what_is_reused_is_counted_once(tables: Ask, name: str) -> None:
+def test_reused_data_counted_once(tables: Ask, name: str) -> None:
     turns, episodes = changed(played_turns(), only(0, **TestErrors.ERROR)), example("episodes")
     rewards = rewarded(turns)
     once = audited(name, tables(turns=turns, rewards=rewards, episodes=episodes))

@@ -52,7 +52,7 @@ REACHES = [
 
 @pytest.mark.ci
 @pytest.mark.parametrize("sql", WRITES)
-def test_what_is_no_reading_is_refused(tables: Ask, sql: str) -> None:
+def test_writing_statement_is_refused(tables: Ask, sql: str) -> None:
     database = tables(turns=played_turns())
     before = database.query("select count(*) from turns")
     with pytest.raises(QueryError, match="SQL is read-only"):
@@ -91,7 +91,7 @@ def test_python_variables_out_of_reach(tables: Ask) -> None:
         ("-- nothing", "found no statement"),
     ],
 )
-def test_an_error_says_what_and_where(tables: Ask, sql: str, message: str) -> None:
+def test_error_names_fault_and_place(tables: Ask, sql: str, message: str) -> None:
     with pytest.raises(QueryError, match=message):
         tables(turns=played_turns()).query(sql)
 

@@ -92,7 +92,7 @@ def test_a_dropped_artifact_keeps_its_place(copied: Path, tmp_path: Path) -> Non
         ("mine:0", ConfigError, "it has reward, rollout, update, variance_filter"),
     ],
 )
-def test_what_is_not_there_is_said(filled: Store, name: str, error: type[Exception], message: str) -> None:
+def test_missing_artifact_is_explained(filled: Store, name: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         lineage(filled, name)
 
@@ -115,7 +115,7 @@ def test_runs_sharing_artifact_are_named(tmp_path: Path) -> None:
     assert set(lineage(store, "first:0:reward").root.names) == {"first:0:reward", "second:0:reward"}
 
 
-def test_only_what_is_near(filled: Store) -> None:
+def test_depth_limits_the_lineage(filled: Store) -> None:
     whole = lineage(filled, "mine:2:update")
     assert near(whole, 0).works == whole.works
     part = near(whole, 1)

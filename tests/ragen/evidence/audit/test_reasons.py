@@ -68,7 +68,7 @@ RETURNS: list[list[float | None]] = [[1.0, 3.0], [2.0, 2.0], [None, None], [0.0,
 
 @pytest.mark.ci
 @pytest.mark.parametrize("config", configs(), ids=lambda c: f"{c.strategy}-{c.metric}-{c.should_keep_largest}")
-def test_every_reason_names_what_decided(config: FilterConfig, tables: Ask) -> None:
+def test_reason_names_the_deciding_rule(config: FilterConfig, tables: Ask) -> None:
     turns = paid_turns(RETURNS)
     selection = select_groups(turns, compute_rewards(turns, RewardConfig()), config)
     rows = {row["group_id"]: row for row in selection.to_pylist()}

@@ -65,7 +65,7 @@ def audit(tmp_path: Path) -> Callable[..., Finding]:
     return lambda *args, **kwargs: audited(Store(str(tmp_path / "store")), tmp_path / "policy", *args, **kwargs)
 
 
-def test_what_the_tokenizer_wrote_comes_again(audit: Callable[..., Finding]) -> None:
+def test_tokenizers_own_text_agrees(audit: Callable[..., Finding]) -> None:
     finding = audit(turns_of([SAID, SAID]))
     assert (finding.severity, finding.summary) == ("note", "Share of turns that differ 0.")
     (row,) = finding.table.to_pylist()

@@ -37,7 +37,7 @@ def parquet(folder: Path, kind: str) -> Path:
     return sorted(folder.glob(f"{kind}/*/*.parquet"))[0]
 
 
-def test_views_hold_what_is_stored(filled: Store) -> None:
+def test_views_equal_stored_tables(filled: Store) -> None:
     stages = filled.runs.iterations("mine")
     with open_database(filled, ["mine"]) as database:
         for kind in ("turns", "rewards", "selection", "samples", "metrics"):
@@ -94,7 +94,7 @@ def test_artifact_of_two_stages_counted_once(tmp_path: Path) -> None:
     assert [a.stage for a in named_artifacts(store, "mine") if a.kind == "turns"] == ["rollout"]
 
 
-def test_trajectories_join_what_every_stage_knows(filled: Store) -> None:
+def test_trajectories_join_all_stages(filled: Store) -> None:
     keys = filled.runs.iteration("mine", 2)
     turns = filled.read_table("turns", keys["rollout"]["turns"]).to_pylist()
     rewards = filled.read_table("rewards", keys["reward"]["rewards"]).to_pylist()
@@ -129,7 +129,7 @@ def test_runs_and_artifacts_are_views_too(filled: Store) -> None:
 
 
 @pytest.mark.ci
-def test_several_runs_are_told_apart(tmp_path: Path) -> None:
+def test_several_runs_are_distinguished(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     fill(store, "a-0", num_iterations=1, first_seed=0)
     fill(store, "a-1", num_iterations=1, first_seed=1)

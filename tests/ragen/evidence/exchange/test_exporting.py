@@ -120,7 +120,7 @@ def test_a_reused_rollout_is_written_once(store, put_run, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "won", "return=1", "return>=", "return>=nan"])
-def test_what_is_no_condition_is_refused(text):
+def test_invalid_condition_is_refused(text):
     with pytest.raises(ConfigError, match="is not a condition on trajectories"):
         parse_choice([text])
 

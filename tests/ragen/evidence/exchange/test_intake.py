@@ -80,7 +80,7 @@ def test_verifiers_nodes_are_exact_context(take: TakeIn) -> None:
     assert (taken, aside.num_traces) == (Taken(1, is_paid=True), 0)
 
 
-def test_a_branch_begins_a_context_anew(take: TakeIn) -> None:
+def test_branch_starts_a_new_context(take: TakeIn) -> None:
     value = episode()
     nodes = value["traces"][0]["nodes"]
     nodes += [node(0, "user", [20]), node(5, "assistant", [21], [1])]

@@ -183,7 +183,7 @@ def test_iteration_shows_stages_metrics_groups(page, stored_run: Store) -> None:
     assert "The filter decided nothing in this iteration" in page.text("[data-part=Groups]")
 
 
-def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) -> None:
+def test_address_opens_its_target(browser, path: Path, stored_run: Store) -> None:
     row = rows(stored_run, 2, "rollout", "turns")[-1]
     browser.open(path, f"#iteration=2&trajectory={row['trajectory_id']}&turn={row['turn']}")
     assert browser.text(".trajectory-title") == f"Iteration 2, trajectory {row['trajectory_id']}"
@@ -216,7 +216,7 @@ def test_evaluated_episodes_are_followed_over_checkpoints(page, stored_run: Stor
     page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
 
 
-def test_first_paragraph_says_what_goes_wrong(page, data_of_failures) -> None:
+def test_first_paragraph_names_failures(page, data_of_failures) -> None:
     assert page.text("#failures .headline").startswith(f"What goes wrong now: {data_of_failures.num_failed} of ")
     assert [int(text) for text in page.texts("#failures li b")] == [kind.count for kind in data_of_failures.kinds]
     page.follow("#failures li a")

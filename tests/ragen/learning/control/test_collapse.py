@@ -112,7 +112,7 @@ def test_two_warnings_are_a_collapse():
     assert [diagnose(of, limits).status for of in known] == ["warning", "collapsing", "collapsed", "warning"]
 
 
-def test_a_signal_says_what_was_compared():
+def test_signal_names_compared_values():
     # No smoothing: early std (4 + 4) / 2 = 4, bound 0.5 * 4 = 2; 1 is below it at iterations 2 and 3: raised at 3.
     limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2, std_warning=0.5)
     verdict = diagnose({REWARD_STD: _series([4, 4, 1, 1, 3])}, limits)

@@ -201,7 +201,7 @@ def test_zero_variance_kept_on_request(make_turns):
 
 @pytest.mark.parametrize("should_keep_largest", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nothing_kept_is_an_answer(make_turns, strategy, should_keep_largest):
+def test_empty_selection_is_valid(make_turns, strategy, should_keep_largest):
     turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
     selection = _select(turns, strategy=strategy, should_keep_largest=should_keep_largest)
     assert selection.num_rows == 2

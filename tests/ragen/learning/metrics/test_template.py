@@ -8,7 +8,7 @@ from starpo.ragen.learning.metrics.template import template_metrics
 TWO = np.array([[-1.0, -3.0], [-3.0, -1.0]])
 
 
-def test_two_prompts_that_are_told_apart() -> None:
+def test_two_distinguished_prompts_by_hand() -> None:
     metrics = template_metrics(TWO, ["a", "b"])
     assert metrics["mutual_information"] == pytest.approx(0.56622, abs=1e-5)
     assert metrics["mutual_information_bound"] == pytest.approx(0.69315, abs=1e-5)

@@ -49,7 +49,7 @@ def test_finite_with_finite_gradient_at_extremes(name, gap):
     assert torch.isfinite(policy.grad).all()
 
 
-def test_what_the_gradients_are_in_expectation():
+def test_gradients_in_expectation():
     """k1's is 0, so k1 belongs in the reward. k2's is the divergence's, and k3's that of KL(reference || policy)."""
     logits = POLICY.log().clone().requires_grad_()
     log_ratios = torch.log_softmax(logits, 0) - REFERENCE.log()

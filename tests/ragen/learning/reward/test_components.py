@@ -38,7 +38,7 @@ def test_format_penalty_is_for_responses_only(make_turns):
     np.testing.assert_array_equal(format_penalty(turns, RewardConfig(format_penalty=-0.5)), [0.0, -0.5, 0.0])
 
 
-def test_forfeit_prices_what_was_given_up(make_turns):
+def test_forfeit_prices_forfeited_actions(make_turns):
     turns = make_turns(
         [
             {"turn": 0, "action_cost": -0.5},

@@ -77,7 +77,7 @@ def test_only_well_formed_response_is_paid(make_turns):
     np.testing.assert_array_equal(grounding(make_turns(rows), config()), [0.0, 0.0, 0.0])
 
 
-def test_what_cannot_be_read_pays_nothing(make_turns):
+def test_unreadable_statements_pay_nothing(make_turns):
     np.testing.assert_array_equal(grounding(make_turns([turn(observation="?")]), config()), [0.0])
     assert grounding(make_turns([]), config()).shape == (0,)
 
@@ -150,7 +150,7 @@ def test_payments_bounded_and_order_independent(make_turns, texts):
     np.testing.assert_array_equal(grounding(make_turns(rows[::-1]), config())[::-1], rewards)
 
 
-def test_they_add_up_with_the_others(make_turns):
+def test_statement_rewards_add_to_others(make_turns):
     reward = RewardConfig(components=["environment", "grounding", "world_model"])
     rewards = compute_rewards(make_turns([turn(TRUE, AFTER, executed_actions=["Right"])]), reward)
     assert rewards["component_values"][0].as_py() == [-0.1, 0.5, 0.5]

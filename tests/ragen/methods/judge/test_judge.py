@@ -101,7 +101,7 @@ def test_malformed_responses_are_not_asked_about(make_turns, server, store):
     assert not server.requests
 
 
-def test_what_is_asked(make_turns, server, store):
+def test_prompts_by_template(make_turns, server, store):
     template = "{observation}|{think}|{answer}|{actions}|{next_observation}|{{}}"
     rows = [
         {"turn": 0, "observation": "P_{think}", "think": 'so "{answer}"\nYES', "executed_actions": ["Up", "Left"]},
@@ -129,7 +129,7 @@ def test_turn_cannot_answer_for_judge(make_turns, server, store, columns):
     assert server.prompts[0].count("\n") == 1
 
 
-def test_nobody_is_asked_twice(make_turns, server, store, tmp_path):
+def test_answers_are_reused(make_turns, server, store, tmp_path):
     turns = thoughts(make_turns, "a", "b", "c")
     first = judge(turns, config(server), store)
     assert len(server.requests) == 3
@@ -140,7 +140,7 @@ def test_nobody_is_asked_twice(make_turns, server, store, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{"model": "other"}, {"template": "{think}?"}, {"max_answer_tokens": 99}])
-def test_another_judge_is_asked_anew(make_turns, server, store, changes):
+def test_changed_judge_is_asked_again(make_turns, server, store, changes):
     turns = thoughts(make_turns, "a")
     judge(turns, config(server), store)
     judge(turns, config(server, **changes), store)

@@ -55,7 +55,7 @@ def test_judge_address_is_in_no_key(component: str) -> None:
     assert effective(template="{think} {question}" if items else "{think}") != effective()
 
 
-def test_they_are_checked_without_torch() -> None:
+def test_settings_checked_without_torch() -> None:
     code = (
         "import sys; from starpo.ragen.config.reward import RewardConfig; "
         f"RewardConfig(components=['judge'], options={{'judge': {SERVER}}}); "

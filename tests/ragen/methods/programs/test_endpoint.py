@@ -413,7 +413,7 @@ def test_image_equal_in_both_protocols():
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"model": "policy", "messages": ["\\ud800"]}']
 )
-def test_what_is_no_request_is_refused(body):
+def test_invalid_request_is_refused(body):
     with pytest.raises(Refusal):
         read_request(body, RunSampling())
 

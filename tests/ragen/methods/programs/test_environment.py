@@ -36,7 +36,7 @@ def test_single_task_shared_with_panels(folder, program):
     assert make_panel(program(""), 4, 11).is_exhaustive
 
 
-def test_it_is_never_stepped(program):
+def test_program_environment_is_never_stepped(program):
     world = make(program(""))
     world.reset(seed=1)
     with pytest.raises(EnvironmentFault, match="cannot be stepped"):

@@ -83,7 +83,7 @@ def test_program_gets_task_endpoint_nothing_else(program, monkeypatch):
         ("print('x' * 6000)", "flooded", "more than 5,000 bytes of output (environment.max_output_bytes)"),
     ],
 )
-def test_how_it_ends_is_said(program, code, status, detail):
+def test_end_of_program_is_reported(program, code, status, detail):
     ended = run(program(code, time_limit_s=0.5 if status == "hung" else 60.0, max_output_bytes=5000))
     assert (ended.status, ended.detail) == (status, detail)
 

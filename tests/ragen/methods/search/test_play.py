@@ -122,7 +122,7 @@ def test_candidate_sees_only_chosen_turns(searched):
     assert len({request.uniforms.tobytes() for request in played.session.requests}) == 6
 
 
-def test_lookahead_takes_what_pays_later(searched):
+def test_lookahead_prefers_later_reward(searched):
     actions = {
         "g0-0": ["Right", "Left"],  # -0.1, then -0.1
         "g0-0.0:1": ["Right || Right", "Right", "Left", "Left"],  # -0.2, then 0.9 looking ahead, which is discarded

@@ -24,7 +24,7 @@ def samples(**advantages: float) -> pa.Table:
     return pa.table({"trajectory_id": list(advantages), "advantage": list(advantages.values())})
 
 
-def test_groups_by_who_kept_them() -> None:
+def test_groups_counted_by_keeping_branch() -> None:
     base, branch = selection(a=True, b=True, c=False, d=False), selection(d=False, c=True, b=True, a=False)
     assert compare_groups(base, branch) == {
         "groups_kept_by_both": 1,
@@ -39,7 +39,7 @@ def test_sign_flips_share_of_common_trajectories() -> None:
     assert compare_advantages(base, branch) == {"num_shared_trajectories": 4, "advantage_sign_flips": 0.25}
 
 
-def test_nothing_in_common_has_no_share() -> None:
+def test_disjoint_groups_have_no_share() -> None:
     assert compare_advantages(samples(a=1.0), samples(b=1.0)) == {"num_shared_trajectories": 0}
 
 
